@@ -1,0 +1,123 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says what the caller of a failed operation can do about it. Each binding
+// maps it to its own code, in one table (internal/rpc/fault).
+type Kind uint8
+
+// The kinds of error. Internal is the zero value: what nobody classified.
+const (
+	Internal Kind = iota
+	NotFound
+	NotCancelable
+	PushUnsupported
+	Unsupported
+	StreamingUnsupported
+	ContentType
+	BadAgentReply
+	NoExtendedCard
+	ExtensionRequired
+	Version
+	Invalid
+	Terminal
+	Busy
+	Unauthenticated
+	Forbidden
+	RateLimited
+	Unavailable
+	TooLarge
+	LeaseLost
+	kindCount
+)
+
+// KindCount is the number of kinds; tables indexed by Kind have this length.
+const KindCount = int(kindCount)
+
+var kindNames = [KindCount]string{
+	Internal:             "internal error",
+	NotFound:             "task not found",
+	NotCancelable:        "task cannot be canceled",
+	PushUnsupported:      "push notification is not supported",
+	Unsupported:          "this operation is not supported",
+	StreamingUnsupported: "streaming is not supported",
+	ContentType:          "incompatible content types",
+	BadAgentReply:        "invalid agent response",
+	NoExtendedCard:       "extended card is not configured",
+	ExtensionRequired:    "a required extension was not named",
+	Version:              "version not supported",
+	Invalid:              "invalid parameters",
+	Terminal:             "the task has ended",
+	Busy:                 "the task is busy",
+	Unauthenticated:      "authentication required",
+	Forbidden:            "authorization failed",
+	RateLimited:          "rate limit exceeded",
+	Unavailable:          "temporarily unavailable",
+	TooLarge:             "request too large",
+	LeaseLost:            "the lease was lost",
+}
+
+// Error makes a Kind usable with errors.Is.
+func (k Kind) Error() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return kindNames[Internal]
+}
+
+// Error is the one error type that crosses package borders. Msg is safe to show
+// to the client; Cause is only logged.
+type Error struct {
+	Kind       Kind
+	Msg        string
+	Field      string        // the member of the request that is at fault, such as message.parts[0].text
+	RetryAfter time.Duration // with Unavailable and RateLimited
+	Cause      error
+}
+
+func (e *Error) Error() string {
+	msg := e.Msg
+	if msg == "" {
+		msg = e.Kind.Error()
+	}
+	if e.Cause != nil {
+		return msg + ": " + e.Cause.Error()
+	}
+	return msg
+}
+
+// Unwrap lets errors.Is see both the kind and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}
+
+// Errorf makes an Error of a kind with a message for the client.
+func Errorf(k Kind, format string, args ...any) *Error {
+	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...)}
+}
+
+// InvalidField makes an Invalid error that names the member at fault. The
+// message reads "member: what is wrong".
+func InvalidField(field, format string, args ...any) *Error {
+	return &Error{Kind: Invalid, Field: field, Msg: field + ": " + fmt.Sprintf(format, args...)}
+}
+
+// KindOf classifies any error; what is not an Error is Internal.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	var k Kind
+	if errors.As(err, &k) {
+		return k
+	}
+	return Internal
+}

@@ -1,0 +1,74 @@
+package task
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// EventKind tells the four rows of a log apart. The numbers are stored.
+type EventKind uint8
+
+// The kinds of event.
+const (
+	// EventMessage is a user's message.
+	EventMessage EventKind = iota + 1
+	// EventStatus is a change of state, or a further message in the same state.
+	EventStatus
+	// EventArtifact is a chunk of an artifact.
+	EventArtifact
+	// EventRun records what no client sees: an attempt that ended badly, or a checkpoint.
+	EventRun
+)
+
+// String is the name used in logs and in the operators' views.
+func (k EventKind) String() string {
+	switch k {
+	case EventMessage:
+		return "message"
+	case EventStatus:
+		return "status"
+	case EventArtifact:
+		return "artifact"
+	case EventRun:
+		return "run"
+	}
+	return "unknown"
+}
+
+// Event is one row of a task's log. Once stored it never changes, and it may be
+// shared between goroutines.
+type Event struct {
+	Task    ID
+	Seq     Seq
+	Kind    EventKind
+	Attempt Attempt   // of the run that wrote it; 0 for a client's write
+	At      time.Time // the database's clock at the commit
+
+	State    State           // EventStatus
+	Direct   bool            // EventStatus: the agent answered with a bare Message, no task intended
+	Message  *Message        // EventMessage; EventStatus when the status carries one
+	Artifact *Artifact       // EventArtifact
+	Append   bool            // EventArtifact: parts continue those already there
+	Last     bool            // EventArtifact: the artifact is complete
+	Metadata json.RawMessage // of the event itself
+	Run      *RunNote        // EventRun
+}
+
+// Streamed reports whether clients see the event on a stream.
+func (e *Event) Streamed() bool { return e.Kind == EventStatus || e.Kind == EventArtifact }
+
+// Outcomes of an attempt that a RunNote records.
+const (
+	RunLost       = "lost"       // its worker stopped renewing its lease
+	RunRetry      = "retry"      // it failed in a way that is worth another attempt
+	RunReturned   = "returned"   // its worker shut down and handed it back
+	RunCheckpoint = "checkpoint" // it goes on; Checkpoint holds where it stood
+)
+
+// RunNote is the content of an EventRun.
+type RunNote struct {
+	Outcome    string
+	Error      string
+	Worker     string
+	Checkpoint json.RawMessage
+}

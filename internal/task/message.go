@@ -1,0 +1,75 @@
+package task
+
+import "encoding/json"
+
+// Role tells who wrote a message.
+type Role uint8
+
+// The roles of every A2A version.
+const (
+	RoleUnspecified Role = iota
+	RoleUser
+	RoleAgent
+)
+
+// PartKind tells which member of a Part holds its content.
+type PartKind uint8
+
+// The kinds of content, named as in A2A 1.0.
+const (
+	PartText PartKind = iota + 1
+	PartRaw
+	PartURL
+	PartData
+)
+
+// Part is one piece of content: the A2A 1.0 shape, to which the older ones map.
+type Part struct {
+	Kind      PartKind
+	Text      string          // PartText
+	Raw       []byte          // PartRaw, decoded
+	URL       string          // PartURL; empty for a file that is only named
+	Data      json.RawMessage // PartData: any JSON value, as the sender wrote it
+	Filename  string
+	MediaType string
+	Metadata  json.RawMessage // a JSON object or nil
+}
+
+// Message is one turn of a conversation.
+type Message struct {
+	ID         string
+	Role       Role
+	ContextID  string // filled in when stored
+	TaskID     string // the public id; filled in when stored
+	Parts      []Part
+	Metadata   json.RawMessage
+	Extensions []string
+	References []string // referenceTaskIds
+}
+
+// Artifact is an output of a task. In an event it is one chunk.
+type Artifact struct {
+	ID          string
+	Index       int // position of first appearance in its task, the identity in A2A 0.1
+	Name        string
+	Description string
+	Parts       []Part
+	Metadata    json.RawMessage
+	Extensions  []string
+}
+
+// Text makes a text part.
+func Text(s string) Part { return Part{Kind: PartText, Text: s} }
+
+// FirstText is the text of the first text part, or "".
+func (m *Message) FirstText() string {
+	if m == nil {
+		return ""
+	}
+	for i := range m.Parts {
+		if m.Parts[i].Kind == PartText {
+			return m.Parts[i].Text
+		}
+	}
+	return ""
+}

@@ -1,0 +1,132 @@
+package task
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Status is the present state of a task.
+type Status struct {
+	State   State
+	Message *Message
+	At      time.Time
+	Seq     Seq // the event that set it
+}
+
+// Task is a task as its log stands at LastSeq.
+type Task struct {
+	ID        ID
+	PublicID  string // what clients call it: their own id in A2A 0.1, else ID
+	Agent     string
+	Tenant    string
+	Owner     string
+	ContextID string
+	Dialect   string // the version it was created in, such as "0.1"
+	Metadata  json.RawMessage
+	CreatedAt time.Time
+
+	LastSeq   Seq
+	Status    Status
+	Direct    bool // ended by a bare Message
+	History   []Message
+	Artifacts []Artifact
+
+	// statusAt is where the status message belongs in History once a newer
+	// status supersedes it: before the messages that arrived after it.
+	statusAt int
+}
+
+// Apply folds one event into the task. Events at or below LastSeq are ignored,
+// so a reader may apply an overlap; a gap is the caller's mistake and refused.
+func (t *Task) Apply(e *Event) error {
+	if e.Seq <= t.LastSeq {
+		return nil
+	}
+	if e.Seq != t.LastSeq+1 {
+		return Errorf(Internal, "event %d of task %s follows %d", e.Seq, t.ID, t.LastSeq)
+	}
+	switch e.Kind {
+	case EventMessage:
+		if e.Message != nil {
+			t.History = append(t.History, *e.Message)
+		}
+		if t.Status.State == StateUnspecified {
+			// The first message is the task's birth: submitted, with nothing said yet.
+			t.Status = Status{State: StateSubmitted, At: e.At, Seq: e.Seq}
+			t.statusAt = len(t.History)
+		}
+	case EventStatus:
+		t.applyStatus(e)
+	case EventArtifact:
+		t.applyArtifact(e)
+	case EventRun:
+	}
+	t.LastSeq = e.Seq
+	return nil
+}
+
+func (t *Task) applyStatus(e *Event) {
+	if old := t.Status.Message; old != nil {
+		at := min(t.statusAt, len(t.History))
+		t.History = append(t.History, Message{})
+		copy(t.History[at+1:], t.History[at:])
+		t.History[at] = *old
+	}
+	t.Status = Status{State: e.State, Message: e.Message, At: e.At, Seq: e.Seq}
+	t.statusAt = len(t.History)
+	t.Direct = e.Direct
+}
+
+func (t *Task) applyArtifact(e *Event) {
+	a := e.Artifact
+	for i := range t.Artifacts {
+		have := &t.Artifacts[i]
+		if have.ID != a.ID {
+			continue
+		}
+		if !e.Append {
+			index := have.Index
+			*have = *a
+			have.Index = index
+			have.Parts = append([]Part(nil), a.Parts...)
+			return
+		}
+		have.Parts = append(have.Parts, a.Parts...)
+		if a.Name != "" {
+			have.Name = a.Name
+		}
+		if a.Description != "" {
+			have.Description = a.Description
+		}
+		if a.Metadata != nil {
+			have.Metadata = a.Metadata
+		}
+		if a.Extensions != nil {
+			have.Extensions = a.Extensions
+		}
+		return
+	}
+	fresh := *a
+	// The event is shared; a later append must not write into its parts.
+	fresh.Parts = append([]Part(nil), a.Parts...)
+	t.Artifacts = append(t.Artifacts, fresh)
+}
+
+// Fold applies events to a copy of the header and returns the task.
+func Fold(header Task, events []Event) (*Task, error) {
+	t := header
+	for i := range events {
+		if err := t.Apply(&events[i]); err != nil {
+			return nil, err
+		}
+	}
+	return &t, nil
+}
+
+// Tail returns the last n messages of the history, oldest first.
+func (t *Task) Tail(n int) []Message {
+	if n >= len(t.History) {
+		return t.History
+	}
+	return t.History[len(t.History)-n:]
+}
