@@ -1,0 +1,100 @@
+-- Writing and reading the log.
+
+-- name: EventsAppend :many
+-- Writes what any number of runs produced, in one commit. Inputs are one element per event,
+-- the events of a run side by side and in order; ordinal is how many events the run had
+-- written before its first one here. A run writes only while its attempt is the task's, it
+-- has a worker, and its ordinal fits; a run that gets no row back was fenced, or this is a
+-- repetition of a statement that had been committed.
+--
+-- A run that parks while a message is already waiting does not park: the task goes back to
+-- submitted for that message, with the status message that the run gave.
+WITH inp AS MATERIALIZED (
+    SELECT unnest(@tasks::uuid[]) AS task,
+           unnest(@attempts::integer[]) AS attempt,
+           unnest(@ordinals::bigint[]) AS ordinal,
+           unnest(@kinds::smallint[]) AS kind,
+           unnest(@states::smallint[]) AS state,
+           unnest(@directs::boolean[]) AS direct,
+           unnest(@appends::boolean[]) AS append,
+           unnest(@lasts::boolean[]) AS last,
+           unnest(@artifact_ids::text[]) AS artifact_id,
+           unnest(@payloads::text[]) AS payload,
+           generate_subscripts(@tasks::uuid[], 1) AS ord
+), num AS MATERIALIZED (
+    SELECT i.*, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
+), run AS MATERIALIZED (
+    SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord
+      FROM inp GROUP BY task, attempt, ordinal
+), lck AS MATERIALIZED (
+    SELECT t.id, t.attempt, t.last_seq, t.pending, r.n, r.status_ord
+      FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
+     WHERE t.state < 3 AND t.worker_id IS NOT NULL
+     ORDER BY t.id
+       FOR NO KEY UPDATE OF t
+), eff AS MATERIALIZED (
+    SELECT l.id, l.attempt, l.last_seq, l.n, l.status_ord, s.rn AS status_rn, coalesce(s.direct, false) AS direct,
+           coalesce(s.state IN (3, 4) AND l.pending > 0, false) AS again,
+           CASE WHEN s.state IN (3, 4) AND l.pending > 0 THEN 1::smallint ELSE s.state END AS state
+      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord
+), upd AS (
+    UPDATE holdfast.tasks t
+       SET last_seq = e.last_seq + e.n,
+           run_ordinal = t.run_ordinal + e.n,
+           state = coalesce(e.state, t.state),
+           status_seq = coalesce(e.last_seq + e.status_rn, t.status_seq),
+           status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
+           direct = t.direct OR e.direct,
+           pending = CASE WHEN e.again THEN t.pending - 1 ELSE t.pending END,
+           worker_id = CASE WHEN e.again OR coalesce(e.state, t.state) >= 3 THEN NULL ELSE t.worker_id END
+      FROM eff e WHERE t.id = e.id
+    RETURNING t.id, t.state
+), done AS (
+    DELETE FROM holdfast.task_queue q USING upd u WHERE q.id = u.id AND u.state >= 3
+), requeued AS (
+    UPDATE holdfast.task_queue q
+       SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1,
+           message_seq = (SELECT min(e.seq) FROM holdfast.task_events e
+                           WHERE e.task = q.id AND e.seq > q.message_seq AND e.kind = 1)
+      FROM eff e WHERE q.id = e.id AND e.again
+), logged AS (
+    INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload)
+    SELECT n.task, e.last_seq + n.rn, n.kind,
+           CASE WHEN n.ord = e.status_ord THEN e.state ELSE nullif(n.state, 0) END,
+           n.attempt, n.append, n.last, nullif(n.artifact_id, ''), nullif(n.payload, '')::json
+      FROM num n JOIN eff e ON e.id = n.task AND e.attempt = n.attempt
+)
+SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state, again::boolean AS again, now()::timestamptz AS at
+  FROM eff;
+
+-- name: RunStates :many
+-- Tells a fenced run from one whose append had been committed before its connection died.
+SELECT id, attempt, run_ordinal, state, last_seq FROM holdfast.tasks WHERE id = ANY(@ids::uuid[]);
+
+-- name: EventsAfter :many
+-- A reader's next page of one log, by primary key.
+SELECT * FROM holdfast.task_events
+ WHERE task = @task AND seq > @after
+ ORDER BY seq LIMIT @max_rows;
+
+-- name: EventsOf :many
+-- The part of a log that a reply shows: messages and statuses, and artifacts if wanted.
+SELECT * FROM holdfast.task_events
+ WHERE task = @task AND seq <= @upto AND (kind <> 3 OR @with_artifacts::boolean)
+ ORDER BY seq;
+
+-- name: EventsCatchUp :many
+-- The hub's read for many topics at once; a topic with more than the limit asks again.
+SELECT e.*
+  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@afters::bigint[]) AS after) h
+ CROSS JOIN LATERAL (
+    SELECT * FROM holdfast.task_events x
+     WHERE x.task = h.task AND x.seq > h.after
+     ORDER BY x.seq LIMIT @max_rows
+ ) e;
+
+-- name: ArtifactIDs :many
+-- The artifacts of a task in the order of their first appearance, for a run that continues it.
+SELECT artifact_id::text AS artifact_id, min(seq)::bigint AS first_seq
+  FROM holdfast.task_events WHERE task = @task AND kind = 3
+ GROUP BY artifact_id ORDER BY min(seq);

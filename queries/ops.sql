@@ -1,0 +1,19 @@
+-- What operators ask, by command line and console.
+
+-- name: OpsTasks :many
+-- Newest first by id, which is the order of creation (primary key), with optional filters.
+SELECT * FROM holdfast.tasks
+ WHERE id < @before
+   AND (@agent::text = '' OR agent = @agent)
+   AND (@state::smallint = 0 OR state = @state)
+   AND (@context_id::text = '' OR context_id = @context_id)
+   AND (@owner::text = '' OR owner = @owner)
+ ORDER BY id DESC LIMIT @max_rows;
+
+-- name: OpsTasksNamed :many
+-- Every task that somebody calls by this id: clients may choose the same one.
+SELECT id FROM holdfast.tasks WHERE client_id = @client_id::text ORDER BY id DESC LIMIT 20;
+
+-- name: NotifySend :exec
+-- Hints for other replicas, each payload below NOTIFY's 8,000 bytes.
+SELECT pg_notify('holdfast', p) FROM unnest(@payloads::text[]) AS p;
