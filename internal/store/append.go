@@ -1,0 +1,232 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Append is a write of a run: events that continue what its attempt has written.
+type Append struct {
+	Task    task.ID
+	Agent   string
+	Attempt task.Attempt
+	Ordinal int64 // how many events the attempt has written before
+	Events  []*task.Event
+	// Done is called once from a writer, in order for each task, and must not block. The
+	// error is task.LeaseLost when the run was fenced; then nothing of it was written.
+	// requeued says that the run wanted to park and the task went on to a waiting message.
+	Done func(requeued bool, err error)
+
+	payloads []string
+}
+
+// Append queues a run's events for the next commit. The fence decides there: a
+// run whose attempt is no longer the task's writes nothing.
+func (s *Store) Append(a *Append) {
+	a.payloads = make([]string, len(a.Events))
+	for i, e := range a.Events {
+		a.payloads[i] = EncodePayload(e)
+	}
+	if !s.appends[s.shard(a.Task)].add(a) {
+		a.Done(false, task.Errorf(task.Unavailable, "the server is stopping"))
+	}
+}
+
+// appendGroup is the consecutive appends of one run in one flush: one row lock, one range of seqs.
+type appendGroup struct {
+	items  []*Append
+	events int
+}
+
+type runKey struct {
+	id      task.ID
+	attempt task.Attempt
+}
+
+func (s *Store) flushAppends(ctx context.Context, items []*Append) {
+	start := time.Now()
+	groups, arg := groupAppends(items)
+	repeated := false
+	for try := 0; ; try++ {
+		rows, err := s.q.EventsAppend(ctx, s.hot, arg)
+		if err == nil {
+			s.flushed("append", len(arg.Tasks), start)
+			s.finishAppends(ctx, groups, rows, repeated)
+			return
+		}
+		switch f := classify(err); {
+		case f == failFinal && len(groups) > 1:
+			for _, g := range groups {
+				s.flushAppends(ctx, g.items)
+			}
+			return
+		case f == failFinal || ctx.Err() != nil:
+			for _, a := range items {
+				a.Done(false, translate("append", err))
+			}
+			return
+		case f == failUnknown:
+			repeated = true
+		}
+		// The run waits for as long as the database is away. If it loses its lease meanwhile,
+		// the fence says so when the database is back.
+		s.retried("append", err, try)
+		_ = pause(ctx, try)
+	}
+}
+
+func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
+	var groups []*appendGroup
+	byRun := make(map[runKey]*appendGroup, len(items))
+	n := 0
+	for _, a := range items {
+		k := runKey{a.Task, a.Attempt}
+		g := byRun[k]
+		if g == nil {
+			g = &appendGroup{}
+			byRun[k] = g
+			groups = append(groups, g)
+		}
+		g.items = append(g.items, a)
+		g.events += len(a.Events)
+		n += len(a.Events)
+	}
+	arg := dbsqlc.EventsAppendParams{
+		Tasks: make([]uuid.UUID, 0, n), Attempts: make([]int32, 0, n), Ordinals: make([]int64, 0, n),
+		Kinds: make([]int16, 0, n), States: make([]int16, 0, n), Directs: make([]bool, 0, n),
+		Appends: make([]bool, 0, n), Lasts: make([]bool, 0, n),
+		ArtifactIds: make([]string, 0, n), Payloads: make([]string, 0, n),
+	}
+	for _, g := range groups {
+		for _, a := range g.items {
+			for i, e := range a.Events {
+				arg.Tasks = append(arg.Tasks, uuid.UUID(a.Task))
+				arg.Attempts = append(arg.Attempts, int32(a.Attempt))
+				arg.Ordinals = append(arg.Ordinals, g.items[0].Ordinal)
+				arg.Kinds = append(arg.Kinds, int16(e.Kind))
+				arg.States = append(arg.States, int16(e.State))
+				arg.Directs = append(arg.Directs, e.Direct)
+				arg.Appends = append(arg.Appends, e.Append)
+				arg.Lasts = append(arg.Lasts, e.Last)
+				id := ""
+				if e.Artifact != nil {
+					id = cleanName(e.Artifact.ID)
+				}
+				arg.ArtifactIds = append(arg.ArtifactIds, id)
+				arg.Payloads = append(arg.Payloads, a.payloads[i])
+			}
+		}
+	}
+	return groups, arg
+}
+
+func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows []dbsqlc.EventsAppendRow, repeated bool) {
+	wrote := make(map[runKey]*dbsqlc.EventsAppendRow, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		wrote[runKey{task.ID(r.ID), task.Attempt(r.Attempt)}] = r
+	}
+	var missing []*appendGroup
+	var events []*task.Event
+	for _, g := range groups {
+		first := g.items[0]
+		r := wrote[runKey{first.Task, first.Attempt}]
+		if r == nil {
+			missing = append(missing, g)
+			continue
+		}
+		events = append(events, g.stamp(r)...)
+	}
+	if len(events) > 0 {
+		s.committed(events...)
+	}
+	for _, g := range groups {
+		if r := wrote[runKey{g.items[0].Task, g.items[0].Attempt}]; r != nil {
+			g.done(r.Again, nil)
+			if r.Again && s.listener != nil {
+				s.listener.Ready(g.items[0].Agent)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		s.finishMissing(ctx, missing, repeated)
+	}
+}
+
+// stamp gives the events their place and time. They become visible to others only now.
+func (g *appendGroup) stamp(r *dbsqlc.EventsAppendRow) []*task.Event {
+	out := make([]*task.Event, 0, g.events)
+	seq := task.Seq(r.Base)
+	var status *task.Event
+	for _, a := range g.items {
+		for _, e := range a.Events {
+			seq++
+			e.Task, e.Seq, e.At, e.Attempt = a.Task, seq, r.At, a.Attempt
+			if e.Kind == task.EventStatus {
+				status = e
+			}
+			out = append(out, e)
+		}
+	}
+	if status != nil {
+		status.State = task.State(r.State)
+	}
+	return out
+}
+
+func (g *appendGroup) done(requeued bool, err error) {
+	for _, a := range g.items {
+		a.Done(requeued, err)
+	}
+}
+
+// finishMissing tells fenced runs from those whose first copy had been committed
+// before its connection died.
+func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup, repeated bool) {
+	stands := map[task.ID]dbsqlc.RunStatesRow{}
+	if repeated {
+		ids := make([]uuid.UUID, len(missing))
+		for i, g := range missing {
+			ids[i] = uuid.UUID(g.items[0].Task)
+		}
+		for try := 0; ; try++ {
+			rows, err := s.q.RunStates(ctx, s.hot, ids)
+			if err == nil {
+				for _, r := range rows {
+					stands[task.ID(r.ID)] = r
+				}
+				break
+			}
+			if !unavailable(err) || ctx.Err() != nil {
+				for _, g := range missing {
+					g.done(false, translate("append", err))
+				}
+				return
+			}
+			s.retried("append", err, try)
+			_ = pause(ctx, try)
+		}
+	}
+	for _, g := range missing {
+		first := g.items[0]
+		r, ok := stands[first.Task]
+		if ok && task.Attempt(r.Attempt) == first.Attempt && r.RunOrdinal >= first.Ordinal+int64(g.events) {
+			if s.listener != nil {
+				s.listener.Advanced(first.Task, task.Seq(r.LastSeq))
+			}
+			last := g.items[len(g.items)-1].Events
+			parked := last[len(last)-1].State.Parked()
+			g.done(parked && !task.State(r.State).Parked(), nil)
+			continue
+		}
+		if s.observe.Fenced != nil {
+			s.observe.Fenced(len(g.items))
+		}
+		g.done(false, task.LeaseLost)
+	}
+}

@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// batcher gathers what callers queue and hands it to one writer at a time: as
+// much as there is, up to max, as soon as the writer is free. It never waits for
+// more to come.
+type batcher[T any] struct {
+	flush func(ctx context.Context, items []T)
+	max   int
+
+	mu     sync.Mutex
+	queue  []T
+	closed bool
+	wake   chan struct{}
+}
+
+func newBatcher[T any](size int, flush func(context.Context, []T)) *batcher[T] {
+	return &batcher[T]{flush: flush, max: size, wake: make(chan struct{}, 1)}
+}
+
+// add queues an item. It reports false when the batcher no longer writes.
+func (b *batcher[T]) add(item T) bool {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return false
+	}
+	b.queue = append(b.queue, item)
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (b *batcher[T]) take(buf []T) []T {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(len(b.queue), b.max)
+	buf = append(buf[:0], b.queue[:n]...)
+	rest := copy(b.queue, b.queue[n:])
+	clear(b.queue[rest:])
+	b.queue = b.queue[:rest]
+	return buf
+}
+
+// run writes until stop is closed and the queue is empty. ctx bounds the writes themselves.
+func (b *batcher[T]) run(ctx context.Context, stop <-chan struct{}) {
+	var buf []T
+	for {
+		buf = b.take(buf)
+		if len(buf) > 0 {
+			b.flush(ctx, buf)
+			clear(buf)
+			continue
+		}
+		select {
+		case <-b.wake:
+		case <-stop:
+			b.mu.Lock()
+			drained := len(b.queue) == 0
+			b.closed = drained
+			b.mu.Unlock()
+			if drained {
+				return
+			}
+		}
+	}
+}
+
+// pause waits before a write is repeated: 20 ms growing to 1 s.
+func pause(ctx context.Context, try int) error {
+	d := min(20*time.Millisecond<<min(try, 6), time.Second)
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

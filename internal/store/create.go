@@ -1,0 +1,193 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Idempotency names a request so that its repetition finds the first one's task.
+type Idempotency struct {
+	Key  string // empty for none
+	Hash []byte // of the request's meaning
+}
+
+// NewTask is a task to be created with its first message.
+type NewTask struct {
+	Task        task.Task // id, public id, agent, tenant, owner, context, dialect, metadata
+	ClientID    bool      // the public id is the client's choice
+	Message     *task.Message
+	Idempotency Idempotency
+	Worker      task.ID // not zero: claimed by this worker in the same commit, as attempt 1
+}
+
+type create struct {
+	*NewTask
+	ctx  context.Context
+	done chan createResult
+}
+
+type createResult struct {
+	at   time.Time
+	made bool
+	err  error
+}
+
+// ErrTaken says that a create met a client id or an idempotency key that is in use.
+var ErrTaken = errors.New("id or key already taken")
+
+// Create stores a task, its first message, its queue row and its idempotency key
+// in one commit, and returns the message's event. ErrTaken means that the
+// client's id or the key is in use; look at Existing.
+func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
+	c := &create{NewTask: n, ctx: ctx, done: make(chan createResult, 1)}
+	if !s.creates[s.shard(n.Task.ID)].add(c) {
+		return nil, task.Errorf(task.Unavailable, "the server is stopping")
+	}
+	// Not bounded by ctx: what was queued may be committed at any moment, and whoever asked
+	// must not be told that it was not.
+	r := <-c.done
+	switch {
+	case r.err != nil:
+		return nil, r.err
+	case !r.made:
+		return nil, ErrTaken
+	}
+	ev := &task.Event{Task: n.Task.ID, Seq: 1, Kind: task.EventMessage, At: r.at, Message: n.Message}
+	s.committed(ev)
+	if n.Worker.IsZero() && s.listener != nil {
+		s.listener.Ready(n.Task.Agent)
+	}
+	return ev, nil
+}
+
+// createPatience bounds how long a create whose outcome is unknown is repeated
+// before its caller is told so.
+const createPatience = 8 * time.Second
+
+func (s *Store) flushCreates(ctx context.Context, items []*create) {
+	start := time.Now()
+	arg := createParams(items)
+	unknown := false
+	for try := 0; ; try++ {
+		rows, err := s.q.TaskCreate(ctx, s.hot, arg)
+		if err == nil {
+			s.flushed("create", len(items), start)
+			s.finishCreates(ctx, items, rows, unknown)
+			return
+		}
+		f := classify(err)
+		unknown = unknown || f == failUnknown
+		switch {
+		case f == failFinal && len(items) > 1:
+			// One of them is what the database will not have. Alone, it fails alone.
+			for _, c := range items {
+				s.flushCreates(ctx, []*create{c})
+			}
+			return
+		case f == failFinal || f == failCancelled,
+			// Nothing has been written: let the clients decide when to come again.
+			!unknown && try >= 2,
+			time.Since(start) > createPatience:
+			for _, c := range items {
+				c.done <- createResult{err: translate("create", err)}
+			}
+			return
+		}
+		s.retried("create", err, try)
+		if pause(ctx, try) != nil {
+			unknown = true
+		}
+	}
+}
+
+func createParams(items []*create) dbsqlc.TaskCreateParams {
+	n := len(items)
+	arg := dbsqlc.TaskCreateParams{
+		Ids: make([]uuid.UUID, n), ClientIds: make([]string, n), Agents: make([]string, n),
+		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
+		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
+		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
+	}
+	for i, c := range items {
+		t := &c.Task
+		arg.Ids[i], arg.Agents[i], arg.Tenants[i], arg.Owners[i] = uuid.UUID(t.ID), t.Agent, t.Tenant, t.Owner
+		arg.ContextIds[i], arg.Dialects[i], arg.Metadatas[i] = t.ContextID, t.Dialect, string(t.Metadata)
+		if c.ClientID {
+			arg.ClientIds[i] = t.PublicID
+		}
+		arg.Payloads[i] = EncodePayload(&task.Event{Kind: task.EventMessage, Message: c.Message})
+		arg.Keys[i], arg.RequestHashes[i] = c.Idempotency.Key, c.Idempotency.Hash
+		if c.Idempotency.Hash == nil {
+			arg.RequestHashes[i] = []byte{}
+		}
+		arg.Workers[i] = uuid.UUID(c.Worker)
+	}
+	return arg
+}
+
+// finishCreates answers the callers. After a repetition, a missing row may be the
+// first copy's own: then the task is there under the id that only we know.
+func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsqlc.TaskCreateRow, repeated bool) {
+	made := make(map[uuid.UUID]time.Time, len(rows))
+	for _, r := range rows {
+		made[r.ID] = r.CreatedAt
+	}
+	for _, c := range items {
+		at, ok := made[uuid.UUID(c.Task.ID)]
+		if !ok && repeated {
+			row, err := s.q.TaskByID(ctx, s.hot, uuid.UUID(c.Task.ID))
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				c.done <- createResult{err: translate("create", err)}
+				continue
+			}
+			at, ok = row.CreatedAt, err == nil
+		}
+		c.done <- createResult{at: at, made: ok}
+	}
+}
+
+// Existing finds the task that an idempotency key or a client's id refers to, in
+// that order. A key that was used for another request is an error.
+func (s *Store) Existing(ctx context.Context, n *NewTask) (t *task.Task, byKey bool, err error) {
+	if n.Idempotency.Key != "" {
+		k, err := s.q.IdempotencyGet(ctx, s.api, dbsqlc.IdempotencyGetParams{
+			Tenant: n.Task.Tenant, Owner: n.Task.Owner, Key: n.Idempotency.Key,
+		})
+		switch {
+		case err == nil && string(k.RequestHash) != string(n.Idempotency.Hash):
+			return nil, true, task.Errorf(task.Invalid, "Idempotency-Key: already used for a different request")
+		case err == nil:
+			t, err := s.taskByID(ctx, task.ID(k.Task))
+			return t, true, err
+		case !errors.Is(err, pgx.ErrNoRows):
+			return nil, false, translate("idempotency key", err)
+		}
+	}
+	t, err = s.FindTask(ctx, Owner{n.Task.Tenant, n.Task.Owner, n.Task.Agent}, n.Task.PublicID)
+	return t, false, err
+}
+
+// committed publishes events that a writer or a request has just committed.
+func (s *Store) committed(evs ...*task.Event) {
+	if s.observe.Event != nil {
+		for _, e := range evs {
+			s.observe.Event(e.Kind)
+		}
+	}
+	if s.listener != nil {
+		s.listener.Committed(evs)
+	}
+}
+
+// cleanName makes a value safe for a column of names: no NUL, valid UTF-8.
+func cleanName(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+}

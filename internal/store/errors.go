@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// retryAfter is what a client is told to wait when the database is away.
+const retryAfter = 2 * time.Second
+
+// failure sorts the errors of the driver by what can be done about them.
+type failure int
+
+const (
+	failFinal     failure = iota // the statement itself is wrong; repeating it changes nothing
+	failUnsent                   // the server cannot have seen it
+	failAborted                  // the server rolled it back
+	failUnknown                  // it may or may not have been committed
+	failCancelled                // the caller gave up
+)
+
+func classify(err error) failure {
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg):
+		switch {
+		case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"):
+			// The server is stopping or closed this session; it says so at any moment of a statement.
+			return failUnknown
+		case strings.HasPrefix(pg.Code, "40"), strings.HasPrefix(pg.Code, "53"),
+			pg.Code == "55P03", pg.Code == "57014", pg.Code == "25006":
+			// Deadlock, serialization, out of resources, lock or statement timeout, read-only standby.
+			return failAborted
+		}
+		return failFinal
+	case errors.Is(err, context.Canceled) && !pgconn.SafeToRetry(err):
+		return failCancelled
+	case pgconn.SafeToRetry(err):
+		return failUnsent
+	}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return failUnsent
+	}
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
+		errors.Is(err, net.ErrClosed) || pgconn.Timeout(err) || strings.Contains(err.Error(), "conn closed") {
+		return failUnknown
+	}
+	return failFinal
+}
+
+// unavailable reports whether err is the database's absence and not the statement's fault.
+func unavailable(err error) bool {
+	f := classify(err)
+	return f == failUnsent || f == failAborted || f == failUnknown
+}
+
+// translate turns a driver's error into a domain error.
+func translate(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *task.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return task.NotFound
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return &task.Error{Kind: task.Unavailable, Msg: "the request ended before the database answered", RetryAfter: retryAfter, Cause: err}
+	}
+	if unavailable(err) {
+		return &task.Error{Kind: task.Unavailable, Msg: "the database is not reachable", RetryAfter: retryAfter, Cause: err}
+	}
+	return &task.Error{Kind: task.Internal, Cause: errors.Join(errors.New(doing), err)}
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Process describes a server process to its peers and to operators.
+type Process struct {
+	ID      task.ID
+	Name    string
+	Version string
+	Roles   string
+}
+
+// Register makes a process known, with a lease of ttl on the database's clock.
+func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) error {
+	_, err := s.q.WorkerRegister(ctx, s.hot, dbsqlc.WorkerRegisterParams{
+		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
+	})
+	return translate("register", err)
+}
+
+// Renew extends a process's lease. task.LeaseLost: it was declared dead.
+func (s *Store) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+	_, err := s.q.WorkerRenew(ctx, s.hot, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return task.LeaseLost
+	}
+	return translate("renew lease", err)
+}
+
+// Unregister ends a process's lease.
+func (s *Store) Unregister(ctx context.Context, id task.ID) error {
+	return translate("unregister", s.q.WorkerRemove(ctx, s.hot, uuid.UUID(id)))
+}
+
+// Processes counts those with a lease.
+func (s *Store) Processes(ctx context.Context) (int, error) {
+	n, err := s.q.WorkerCount(ctx, s.hot)
+	return int(n), translate("count processes", err)
+}
+
+// Rescued is a run that was freed from a dead process.
+type Rescued struct {
+	Task  task.ID
+	Agent string
+}
+
+// Rescue declares dead the processes whose lease ran out more than grace ago and
+// frees their runs: the raised attempt fences whoever still holds them. Any
+// number of processes may do this at once.
+func (s *Store) Rescue(ctx context.Context, grace time.Duration) (dead []string, runs []Rescued, err error) {
+	gone, err := s.q.WorkersReap(ctx, s.hot, grace)
+	if err != nil {
+		return nil, nil, translate("reap", err)
+	}
+	for _, w := range gone {
+		dead = append(dead, w.Name)
+	}
+	rows, err := s.q.RunsRescue(ctx, s.hot)
+	if err != nil {
+		return dead, nil, translate("rescue", err)
+	}
+	for _, r := range rows {
+		runs = append(runs, Rescued{task.ID(r.ID), r.Agent})
+		if s.listener != nil {
+			s.listener.Advanced(task.ID(r.ID), task.Seq(r.Seq))
+			s.listener.Ready(r.Agent)
+		}
+	}
+	return dead, runs, nil
+}
+
+// Lead takes or keeps a duty that one process has at a time.
+func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.Duration) (bool, error) {
+	_, err := s.q.LeaseAcquire(ctx, s.hot, dbsqlc.LeaseAcquireParams{Name: duty, Holder: uuid.UUID(holder), Ttl: ttl})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, translate("lead", err)
+}
+
+// Resign gives a duty up.
+func (s *Store) Resign(ctx context.Context, duty string, holder task.ID) error {
+	return translate("resign", s.q.LeaseRelease(ctx, s.hot, dbsqlc.LeaseReleaseParams{Name: duty, Holder: uuid.UUID(holder)}))
+}

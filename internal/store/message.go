@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// NewMessage is a message for a task that exists.
+type NewMessage struct {
+	Task        *task.Task // header
+	Message     *task.Message
+	Enqueue     bool    // a task that has a run takes the message and runs again afterwards
+	RequestID   task.ID // of the client's call; makes the write safe to repeat
+	Idempotency Idempotency
+}
+
+// errDuplicate is the SQLSTATE of a unique violation.
+const errDuplicate = "23505"
+
+// AddMessage appends a user's message and, when the task is parked, queues it
+// again. It returns the last seq that it wrote: the message's, or that of the
+// status behind it. Errors: task.Terminal, task.Busy,
+// task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
+func (s *Store) AddMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
+	arg := dbsqlc.MessageAppendParams{
+		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, Tenant: n.Task.Tenant, Owner: n.Task.Owner,
+		Key: n.Idempotency.Key, RequestHash: n.Idempotency.Hash, RequestID: uuid.UUID(n.RequestID),
+		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message}),
+	}
+	if arg.RequestHash == nil {
+		arg.RequestHash = []byte{}
+	}
+	row, err := s.q.MessageAppend(ctx, s.api, arg)
+	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
+		s.retried("message", err, try)
+		if pause(ctx, try) != nil {
+			break
+		}
+		row, err = s.q.MessageAppend(ctx, s.api, arg)
+	}
+	var pg *pgconn.PgError
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return 0, s.whyNoMessage(ctx, n)
+	case errors.As(err, &pg) && pg.Code == errDuplicate:
+		// The first copy had been committed when its connection died.
+		seq, err := s.q.MessageFind(ctx, s.api, dbsqlc.MessageFindParams{Task: arg.ID, RequestID: arg.RequestID})
+		if err != nil {
+			return 0, translate("find message", err)
+		}
+		s.listener.Advanced(n.Task.ID, task.Seq(seq))
+		s.listener.Ready(n.Task.Agent)
+		return task.Seq(seq), nil
+	case err != nil:
+		return 0, translate("add message", err)
+	}
+	seq := task.Seq(row.Seq)
+	evs := []*task.Event{{Task: n.Task.ID, Seq: seq, Kind: task.EventMessage, At: row.At, Message: n.Message}}
+	if row.Parked {
+		evs = append(evs, &task.Event{Task: n.Task.ID, Seq: seq + 1, Kind: task.EventStatus, At: row.At, State: task.StateSubmitted})
+	}
+	s.committed(evs...)
+	if row.Parked && s.listener != nil {
+		s.listener.Ready(n.Task.Agent)
+	}
+	return evs[len(evs)-1].Seq, nil
+}
+
+func (s *Store) whyNoMessage(ctx context.Context, n *NewMessage) error {
+	t, err := s.taskByID(ctx, n.Task.ID)
+	switch {
+	case err != nil:
+		return err
+	case t.Status.State.Terminal():
+		return task.Errorf(task.Terminal, "the task is %s and takes no more messages", t.Status.State)
+	case !t.Status.State.Parked() && !n.Enqueue:
+		return task.Errorf(task.Busy, "the task is %s and this agent takes one message at a time", t.Status.State)
+	case n.Idempotency.Key != "":
+		return ErrTaken
+	}
+	return &task.Error{Kind: task.Unavailable, Msg: "the task changed at the same moment", RetryAfter: time.Second}
+}
+
+// Cancel ends a task that has no run at once, and asks the worker of one that
+// has. ended tells which. Errors: task.NotCancelable, task.NotFound.
+func (s *Store) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) {
+	row, err := s.q.TaskCancel(ctx, s.api, uuid.UUID(h.ID))
+	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
+		// Harmless to repeat: at worst it finds the task canceled, by itself.
+		s.retried("cancel", err, try)
+		if pause(ctx, try) != nil {
+			break
+		}
+		row, err = s.q.TaskCancel(ctx, s.api, uuid.UUID(h.ID))
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		t, err := s.taskByID(ctx, h.ID)
+		if err != nil {
+			return false, err
+		}
+		return false, task.Errorf(task.NotCancelable, "the task is already %s", t.Status.State)
+	}
+	if err != nil {
+		return false, translate("cancel", err)
+	}
+	if row.Ended {
+		s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
+	} else if s.listener != nil {
+		s.listener.CancelWanted(h.ID)
+	}
+	return row.Ended, nil
+}

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// TaskFilter selects tasks for operators. Empty members select all.
+type TaskFilter struct {
+	Agent, ContextID, Owner string
+	State                   task.State
+	Before                  task.ID // continue a listing after this task
+	Limit                   int
+}
+
+// TaskRow is a line of an operator's listing.
+type TaskRow struct {
+	Task    *task.Task // header
+	Attempt task.Attempt
+	Runs    int
+}
+
+// ListTasks lists tasks of all owners, the newest first.
+func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
+	before := uuid.Max
+	if !f.Before.IsZero() {
+		before = uuid.UUID(f.Before)
+	}
+	rows, err := s.q.OpsTasks(ctx, s.api, dbsqlc.OpsTasksParams{
+		Before: before, Agent: f.Agent, State: int16(f.State), ContextID: f.ContextID, Owner: f.Owner,
+		MaxRows: int32(f.Limit),
+	})
+	if err != nil {
+		return nil, translate("list tasks", err)
+	}
+	out := make([]TaskRow, len(rows))
+	for i := range rows {
+		out[i] = TaskRow{header(&rows[i]), task.Attempt(rows[i].Attempt), int(rows[i].Runs)}
+	}
+	return out, nil
+}
+
+// Resolve finds a task for an operator, by UUID or by the id a client chose. A
+// client's id that several owners chose is an error that lists them.
+func (s *Store) Resolve(ctx context.Context, id string) (*task.Task, error) {
+	if u, err := task.ParseID(id); err == nil {
+		t, err := s.taskByID(ctx, u)
+		if err == nil || !errors.Is(err, task.NotFound) {
+			return t, err
+		}
+	}
+	ids, err := s.q.OpsTasksNamed(ctx, s.api, cleanName(id))
+	switch {
+	case err != nil:
+		return nil, translate("find task", err)
+	case len(ids) == 0:
+		return nil, task.NotFound
+	case len(ids) > 1:
+		msg := "several tasks have this id; name one by its UUID:"
+		for _, u := range ids {
+			msg += " " + u.String()
+		}
+		return nil, task.Errorf(task.Invalid, "%s", msg)
+	}
+	return s.taskByID(ctx, task.ID(ids[0]))
+}
+
+// Now is the database's clock.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	var now time.Time
+	err := s.api.QueryRow(ctx, "SELECT now()").Scan(&now)
+	return now, translate("clock", err)
+}

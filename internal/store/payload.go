@@ -1,0 +1,292 @@
+package store
+
+import (
+	"encoding/base64"
+	stdjson "encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// The wire structs below read what the append functions write. Writing is by
+// hand because it is on the path of every chunk, and because opaque values must
+// pass through byte for byte.
+
+type partJSON struct {
+	Text      *string        `json:"text"`
+	Raw       []byte         `json:"raw"`
+	URL       *string        `json:"url"`
+	Data      jsontext.Value `json:"data"`
+	Filename  string         `json:"filename"`
+	MediaType string         `json:"media_type"`
+	Metadata  jsontext.Value `json:"metadata"`
+}
+
+type messageJSON struct {
+	ID         string         `json:"id"`
+	Role       string         `json:"role"`
+	Parts      []partJSON     `json:"parts"`
+	Metadata   jsontext.Value `json:"metadata"`
+	Extensions []string       `json:"extensions"`
+	References []string       `json:"references"`
+}
+
+type statusJSON struct {
+	Message  *messageJSON   `json:"message"`
+	Direct   bool           `json:"direct"`
+	Metadata jsontext.Value `json:"metadata"`
+}
+
+type artifactJSON struct {
+	Index         int            `json:"index"`
+	Name          string         `json:"name"`
+	Description   string         `json:"description"`
+	Parts         []partJSON     `json:"parts"`
+	Metadata      jsontext.Value `json:"metadata"`
+	Extensions    []string       `json:"extensions"`
+	EventMetadata jsontext.Value `json:"event_metadata"`
+}
+
+type runJSON struct {
+	Outcome    string         `json:"outcome"`
+	Error      string         `json:"error"`
+	Worker     string         `json:"worker"`
+	Checkpoint jsontext.Value `json:"checkpoint"`
+}
+
+// EncodePayload renders what an event stores beside its columns; "" is null.
+func EncodePayload(e *task.Event) string {
+	switch e.Kind {
+	case task.EventMessage:
+		return string(appendMessage(make([]byte, 0, 256), e.Message))
+	case task.EventStatus:
+		if e.Message == nil && !e.Direct && e.Metadata == nil {
+			return ""
+		}
+		w := object(make([]byte, 0, 256))
+		if e.Message != nil {
+			w.name("message")
+			w.b = appendMessage(w.b, e.Message)
+		}
+		if e.Direct {
+			w.name("direct")
+			w.b = append(w.b, "true"...)
+		}
+		w.raw("metadata", e.Metadata)
+		return w.end()
+	case task.EventArtifact:
+		a := e.Artifact
+		w := object(make([]byte, 0, 512))
+		w.name("index")
+		w.b = strconv.AppendInt(w.b, int64(a.Index), 10)
+		w.str("name", a.Name)
+		w.str("description", a.Description)
+		w.name("parts")
+		w.b = appendParts(w.b, a.Parts)
+		w.raw("metadata", a.Metadata)
+		w.list("extensions", a.Extensions)
+		w.raw("event_metadata", e.Metadata)
+		return w.end()
+	case task.EventRun:
+		w := object(make([]byte, 0, 128))
+		w.str("outcome", e.Run.Outcome)
+		w.str("error", e.Run.Error)
+		w.str("worker", e.Run.Worker)
+		w.raw("checkpoint", e.Run.Checkpoint)
+		return w.end()
+	}
+	return ""
+}
+
+// writer appends the members of one JSON object.
+type writer struct {
+	b     []byte
+	wrote bool
+}
+
+func object(b []byte) *writer { return &writer{b: append(b, '{')} }
+
+func (w *writer) end() string { return string(append(w.b, '}')) }
+
+func (w *writer) name(n string) {
+	if w.wrote {
+		w.b = append(w.b, ',')
+	}
+	w.wrote = true
+	w.b = append(w.b, '"')
+	w.b = append(w.b, n...)
+	w.b = append(w.b, '"', ':')
+}
+
+func (w *writer) str(name, v string) {
+	if v != "" {
+		w.name(name)
+		w.b = appendString(w.b, v)
+	}
+}
+
+func (w *writer) raw(name string, v []byte) {
+	if v != nil {
+		w.name(name)
+		w.b = append(w.b, v...)
+	}
+}
+
+func (w *writer) list(name string, v []string) {
+	if len(v) == 0 {
+		return
+	}
+	w.name(name)
+	w.b = append(w.b, '[')
+	for i, s := range v {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = appendString(w.b, s)
+	}
+	w.b = append(w.b, ']')
+}
+
+// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the error only reports that.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
+}
+
+var roleNames = [...]string{task.RoleUnspecified: "", task.RoleUser: "user", task.RoleAgent: "agent"}
+
+func appendMessage(b []byte, m *task.Message) []byte {
+	w := object(b)
+	w.str("id", m.ID)
+	w.str("role", roleNames[m.Role])
+	w.name("parts")
+	w.b = appendParts(w.b, m.Parts)
+	w.raw("metadata", m.Metadata)
+	w.list("extensions", m.Extensions)
+	w.list("references", m.References)
+	return append(w.b, '}')
+}
+
+func appendParts(b []byte, parts []task.Part) []byte {
+	b = append(b, '[')
+	for i := range parts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		p := &parts[i]
+		w := object(b)
+		switch p.Kind {
+		case task.PartText:
+			w.name("text")
+			w.b = appendString(w.b, p.Text)
+		case task.PartRaw:
+			w.name("raw")
+			w.b = append(w.b, '"')
+			w.b = base64.StdEncoding.AppendEncode(w.b, p.Raw)
+			w.b = append(w.b, '"')
+		case task.PartURL:
+			w.name("url")
+			w.b = appendString(w.b, p.URL)
+		case task.PartData:
+			w.name("data")
+			if p.Data == nil {
+				w.b = append(w.b, "null"...)
+			} else {
+				w.b = append(w.b, p.Data...)
+			}
+		}
+		w.str("filename", p.Filename)
+		w.str("media_type", p.MediaType)
+		w.raw("metadata", p.Metadata)
+		b = append(w.b, '}')
+	}
+	return append(b, ']')
+}
+
+// decodePayload fills the members of e that live in the payload.
+func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
+	if len(payload) == 0 {
+		return nil
+	}
+	var err error
+	switch e.Kind {
+	case task.EventMessage:
+		var m messageJSON
+		if err = json.Unmarshal(payload, &m); err == nil {
+			e.Message = m.message(owner)
+		}
+	case task.EventStatus:
+		var s statusJSON
+		if err = json.Unmarshal(payload, &s); err == nil {
+			e.Direct, e.Metadata = s.Direct, raw(s.Metadata)
+			if s.Message != nil {
+				e.Message = s.Message.message(owner)
+			}
+		}
+	case task.EventArtifact:
+		var a artifactJSON
+		if err = json.Unmarshal(payload, &a); err == nil {
+			e.Artifact.Index, e.Artifact.Name, e.Artifact.Description = a.Index, a.Name, a.Description
+			e.Artifact.Parts = parts(a.Parts)
+			e.Artifact.Metadata, e.Artifact.Extensions = raw(a.Metadata), a.Extensions
+			e.Metadata = raw(a.EventMetadata)
+		}
+	case task.EventRun:
+		var r runJSON
+		if err = json.Unmarshal(payload, &r); err == nil {
+			e.Run = &task.RunNote{Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint)}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("payload of event %d of task %s: %w", e.Seq, e.Task, err)
+	}
+	return nil
+}
+
+func raw(v jsontext.Value) stdjson.RawMessage {
+	if v == nil {
+		return nil
+	}
+	return stdjson.RawMessage(v)
+}
+
+func (m *messageJSON) message(owner *task.Task) *task.Message {
+	out := &task.Message{
+		ID: m.ID, Parts: parts(m.Parts), Metadata: raw(m.Metadata),
+		Extensions: m.Extensions, References: m.References,
+	}
+	switch m.Role {
+	case "user":
+		out.Role = task.RoleUser
+	case "agent":
+		out.Role = task.RoleAgent
+	}
+	if owner != nil {
+		out.TaskID, out.ContextID = owner.PublicID, owner.ContextID
+	}
+	return out
+}
+
+func parts(in []partJSON) []task.Part {
+	out := make([]task.Part, len(in))
+	for i := range in {
+		p := &in[i]
+		q := task.Part{Filename: p.Filename, MediaType: p.MediaType, Metadata: raw(p.Metadata)}
+		switch {
+		case p.Text != nil:
+			q.Kind, q.Text = task.PartText, *p.Text
+		case p.URL != nil:
+			q.Kind, q.URL = task.PartURL, *p.URL
+		case p.Data != nil:
+			q.Kind, q.Data = task.PartData, raw(p.Data)
+		default:
+			q.Kind, q.Raw = task.PartRaw, p.Raw
+		}
+		out[i] = q
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Owner scopes every look-up that a caller causes: a task of another tenant,
+// subject or agent does not exist for it.
+type Owner struct {
+	Tenant  string
+	Subject string
+	Agent   string
+}
+
+// FindTask finds a task by its public id and returns its header: no history, no
+// artifacts, and of the status only the state. Not there and not the owner's are
+// the same task.NotFound.
+func (s *Store) FindTask(ctx context.Context, o Owner, publicID string) (*task.Task, error) {
+	// A server-made id is the primary key. A client of 0.1 may have chosen an id that looks
+	// like one, so the other index is tried as well.
+	if id, err := task.ParseID(publicID); err == nil {
+		row, err := s.q.TaskByID(ctx, s.api, uuid.UUID(id))
+		switch {
+		case err == nil && !row.ClientID.Valid && row.Tenant == o.Tenant && row.Owner == o.Subject && row.Agent == o.Agent:
+			return header(&row), nil
+		case err != nil && task.KindOf(translate("find task", err)) != task.NotFound:
+			return nil, translate("find task", err)
+		}
+	}
+	row, err := s.q.TaskByClientID(ctx, s.api, dbsqlc.TaskByClientIDParams{
+		Tenant: o.Tenant, Owner: o.Subject, Agent: o.Agent, ClientID: cleanName(publicID),
+	})
+	if err != nil {
+		return nil, translate("find task", err)
+	}
+	return header(&row), nil
+}
+
+func (s *Store) taskByID(ctx context.Context, id task.ID) (*task.Task, error) {
+	row, err := s.q.TaskByID(ctx, s.api, uuid.UUID(id))
+	if err != nil {
+		return nil, translate("find task", err)
+	}
+	return header(&row), nil
+}
+
+// Header reads a task by its internal id, like FindTask without asking whose it is.
+func (s *Store) Header(ctx context.Context, id task.ID) (*task.Task, error) {
+	return s.taskByID(ctx, id)
+}
+
+func header(r *dbsqlc.Task) *task.Task {
+	t := &task.Task{
+		ID: task.ID(r.ID), Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ContextID: r.ContextID,
+		Dialect: r.Dialect, Metadata: rawJSON(r.Metadata), CreatedAt: r.CreatedAt, Direct: r.Direct,
+		LastSeq: task.Seq(r.LastSeq),
+		Status:  task.Status{State: task.State(r.State), At: r.StatusAt, Seq: task.Seq(r.StatusSeq)},
+	}
+	t.PublicID = t.ID.String()
+	if r.ClientID.Valid {
+		t.PublicID = r.ClientID.String
+	}
+	return t
+}
+
+// Snapshot folds the log of the task that a header describes, up to the header's
+// last event. Without artifacts their events are not even read.
+func (s *Store) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
+	rows, err := s.q.EventsOf(ctx, s.api, dbsqlc.EventsOfParams{
+		Task: uuid.UUID(h.ID), Upto: int64(h.LastSeq), WithArtifacts: withArtifacts,
+	})
+	if err != nil {
+		return nil, translate("read task", err)
+	}
+	t := Empty(h)
+	for i := range rows {
+		e, err := event(&rows[i], t)
+		if err != nil {
+			return nil, translate("read task", err)
+		}
+		// Left-out artifacts leave holes that Apply would refuse.
+		t.LastSeq = e.Seq - 1
+		if err := t.Apply(e); err != nil {
+			return nil, err
+		}
+	}
+	t.LastSeq = h.LastSeq
+	return t, nil
+}
+
+// Empty is the task of a header before its first event, ready to be folded.
+func Empty(h *task.Task) *task.Task {
+	return &task.Task{
+		ID: h.ID, PublicID: h.PublicID, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner,
+		ContextID: h.ContextID, Dialect: h.Dialect, Metadata: h.Metadata, CreatedAt: h.CreatedAt,
+	}
+}
+
+// EventsAfter reads the next events of a log, at most limit. owner fills in what
+// messages do not repeat.
+func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
+	rows, err := s.q.EventsAfter(ctx, s.api, dbsqlc.EventsAfterParams{
+		Task: uuid.UUID(owner.ID), After: int64(after), MaxRows: int32(limit),
+	})
+	if err != nil {
+		return nil, translate("read events", err)
+	}
+	out := make([]*task.Event, len(rows))
+	for i := range rows {
+		if out[i], err = event(&rows[i], owner); err != nil {
+			return nil, translate("read events", err)
+		}
+	}
+	return out, nil
+}
+
+// Position is how far a reader has come in one log.
+type Position struct {
+	Owner *task.Task
+	After task.Seq
+}
+
+// CatchUp reads what is new in many logs with one query, at most limit events of each.
+func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.Event, error) {
+	arg := dbsqlc.EventsCatchUpParams{MaxRows: int32(limit)}
+	owners := make(map[uuid.UUID]*task.Task, len(at))
+	for _, p := range at {
+		arg.Tasks = append(arg.Tasks, uuid.UUID(p.Owner.ID))
+		arg.Afters = append(arg.Afters, int64(p.After))
+		owners[uuid.UUID(p.Owner.ID)] = p.Owner
+	}
+	rows, err := s.q.EventsCatchUp(ctx, s.hot, arg)
+	if err != nil {
+		return nil, translate("catch up", err)
+	}
+	out := make([]*task.Event, 0, len(rows))
+	for i := range rows {
+		e, err := event(&rows[i], owners[rows[i].Task])
+		if err != nil {
+			return nil, translate("catch up", err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// LastSeqs tells how long many logs are: the poll behind the hints.
+func (s *Store) LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error) {
+	arg := make([]uuid.UUID, len(ids))
+	for i, id := range ids {
+		arg[i] = uuid.UUID(id)
+	}
+	rows, err := s.q.TaskSeqs(ctx, s.hot, arg)
+	if err != nil {
+		return nil, translate("poll", err)
+	}
+	out := make(map[task.ID]task.Seq, len(rows))
+	for _, r := range rows {
+		out[task.ID(r.ID)] = task.Seq(r.LastSeq)
+	}
+	return out, nil
+}
+
+// ArtifactIDs lists the artifacts of a task in the order of their first appearance.
+func (s *Store) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
+	rows, err := s.q.ArtifactIDs(ctx, s.api, uuid.UUID(id))
+	if err != nil {
+		return nil, translate("read artifacts", err)
+	}
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		out[i] = r.ArtifactID
+	}
+	return out, nil
+}
+
+func event(r *dbsqlc.Event, owner *task.Task) (*task.Event, error) {
+	e := &task.Event{
+		Task: task.ID(r.Task), Seq: task.Seq(r.Seq), Kind: task.EventKind(r.Kind),
+		Attempt: task.Attempt(r.Attempt), At: r.CreatedAt,
+		State: task.State(r.State.Int16), Append: r.Append, Last: r.Last,
+	}
+	if e.Kind == task.EventArtifact {
+		e.Artifact = &task.Artifact{ID: r.ArtifactID.String}
+	}
+	return e, decodePayload(e, r.Payload, owner)
+}
+
+func rawJSON(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,183 @@
+// Package schema brings a database to the version of this binary and tells how far it is.
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	_ "github.com/jackc/pgx/v5/stdlib" // goose speaks database/sql
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/holdfast-a2a/holdfast/migrations"
+)
+
+// versionTable is goose's own, in our schema so that nothing of ours lies elsewhere.
+const versionTable = "holdfast.goose_db_version"
+
+// Migrate brings the schema to the version of this binary. Any number of processes may do so at once: one works, the
+// others wait for it and find nothing left to do. A database that is not up yet is waited for, up to a minute.
+//
+// The URL must lead to PostgreSQL itself or a pooler in session mode, since the lock belongs to a session.
+func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
+	db, err := sql.Open("pgx", databaseURL)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	defer func() { _ = db.Close() }()
+
+	// goose keeps its table in the schema, and looks for it before the first step runs.
+	err = persist(ctx, log, func() error {
+		_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS holdfast")
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("migrate: create schema: %w", err)
+	}
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600), lock.WithUnlockTimeout(1, 30))
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return persist(ctx, log, func() error {
+		done, err := p.Up(ctx)
+		var part *goose.PartialError
+		if errors.As(err, &part) {
+			done = part.Applied
+		}
+		for _, step := range done {
+			log.Info("schema step applied", "step", step.Source.Path, "duration", step.Duration)
+		}
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		return nil
+	})
+}
+
+// persist repeats an idempotent step for up to a minute while its failure is one that passes.
+func persist(ctx context.Context, log *slog.Logger, do func() error) error {
+	deadline := time.Now().Add(time.Minute)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := do()
+		if err == nil || !passes(err) || time.Now().After(deadline) {
+			return err
+		}
+		log.Warn("the database does not let us migrate yet: trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+func passes(err error) bool {
+	var answer *pgconn.PgError
+	if !errors.As(err, &answer) {
+		var refused *pgconn.ConnectError // not listening yet, or its name not known yet
+		return errors.As(err, &refused) || pgconn.SafeToRetry(err)
+	}
+	switch answer.Code {
+	case "23505", "42P06": // somebody else created the schema in the same instant
+	case "55P03", "40P01": // a step's lock_timeout, a deadlock: running tasks were in the way
+	case "57P01", "57P02", "57P03", "53300": // going down, coming up, full
+	default:
+		return false
+	}
+	return true
+}
+
+// Version tells how far a database is.
+type Version struct {
+	Applied int64 // newest step in the database
+	Latest  int64 // newest step this binary knows
+}
+
+// Current reports whether the database has everything this binary needs. It may have more: during a deploy a newer
+// version's steps come first.
+func (v Version) Current() bool { return v.Applied >= v.Latest }
+
+type rowQuerier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// ReadVersion looks at db; a database that was never migrated has version 0.
+func ReadVersion(ctx context.Context, db rowQuerier) (Version, error) {
+	v := Version{}
+	files, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil {
+		return v, fmt.Errorf("schema version: %w", err)
+	}
+	for _, file := range files {
+		step, err := goose.NumericComponent(file)
+		if err != nil {
+			return v, fmt.Errorf("schema version: %w", err)
+		}
+		v.Latest = max(v.Latest, step)
+	}
+	err = db.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&v.Applied)
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) && answer.Code == "42P01" {
+		return v, nil
+	}
+	if err != nil {
+		return v, fmt.Errorf("schema version: %w", err)
+	}
+	return v, nil
+}
+
+// Step is one migration.
+type Step struct {
+	Version   int64
+	Name      string
+	AppliedAt *time.Time // nil: pending
+}
+
+// Status lists every step that this binary knows, oldest first, and changes nothing.
+func Status(ctx context.Context, databaseURL string) ([]Step, error) {
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("schema status: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	applied := map[int64]time.Time{}
+	rows, err := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM "+versionTable+" WHERE is_applied")
+	if err == nil {
+		var version int64
+		var at time.Time
+		_, err = pgx.ForEachRow(rows, []any{&version, &at}, func() error { applied[version] = at; return nil })
+	}
+	var answer *pgconn.PgError
+	if err != nil && (!errors.As(err, &answer) || answer.Code != "42P01") {
+		return nil, fmt.Errorf("schema status: %w", err)
+	}
+	files, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("schema status: %w", err)
+	}
+	steps := make([]Step, 0, len(files))
+	for _, file := range files {
+		version, err := goose.NumericComponent(file)
+		if err != nil {
+			return nil, fmt.Errorf("schema status: %w", err)
+		}
+		s := Step{Version: version, Name: file}
+		if at, ok := applied[version]; ok {
+			s.AppliedAt = &at
+		}
+		steps = append(steps, s)
+	}
+	return steps, nil
+}

@@ -1,0 +1,176 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Listener is told what has been committed. Calls come from the writers and must
+// not block.
+type Listener interface {
+	// Committed brings new events, those of one task in order.
+	Committed(evs []*task.Event)
+	// Advanced says that a log has grown to seq by events that are not at hand.
+	Advanced(id task.ID, seq task.Seq)
+	// Ready says that an agent's queue has a row to claim.
+	Ready(agent string)
+	// CancelWanted says that a running task was asked to end.
+	CancelWanted(id task.ID)
+}
+
+// Observer takes the store's measurements. Every field is optional.
+type Observer struct {
+	Flushed func(kind string, items int, took time.Duration)
+	Fenced  func(writes int)
+	Retried func(kind string)
+	Event   func(kind task.EventKind)
+}
+
+// Options says how to reach the database. The zero value of a number means its default.
+type Options struct {
+	URL      string
+	APIConns int // for reads and single writes; default 8
+	Writers  int // writers of appends, and of creates; default 2
+	Batch    int // requests that one flush takes at most; default 500
+	Listener Listener
+	Observer Observer
+	Log      *slog.Logger
+}
+
+// Store is the database. Its methods may be called from many goroutines.
+type Store struct {
+	api      *pgxpool.Pool // requests: reads, messages, cancels
+	hot      *pgxpool.Pool // writers, claims, leases: never starved by requests
+	q        *dbsqlc.Queries
+	log      *slog.Logger
+	listener Listener
+	observe  Observer
+
+	appends []*batcher[*Append]
+	creates []*batcher[*create]
+
+	cancel  context.CancelFunc
+	stop    chan struct{}
+	writers sync.WaitGroup
+}
+
+// Open connects and starts the writers. The schema must be there (Migrate).
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o.APIConns = cmp.Or(o.APIConns, 8)
+	o.Writers = cmp.Or(o.Writers, 2)
+	// A flush bounds how long the rest of the queue waits for it.
+	o.Batch = cmp.Or(o.Batch, 500)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	api, err := openPool(ctx, o.URL, o.APIConns, "5s")
+	if err != nil {
+		return nil, err
+	}
+	hot, err := openPool(ctx, o.URL, 2*o.Writers+3, "30s")
+	if err != nil {
+		api.Close()
+		return nil, err
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Store{
+		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
+		cancel: cancel, stop: make(chan struct{}),
+	}
+	for range o.Writers {
+		a := newBatcher(o.Batch, s.flushAppends)
+		c := newBatcher(o.Batch, s.flushCreates)
+		s.appends, s.creates = append(s.appends, a), append(s.creates, c)
+		s.writers.Go(func() { a.run(run, s.stop) })
+		s.writers.Go(func() { c.run(run, s.stop) })
+	}
+	return s, nil
+}
+
+func openPool(ctx context.Context, url string, conns int, statementTimeout string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database url: %w", err)
+	}
+	cfg.MaxConns = int32(conns)
+	cfg.MinIdleConns = 1
+	cfg.HealthCheckPeriod = 15 * time.Second
+	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	p := cfg.ConnConfig.RuntimeParams
+	for name, value := range map[string]string{
+		"application_name":                    "holdfast",
+		"timezone":                            "UTC",
+		"statement_timeout":                   statementTimeout,
+		"lock_timeout":                        "4s",
+		"idle_in_transaction_session_timeout": "10s",
+		// Every hot statement is an index plan by design. A partition that was analyzed while it
+		// was empty would otherwise get a sequential scan, and the cached plan would keep it.
+		"enable_seqscan": "off",
+		"jit":            "off",
+	} {
+		if _, set := p[name]; !set {
+			p[name] = value
+		}
+	}
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// Close writes what is queued, for as long as ctx allows, and disconnects.
+func (s *Store) Close(ctx context.Context) {
+	close(s.stop)
+	done := make(chan struct{})
+	go func() { s.writers.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.log.Warn("stopping with writes still queued")
+	}
+	s.cancel()
+	<-done
+	s.api.Close()
+	s.hot.Close()
+}
+
+// Ping asks the database for a sign of life.
+func (s *Store) Ping(ctx context.Context) error {
+	return translate("ping", s.api.Ping(ctx))
+}
+
+// Pools gives the connection pools for metrics, by name.
+func (s *Store) Pools() map[string]*pgxpool.Pool {
+	return map[string]*pgxpool.Pool{"api": s.api, "hot": s.hot}
+}
+
+// shard sends all writes of one task through one writer. The tail of a UUIDv7 is random.
+func (s *Store) shard(id task.ID) int {
+	return int(binary.BigEndian.Uint32(id[12:]) % uint32(len(s.appends)))
+}
+
+func (s *Store) flushed(kind string, items int, since time.Time) {
+	if s.observe.Flushed != nil {
+		s.observe.Flushed(kind, items, time.Since(since))
+	}
+}
+
+func (s *Store) retried(kind string, err error, try int) {
+	if s.observe.Retried != nil {
+		s.observe.Retried(kind)
+	}
+	if try == 0 {
+		s.log.Warn("write is repeated", "kind", kind, "error", err)
+	}
+}
+
+// NewID makes the id of a task: a UUIDv7, whose leading time decides the partition.
+func NewID() task.ID { return task.ID(uuid.Must(uuid.NewV7())) }

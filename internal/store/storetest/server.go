@@ -1,0 +1,82 @@
+package storetest
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+)
+
+// PrivateServer is a PostgreSQL of one test, to take away and bring back. Its address stays the same.
+type PrivateServer struct {
+	URL string // a migrated database on it
+
+	t        testing.TB
+	dir      string
+	settings map[string]string
+	pg       *pgembed.Server // nil while stopped
+}
+
+// Server starts a cluster for this test alone; it takes about two seconds. Without settings it keeps its promises to
+// disk as in production.
+func Server(t testing.TB, settings map[string]string) *PrivateServer {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
+	if err != nil {
+		t.Fatalf("private server: %v", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as above
+		t.Fatalf("private server: %v", err)
+	}
+	s := &PrivateServer{t: t, dir: dir, settings: settings}
+	s.Start()
+	s.URL = s.pg.DSN()
+	if err := schema.Migrate(t.Context(), s.URL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatalf("private server: %v", err)
+	}
+	t.Cleanup(func() {
+		if s.pg == nil {
+			s.Start()
+		}
+		if err := s.pg.Destroy(context.Background()); err != nil {
+			t.Errorf("private server: %v", err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return s
+}
+
+// Stop shuts the server down as an operator would: sessions are told and cut.
+func (s *PrivateServer) Stop() {
+	s.t.Helper()
+	if err := s.pg.Stop(context.WithoutCancel(s.t.Context())); err != nil {
+		s.t.Fatalf("stop the private server: %v", err)
+	}
+	s.pg = nil
+}
+
+// Crash ends the server at once, as a power cut would but for the kernel's caches: connections break without a word,
+// and the next Start recovers from the log.
+func (s *PrivateServer) Crash() {
+	s.t.Helper()
+	if err := syscall.Kill(s.pg.PID(), syscall.SIGQUIT); err != nil {
+		s.t.Fatalf("crash the private server: %v", err)
+	}
+	s.Stop() // waits for the end
+}
+
+// Start brings the server back, with the settings it had.
+func (s *PrivateServer) Start() {
+	s.t.Helper()
+	pg, err := pgembed.Start(context.WithoutCancel(s.t.Context()), pgembed.Options{
+		Dir: s.dir, Log: slog.New(slog.DiscardHandler), Settings: s.settings,
+	})
+	if err != nil {
+		s.t.Fatalf("start the private server: %v", err)
+	}
+	s.pg = pg
+}

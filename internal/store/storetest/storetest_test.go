@@ -1,0 +1,86 @@
+package storetest_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+)
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func TestEachDatabaseIsItsOwn(t *testing.T) {
+	t.Parallel()
+	a, b := storetest.New(t), storetest.New(t)
+	require.NotEqual(t, a.URL, b.URL)
+	conn := connect(t, a.URL)
+	_, err := conn.Exec(t.Context(), "CREATE TABLE only_here ()")
+	require.NoError(t, err)
+	_, err = connect(t, b.URL).Exec(t.Context(), "SELECT FROM only_here")
+	require.ErrorContains(t, err, "does not exist")
+
+	v, err := schema.ReadVersion(t.Context(), conn)
+	require.NoError(t, err)
+	require.True(t, v.Current())
+	require.Positive(t, v.Latest)
+	var zone string
+	require.NoError(t, conn.QueryRow(t.Context(), "SHOW timezone").Scan(&zone))
+	require.Equal(t, "Asia/Kathmandu", zone)
+}
+
+func TestMigrateFromManyProcessesAtOnce(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	conn := connect(t, db.URL)
+	_, err := conn.Exec(t.Context(), "DROP SCHEMA holdfast CASCADE")
+	require.NoError(t, err)
+	v, err := schema.ReadVersion(t.Context(), conn)
+	require.NoError(t, err)
+	require.False(t, v.Current())
+
+	var g errgroup.Group
+	for range 10 {
+		g.Go(func() error {
+			return schema.Migrate(t.Context(), db.URL, slog.New(slog.DiscardHandler))
+		})
+	}
+	require.NoError(t, g.Wait())
+	v, err = schema.ReadVersion(t.Context(), conn)
+	require.NoError(t, err)
+	require.True(t, v.Current())
+	var steps, versions int
+	require.NoError(t, conn.QueryRow(t.Context(),
+		"SELECT count(*), count(DISTINCT version_id) FROM holdfast.goose_db_version").Scan(&steps, &versions))
+	require.Equal(t, versions, steps, "each step once")
+}
+
+func TestAPrivateServerGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	s := storetest.Server(t, nil)
+	conn := connect(t, s.URL)
+	_, err := conn.Exec(t.Context(), "CREATE TABLE kept ()")
+	require.NoError(t, err)
+	for _, takeAway := range []func(){s.Stop, s.Crash} {
+		takeAway()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = pgx.Connect(ctx, s.URL)
+		cancel()
+		require.Error(t, err)
+		s.Start()
+		_, err = connect(t, s.URL).Exec(t.Context(), "SELECT FROM kept")
+		require.NoError(t, err)
+	}
+}
