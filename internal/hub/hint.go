@@ -1,0 +1,238 @@
+package hub
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// A payload is the sender's name and entries behind it, separated by commas:
+//
+//	<32 hex>:<seq>   the log of this task has come to seq
+//	q:<agent>        there is something to claim
+//	c:<32 hex>       this running task was asked to end
+//	r:               hints were lost; look at everything
+//	h:               a process has started
+//	t:<nonce>        the sender listens for itself
+//
+// maxPayload keeps below NOTIFY's 8,000 bytes.
+const maxPayload = 7900
+
+// notifier sends hints after commits: at once when it is idle, all that has come
+// together while a send was under way otherwise.
+type notifier struct {
+	opt   Options
+	name  string // of this process in payloads
+	peers atomic.Int64
+
+	mu      sync.Mutex
+	seqs    map[task.ID]task.Seq
+	agents  map[string]struct{}
+	cancels map[task.ID]struct{}
+	extra   []string
+	lossy   bool
+	wake    chan struct{}
+}
+
+func newNotifier(o Options) *notifier {
+	var b [6]byte
+	_, _ = rand.Read(b[:])
+	n := &notifier{
+		opt: o, name: hex.EncodeToString(b[:]), wake: make(chan struct{}, 1),
+		seqs: map[task.ID]task.Seq{}, agents: map[string]struct{}{}, cancels: map[task.ID]struct{}{},
+	}
+	// Until somebody has counted, there may be others.
+	n.peers.Store(1)
+	return n
+}
+
+func (n *notifier) ring() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (n *notifier) alone() bool { return n.peers.Load() == 0 }
+
+func (n *notifier) events(evs []*task.Event) {
+	if n.alone() {
+		return
+	}
+	n.mu.Lock()
+	for _, e := range evs {
+		// Nobody can follow a task before it exists.
+		if e.Seq > 1 {
+			n.seqs[e.Task] = max(n.seqs[e.Task], e.Seq)
+		}
+	}
+	n.mu.Unlock()
+	n.ring()
+}
+
+func (n *notifier) advanced(id task.ID, seq task.Seq) {
+	n.events([]*task.Event{{Task: id, Seq: max(seq, 2)}})
+}
+
+func (n *notifier) ready(agent string) {
+	if n.alone() {
+		return
+	}
+	n.mu.Lock()
+	n.agents[agent] = struct{}{}
+	n.mu.Unlock()
+	n.ring()
+}
+
+func (n *notifier) cancel(id task.ID) {
+	if n.alone() {
+		return
+	}
+	n.mu.Lock()
+	n.cancels[id] = struct{}{}
+	n.mu.Unlock()
+	n.ring()
+}
+
+func (n *notifier) send(entry string) {
+	n.mu.Lock()
+	n.extra = append(n.extra, entry)
+	n.mu.Unlock()
+	n.ring()
+}
+
+// take renders everything that waits into payloads.
+func (n *notifier) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []string
+	var b strings.Builder
+	add := func(parts ...string) {
+		if b.Len() == 0 {
+			b.WriteString(n.name)
+		}
+		b.WriteByte(',')
+		for _, p := range parts {
+			b.WriteString(p)
+		}
+		if b.Len() > maxPayload-300 {
+			out = append(out, b.String())
+			b.Reset()
+		}
+	}
+	if n.lossy {
+		add("r:")
+	}
+	for _, e := range n.extra {
+		add(e)
+	}
+	for agent := range n.agents {
+		add("q:", agent)
+	}
+	for id := range n.cancels {
+		add("c:", hex.EncodeToString(id[:]))
+	}
+	for id, seq := range n.seqs {
+		add(hex.EncodeToString(id[:]), ":", strconv.FormatInt(int64(seq), 10))
+	}
+	if b.Len() > 0 {
+		out = append(out, b.String())
+	}
+	clear(n.seqs)
+	clear(n.agents)
+	clear(n.cancels)
+	n.extra, n.lossy = nil, false
+	return out
+}
+
+func (n *notifier) run(ctx context.Context) error {
+	conn := store.NewNotifier(n.opt.URL)
+	defer conn.Close()
+	for {
+		select {
+		case <-n.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		payloads := n.take()
+		if len(payloads) == 0 {
+			continue
+		}
+		if err := conn.Send(ctx, payloads); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			n.opt.Log.Warn("hints were lost; others find the events by polling", "error", err)
+			n.mu.Lock()
+			n.lossy = true
+			n.mu.Unlock()
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return nil
+			}
+			n.ring()
+		}
+	}
+}
+
+// hear acts on a payload from the LISTEN connection.
+func (h *Hub) hear(payload string) {
+	sender, rest, _ := strings.Cut(payload, ",")
+	own := sender == h.notify.name
+	for rest != "" {
+		var entry string
+		entry, rest, _ = strings.Cut(rest, ",")
+		head, tail, ok := strings.Cut(entry, ":")
+		if !ok {
+			continue
+		}
+		switch {
+		case head == "t":
+			if own {
+				h.heardSelf(tail)
+			}
+		case own:
+			// Committed told our own topics already.
+		case head == "h":
+			h.notify.peers.CompareAndSwap(0, 1)
+		case head == "r":
+			h.markAll()
+			h.ready("")
+		case head == "q":
+			h.ready(tail)
+		case head == "c":
+			if id, ok := parseHex(tail); ok && h.opt.OnCancel != nil {
+				h.opt.OnCancel(id)
+			}
+		default:
+			id, ok := parseHex(head)
+			seq, err := strconv.ParseInt(tail, 10, 64)
+			if ok && err == nil {
+				h.hinted(id, task.Seq(seq))
+			}
+		}
+	}
+}
+
+func (h *Hub) ready(agent string) {
+	if h.opt.OnReady != nil {
+		h.opt.OnReady(agent)
+	}
+}
+
+func parseHex(s string) (id task.ID, ok bool) {
+	if len(s) != 32 {
+		return id, false
+	}
+	_, err := hex.Decode(id[:], []byte(s))
+	return id, err == nil
+}

@@ -1,0 +1,118 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+)
+
+const (
+	pingTimeout = 4 * time.Second
+	selfTest    = 3 * time.Second
+)
+
+// listen keeps a LISTEN connection. Each time, it makes a new one: a connection
+// that failed once is not asked again.
+func (h *Hub) listen(ctx context.Context) error {
+	for try := 0; ctx.Err() == nil; try++ {
+		began := time.Now()
+		err := h.listenOnce(ctx)
+		h.connected.Store(false)
+		h.observeListening(false)
+		if ctx.Err() != nil {
+			break
+		}
+		h.opt.Log.Warn("listener lost its connection; polling until it is back", "error", err)
+		if time.Since(began) > time.Minute {
+			try = 0
+		}
+		select {
+		case <-time.After(min(100*time.Millisecond<<min(try, 6), 5*time.Second)):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func (h *Hub) listenOnce(ctx context.Context) error {
+	cfg, err := pgx.ParseConfig(h.opt.URL)
+	if err != nil {
+		return err
+	}
+	cfg.ConnectTimeout = 5 * time.Second
+	cfg.RuntimeParams["application_name"] = "holdfast listener"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+store.Channel); err != nil {
+		return err
+	}
+	// Whatever was said before this moment was not heard.
+	h.connected.Store(true)
+	h.observeListening(true)
+	h.notify.send("h:")
+	h.notify.send("t:" + strconv.FormatInt(time.Now().UnixNano(), 36))
+	h.markAll()
+	h.ready("")
+
+	tested, warned := time.Now(), false
+	for {
+		waiting, cancel := context.WithTimeout(ctx, h.opt.PingInterval)
+		if !h.works.Load() && !warned {
+			cancel()
+			waiting, cancel = context.WithTimeout(ctx, selfTest)
+		}
+		note, err := conn.WaitForNotification(waiting)
+		cancel()
+		switch {
+		case err == nil:
+			h.hear(note.Payload)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err):
+			// Silence is also what a dead peer sounds like: ask. A context that ends during the
+			// wait leaves the connection usable.
+			ping, cancel := context.WithTimeout(ctx, pingTimeout)
+			err := conn.Ping(ping)
+			cancel()
+			if err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+		if !h.works.Load() && !warned && time.Since(tested) >= selfTest {
+			warned = true
+			detail, _ := h.Health()
+			h.opt.Log.Warn("notifications do not arrive", "detail", detail)
+		}
+	}
+}
+
+// heardSelf ends the self-test: what this process said has come back to it.
+func (h *Hub) heardSelf(string) {
+	if !h.works.Swap(true) {
+		h.opt.Log.Debug("listener heard its own test")
+	}
+}
+
+func (h *Hub) observeListening(on bool) {
+	if !on {
+		h.works.Store(false)
+	}
+	if h.opt.Observer.Listening != nil {
+		h.opt.Observer.Listening(on)
+	}
+}
