@@ -1,0 +1,113 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"syscall"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+)
+
+// exitTempFail is EX_TEMPFAIL of sysexits.h: "try again later".
+const exitTempFail = 75
+
+type program struct {
+	path string
+	env  []string
+	opts Options
+}
+
+// New makes an executor that starts opts.Argv for each run.
+func New(opts Options) (executor.Executor, error) {
+	path, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	return &program{path: path, env: opts.environment(), opts: opts}, nil
+}
+
+// Execute implements executor.Executor.
+func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	doc, err := wire.EncodeRun(ctx, run, p.opts.History)
+	if err != nil {
+		return err
+	}
+	log := p.opts.Log.With(slog.String("task_id", run.TaskID), slog.Int("attempt", int(run.Attempt)))
+	stderr := newErrorLog(log)
+	child, err := p.start(doc, stderr)
+	if err != nil {
+		return executor.Retryable(fmt.Errorf("start the agent: %w", err), 0)
+	}
+	unwatch := context.AfterFunc(ctx, child.stop)
+	defer unwatch()
+
+	player := wire.NewPlayer(run, out, log)
+	err = p.play(ctx, player, child)
+	switch {
+	case err != nil:
+		child.stop()
+	case player.Settled():
+		child.stopAfterGrace()
+	}
+	// Discarding lets a process that is still writing come to its end.
+	_, _ = io.Copy(io.Discard, child.stdout)
+	v := verdict{played: err, settled: player.Settled(), exit: child.wait()}
+	stderr.flush()
+	return p.outcome(ctx, v, stderr)
+}
+
+// play returns at the end of stdout, at the event that settles the run, or with
+// the reason why the run cannot go on.
+func (p *program) play(ctx context.Context, player *wire.Player, child *process) error {
+	return player.PlayStream(ctx, wire.Lines(child.stdout, p.opts.MaxEvent), func() error {
+		// A line without an end is an event if its writer ended well, and otherwise
+		// what a dying process got rid of. Stdout has ended, so this wait is short.
+		if exit := child.wait(); !exit.Success() {
+			return errInterrupted
+		}
+		return nil
+	})
+}
+
+// verdict is all that is known about a run when its process has ended.
+type verdict struct {
+	played  error
+	settled bool
+	exit    *os.ProcessState
+}
+
+// errInterrupted ends the playing of events where the exit status tells the rest.
+var errInterrupted = errors.New("the agent's process ended inside an event")
+
+func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) error {
+	switch {
+	case v.settled:
+		// The run has its result; how its process ended is for the log.
+		if !v.exit.Success() {
+			stderr.report("the agent's process ended badly after its run was settled", v.exit.String())
+		}
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case v.played != nil && !errors.Is(v.played, errInterrupted):
+		stderr.report("the agent's run ended early", v.played.Error())
+		return v.played
+	case v.exit.Success():
+		return nil
+	}
+	stderr.report("the agent's process ended badly", v.exit.String())
+	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String()}
+	status, ok := v.exit.Sys().(syscall.WaitStatus)
+	if v.exit.ExitCode() == exitTempFail || ok && status.Signaled() {
+		// Someone's signal, often the kernel's for want of memory, is the process
+		// crashing and not the agent's answer, as is a connection that breaks.
+		return executor.Retryable(failure, 0)
+	}
+	return failure
+}

@@ -1,0 +1,203 @@
+// Package demo is an executor that does what its message tells it to: every
+// feature of A2A can be seen, tested and measured without a model behind it.
+//
+// The first text part of a message is the script, one command:
+//
+//	echo:<payload>                one artifact with the payload
+//	chunks=N size=B delay=Dms     N chunks of B bytes, D apart, appended to one artifact
+//	sleep=Dms                     wait, then complete
+//	hold                          work until canceled
+//	ask:<question>                ask; the next message completes the task
+//	auth                          ask for authentication; the next message completes the task
+//	file, data                    an artifact with a file, with structured data
+//	message:<text>                a bare message and no task
+//	fail:<reason>, reject:<reason>
+//	crash                         panic
+//
+// Anything else is echoed, all its parts as they came.
+package demo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Options bound what a script may ask for. The zero value is ready to use.
+type Options struct {
+	MaxChunks    int           // chunks of one script; 0 means 1,000,000
+	MaxChunkSize int           // bytes of one chunk; 0 means 1 MiB
+	MaxWait      time.Duration // a sleep, or the pause between two chunks; 0 means 24 hours
+}
+
+// maxIndex is what eight digits can number.
+const maxIndex = 100_000_000
+
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case o.MaxChunks < 0 || o.MaxChunks > maxIndex:
+		return o, fmt.Errorf("demo: max_chunks: must be between 0 and %d", maxIndex)
+	case o.MaxChunkSize < 0:
+		return o, fmt.Errorf("demo: max_chunk_size: must not be negative")
+	case o.MaxWait < 0:
+		return o, fmt.Errorf("demo: max_wait: must not be negative")
+	}
+	if o.MaxChunks == 0 {
+		o.MaxChunks = 1_000_000
+	}
+	if o.MaxChunkSize == 0 {
+		o.MaxChunkSize = 1 << 20
+	}
+	if o.MaxWait == 0 {
+		o.MaxWait = 24 * time.Hour
+	}
+	return o, nil
+}
+
+type demo struct{ limits Options }
+
+// New makes the demo executor.
+func New(opts Options) (executor.Executor, error) {
+	limits, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &demo{limits: limits}, nil
+}
+
+// Execute implements executor.Executor.
+func (d *demo) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	if run.Turn > 1 {
+		script, err := previousScript(ctx, run)
+		switch {
+		case err != nil:
+			return err
+		case strings.HasPrefix(script, "ask:"):
+			return emit(ctx, out, "answer", task.Text("You answered: "+run.Message.FirstText()))
+		case strings.TrimSpace(script) == "auth":
+			return nil
+		}
+	}
+	return d.perform(ctx, run, out)
+}
+
+// previousScript is what the user's message before this one said: after a
+// question it tells that this message is the answer.
+func previousScript(ctx context.Context, run *executor.Run) (string, error) {
+	history, err := run.Memory.History(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the history: %w", err)
+	}
+	for i := len(history) - 1; i >= 0; i-- {
+		if history[i].Role == task.RoleUser {
+			return history[i].FirstText(), nil
+		}
+	}
+	return "", nil
+}
+
+func (d *demo) perform(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	text := run.Message.FirstText()
+	if verb, rest, ok := strings.Cut(text, ":"); ok {
+		switch verb {
+		case "echo":
+			return emit(ctx, out, "echo", task.Text(rest))
+		case "ask":
+			return out.Status(ctx, task.StateInputRequired, says(rest))
+		case "message":
+			return out.Reply(ctx, says(rest))
+		case "fail":
+			return out.Status(ctx, task.StateFailed, says(rest))
+		case "reject":
+			return out.Status(ctx, task.StateRejected, says(rest))
+		}
+	}
+	command := strings.TrimSpace(text)
+	switch command {
+	case "hold":
+		if err := out.Status(ctx, task.StateWorking, nil); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case "auth":
+		return out.Status(ctx, task.StateAuthRequired, says("Authenticate, then send any message to go on."))
+	case "file":
+		return emit(ctx, out, "file", task.Part{
+			Kind: task.PartRaw, Raw: []byte("Hello from Holdfast.\n"), Filename: "hello.txt", MediaType: "text/plain",
+		})
+	case "data":
+		return emit(ctx, out, "data", task.Part{Kind: task.PartData, Data: []byte(sampleData)})
+	case "crash":
+		panic("demo: the script said crash")
+	}
+	switch {
+	case strings.HasPrefix(command, "chunks="):
+		return d.chunks(ctx, run, out, command)
+	case strings.HasPrefix(command, "sleep="):
+		return d.sleep(ctx, out, command)
+	}
+	return emit(ctx, out, "echo", run.Message.Parts...)
+}
+
+// sampleData has what careless JSON handling loses: the order of its keys, an
+// integer beyond 2^53, a fraction of zero.
+const sampleData = `{"greeting":"hello","big":12345678901234567890,"float":1.0,"list":[1,"two",null,true],"a":{"z":1,"a":2}}`
+
+// emit writes a whole artifact. Its id is its name, so that a run which is
+// repeated after a crash replaces the artifact and does not add another.
+func emit(ctx context.Context, out executor.Emitter, name string, parts ...task.Part) error {
+	_, err := out.Artifact(ctx, executor.Chunk{
+		Artifact: task.Artifact{ID: name, Name: name, Parts: parts},
+		Last:     true,
+	})
+	return err
+}
+
+func says(text string) *task.Message {
+	return &task.Message{Parts: []task.Part{task.Text(text)}}
+}
+
+func (d *demo) sleep(ctx context.Context, out executor.Emitter, command string) error {
+	wait, err := d.wait("sleep", strings.TrimPrefix(command, "sleep="))
+	if err != nil {
+		return err
+	}
+	if err := out.Status(ctx, task.StateWorking, nil); err != nil {
+		return err
+	}
+	return pause(ctx, wait)
+}
+
+func (d *demo) wait(name, value string) (time.Duration, error) {
+	wait, err := time.ParseDuration(value)
+	if err != nil || wait < 0 {
+		return 0, misused("%s=%s: want a duration such as 20ms or 1.5s", name, value)
+	}
+	if wait > d.limits.MaxWait {
+		return 0, misused("%s=%s: at most %v", name, value, d.limits.MaxWait)
+	}
+	return wait, nil
+}
+
+func misused(format string, args ...any) error {
+	return &executor.Failure{Msg: fmt.Sprintf(format, args...)}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,270 @@
+package demo_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
+	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func newDemo(t testing.TB) executor.Executor {
+	t.Helper()
+	e, err := demo.New(demo.Options{})
+	require.NoError(t, err)
+	return e
+}
+
+func TestScriptsThatEmitOneArtifact(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]task.Part{
+		"echo:hi there": task.Text("hi there"),
+		"echo:":         task.Text(""),
+		"echo: a:b ":    task.Text(" a:b "),
+		"just talking":  task.Text("just talking"),
+		"hold on":       task.Text("hold on"),
+		"":              task.Text(""),
+		"file": {
+			Kind: task.PartRaw, Raw: []byte("Hello from Holdfast.\n"), Filename: "hello.txt", MediaType: "text/plain",
+		},
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			out, run := executortest.NewRecorder(), executortest.NewRun(script)
+			require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+			events := out.Events()
+			require.Len(t, events, 1)
+			require.Equal(t, []task.Part{want}, events[0].Artifact.Parts)
+			require.True(t, events[0].Last)
+			require.Zero(t, run.Memory.(*executortest.Memory).Reads, "a first turn reads nothing")
+		})
+	}
+}
+
+func TestDataIsAnObjectThatKeepsItsNumbers(t *testing.T) {
+	t.Parallel()
+	out := executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("data"), out))
+	data := out.Events()[0].Artifact.Parts[0].Data
+	require.True(t, json.Valid(data))
+	require.Contains(t, string(data), "12345678901234567890")
+}
+
+func TestUnknownMessagesAreEchoedWithAllTheirParts(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("look")
+	run.Message.Parts = append(run.Message.Parts,
+		task.Part{Kind: task.PartData, Data: json.RawMessage(`{"n":1.0}`), Metadata: json.RawMessage(`{"k":[]}`)})
+	out := executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), run, out))
+	require.Empty(t, cmp.Diff(run.Message.Parts, out.Events()[0].Artifact.Parts))
+}
+
+func TestScriptsThatSettleTheRun(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]struct {
+		state  task.State
+		direct bool
+		text   string
+	}{
+		"ask:Which city?": {task.StateInputRequired, false, "Which city?"},
+		"auth":            {task.StateAuthRequired, false, "Authenticate, then send any message to go on."},
+		"fail:no luck":    {task.StateFailed, false, "no luck"},
+		"reject:not me":   {task.StateRejected, false, "not me"},
+		"message:hello":   {task.StateCompleted, true, "hello"},
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			out := executortest.NewRecorder()
+			require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun(script), out))
+			events := out.Events()
+			require.Len(t, events, 1)
+			require.Equal(t, want.state, events[0].State)
+			require.Equal(t, want.direct, events[0].Direct)
+			require.Equal(t, want.text, events[0].Message.FirstText())
+		})
+	}
+}
+
+func TestTheMessageAfterAQuestionAnswersIt(t *testing.T) {
+	t.Parallel()
+	secondTurn := func(first, question, second string) *executor.Run {
+		run := executortest.NewRun(second)
+		run.Turn = 2
+		run.Memory = &executortest.Memory{Messages: []task.Message{
+			{Role: task.RoleUser, Parts: []task.Part{task.Text(first)}},
+			{Role: task.RoleAgent, Parts: []task.Part{task.Text(question)}},
+		}}
+		return run
+	}
+	out := executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), secondTurn("ask:Which city?", "Which city?", "fail:Zürich"), out))
+	require.Contains(t, out.Text(t), "fail:Zürich")
+
+	out = executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), secondTurn("auth", "Authenticate", "done"), out))
+	require.Empty(t, out.Events())
+
+	out = executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), secondTurn("sleep=1ms", "", "echo:next"), out))
+	require.Equal(t, "next", out.Text(t))
+}
+
+func TestHoldWorksUntilItsContextEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out := executortest.NewRecorder()
+	done := executortest.Go(ctx, newDemo(t), executortest.NewRun("hold"), out)
+	require.Equal(t, task.StateWorking, out.Await(t, 1)[0].State)
+	cancel(executor.ErrCanceled)
+	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
+}
+
+func TestSleepWaitsAsLongAsItIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("sleep=1h"), executortest.NewRecorder()))
+		require.Equal(t, time.Hour, time.Since(start))
+	})
+}
+
+func TestCrashPanics(t *testing.T) {
+	t.Parallel()
+	require.Panics(t, func() {
+		_ = newDemo(t).Execute(t.Context(), executortest.NewRun("crash"), executortest.NewRecorder())
+	})
+}
+
+func TestChunksAreOneArtifact(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		out := executortest.NewRecorder()
+		require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("chunks=5 size=100000 delay=20ms"), out))
+		require.Equal(t, 80*time.Millisecond, time.Since(start))
+		events := out.Events()
+		require.Len(t, events, 5)
+		for i, e := range events {
+			text := e.Artifact.Parts[0].Text
+			require.Len(t, text, 100000)
+			fields := strings.Fields(text)
+			require.Len(t, fields, 3)
+			require.Equal(t, fmt.Sprintf("%08d", i), fields[0])
+			at, err := strconv.ParseInt(fields[1], 10, 64)
+			require.NoError(t, err)
+			require.Equal(t, start.Add(time.Duration(i)*20*time.Millisecond).UnixNano(), at)
+			require.Equal(t, i > 0, e.Append)
+			require.Equal(t, i == 4, e.Last)
+			require.Equal(t, events[0].Artifact.ID, e.Artifact.ID)
+		}
+		require.NotEqual(t, events[0].Artifact.Parts[0].Text[30:], events[1].Artifact.Parts[0].Text[30:])
+	})
+}
+
+func TestChunksSmallerThanTheirHeaderAreTheHeader(t *testing.T) {
+	t.Parallel()
+	out := executortest.NewRecorder()
+	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("chunks=1 size=3"), out))
+	require.Regexp(t, `^00000000 \d{19} $`, out.Text(t))
+}
+
+func TestChunksContinueAfterACrash(t *testing.T) {
+	t.Parallel()
+	first, second := executortest.NewRecorder(), executortest.NewRecorder()
+	run := executortest.NewRun("chunks=7 size=64")
+	lost := errors.New("the worker died")
+	crashing := dyingEmitter{Emitter: first, after: 3, err: lost, emitted: new(int)}
+	require.ErrorIs(t, newDemo(t).Execute(t.Context(), run, crashing), lost)
+
+	run.Try, run.Memory = 2, &executortest.Memory{Events: first.Events()}
+	require.NoError(t, newDemo(t).Execute(t.Context(), run, second))
+	events := append(first.Events(), second.Events()...)
+	require.Len(t, events, 7)
+	for i, e := range events {
+		require.Equal(t, fmt.Sprintf("%08d", i), e.Artifact.Parts[0].Text[:8])
+		require.Equal(t, i > 0, e.Append)
+	}
+
+	third := executortest.NewRecorder()
+	run.Try, run.Memory = 3, &executortest.Memory{Events: events}
+	require.NoError(t, newDemo(t).Execute(t.Context(), run, third))
+	require.Empty(t, third.Events(), "everything was stored already")
+}
+
+// dyingEmitter lets some artifacts through and then refuses.
+type dyingEmitter struct {
+	executor.Emitter
+	after   int
+	err     error
+	emitted *int
+}
+
+func (d dyingEmitter) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+	if *d.emitted++; *d.emitted > d.after {
+		return "", d.err
+	}
+	return d.Emitter.Artifact(ctx, c)
+}
+
+func TestIllFormedScriptsFailAndSayWhy(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"chunks=abc":               "chunks=abc: want a number from 1 to 1000000",
+		"chunks=0":                 "chunks=0: want a number from 1 to 1000000",
+		"chunks=1000001":           "chunks=1000001: want a number from 1 to 1000000",
+		"chunks=1 size=-1":         "size=-1: want a number from 0 to 1048576",
+		"chunks=1 delay=5":         "delay=5: want a duration such as 20ms or 1.5s",
+		"chunks=1 sise=5":          "sise=5: not known; a stream is written chunks=N size=B delay=Dms",
+		"sleep=soon":               "sleep=soon: want a duration such as 20ms or 1.5s",
+		"sleep=25h":                "sleep=25h: at most 24h0m0s",
+		"sleep=-1s":                "sleep=-1s: want a duration such as 20ms or 1.5s",
+		"chunks=99999999999999999": "chunks=99999999999999999: want a number from 1 to 1000000",
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			out := executortest.NewRecorder()
+			err := newDemo(t).Execute(t.Context(), executortest.NewRun(script), out)
+			failure, ok := errors.AsType[*executor.Failure](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, want, failure.Msg)
+			require.Empty(t, out.Events())
+		})
+	}
+}
+
+func TestOptionsNameWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	_, err := demo.New(demo.Options{MaxChunks: -1})
+	require.ErrorContains(t, err, "max_chunks")
+	_, err = demo.New(demo.Options{MaxChunkSize: -1})
+	require.ErrorContains(t, err, "max_chunk_size")
+	_, err = demo.New(demo.Options{MaxWait: -1})
+	require.ErrorContains(t, err, "max_wait")
+}
+
+type discard struct{ executor.Emitter }
+
+func (discard) Artifact(context.Context, executor.Chunk) (string, error) { return "", nil }
+
+func BenchmarkChunks(b *testing.B) {
+	e := newDemo(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := e.Execute(b.Context(), executortest.NewRun("chunks=1000 size=256"), discard{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

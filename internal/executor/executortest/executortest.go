@@ -1,0 +1,201 @@
+// Package executortest runs an executor without a server: a Recorder stands in
+// for the worker's Emitter and keeps its promises about order and settling, and
+// Memory for the log.
+package executortest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// patience bounds every wait; reaching it is a failure and never the normal case.
+const patience = 30 * time.Second
+
+// ErrSettled is what a Recorder answers once the run has been settled.
+var ErrSettled = errors.New("the run has been settled")
+
+// Memory is a log as an executor sees it. Reads counts the queries that a server
+// would have made.
+type Memory struct {
+	Messages []task.Message
+	Events   []task.Event
+	Stored   json.RawMessage
+	Reads    int
+}
+
+// History returns Messages.
+func (m *Memory) History(context.Context) ([]task.Message, error) {
+	m.Reads++
+	return m.Messages, nil
+}
+
+// Earlier returns Events.
+func (m *Memory) Earlier(context.Context) ([]task.Event, error) {
+	m.Reads++
+	return m.Events, nil
+}
+
+// Checkpoint returns Stored.
+func (m *Memory) Checkpoint(context.Context) (json.RawMessage, error) {
+	m.Reads++
+	return m.Stored, nil
+}
+
+// NewRun is the first run of a new task for a message with one text part.
+func NewRun(text string) *executor.Run {
+	return &executor.Run{
+		ID: task.ID{1, 2, 3, 4, 5, 6, 7, 8, 9}, TaskID: "task-1", ContextID: "context-1",
+		Agent: "agent", Tenant: "tenant", Owner: "owner",
+		Message: &task.Message{ID: "message-1", Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
+		Attempt: 1, Try: 1, Turn: 1,
+		Memory: &Memory{},
+	}
+}
+
+// Recorder is an Emitter that keeps what it is given.
+type Recorder struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and renewed at every event
+	events  []task.Event
+	ids     int
+	settled bool
+	refuse  error
+}
+
+// NewRecorder makes an empty Recorder.
+func NewRecorder() *Recorder { return &Recorder{changed: make(chan struct{})} }
+
+// Refuse makes every later call fail, as after a lost lease.
+func (r *Recorder) Refuse(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = err
+}
+
+// Status records a status event.
+func (r *Recorder) Status(ctx context.Context, s task.State, msg *task.Message) error {
+	return r.record(ctx, task.Event{Kind: task.EventStatus, State: s, Message: msg}, s.Settled())
+}
+
+// Artifact records an artifact event and gives the artifact an id if it has none.
+func (r *Recorder) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+	a := c.Artifact
+	if a.ID == "" {
+		r.mu.Lock()
+		r.ids++
+		a.ID = fmt.Sprintf("artifact-%d", r.ids)
+		r.mu.Unlock()
+	}
+	event := task.Event{Kind: task.EventArtifact, Artifact: &a, Append: c.Append, Last: c.Last, Metadata: c.Metadata}
+	return a.ID, r.record(ctx, event, false)
+}
+
+// Reply records a bare message, which must be the first event.
+func (r *Recorder) Reply(ctx context.Context, msg *task.Message) error {
+	if len(r.Events()) > 0 {
+		return errors.New("a reply must be the first thing a run emits")
+	}
+	event := task.Event{Kind: task.EventStatus, State: task.StateCompleted, Direct: true, Message: msg}
+	return r.record(ctx, event, true)
+}
+
+// Checkpoint records a checkpoint.
+func (r *Recorder) Checkpoint(ctx context.Context, data json.RawMessage) error {
+	note := &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}
+	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, false)
+}
+
+func (r *Recorder) record(ctx context.Context, e task.Event, settles bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.refuse != nil:
+		return r.refuse
+	case r.settled:
+		return ErrSettled
+	}
+	e.Seq = task.Seq(len(r.events) + 1)
+	r.events = append(r.events, e)
+	r.settled = settles
+	close(r.changed)
+	r.changed = make(chan struct{})
+	return nil
+}
+
+// Events is what has been recorded so far.
+func (r *Recorder) Events() []task.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.events[:len(r.events):len(r.events)]
+}
+
+// Await waits until at least n events are there and returns them.
+func (r *Recorder) Await(t testing.TB, n int) []task.Event {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		r.mu.Lock()
+		events, changed := r.events[:len(r.events):len(r.events)], r.changed
+		r.mu.Unlock()
+		if len(events) >= n {
+			return events
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("waited %v for %d events, have %d", patience, n, len(events))
+		}
+	}
+}
+
+// Task folds the recorded events as the server does.
+func (r *Recorder) Task(t testing.TB) *task.Task {
+	t.Helper()
+	folded, err := task.Fold(task.Task{}, r.Events())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folded
+}
+
+// Text is the text of all parts of all artifacts, joined.
+func (r *Recorder) Text(t testing.TB) string {
+	t.Helper()
+	var text string
+	for _, a := range r.Task(t).Artifacts {
+		for _, p := range a.Parts {
+			text += p.Text
+		}
+	}
+	return text
+}
+
+// Go runs an executor in the background. The channel yields its error.
+func Go(ctx context.Context, e executor.Executor, run *executor.Run, out executor.Emitter) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- e.Execute(ctx, run, out) }()
+	return done
+}
+
+// Wait returns the error of a run that Go started.
+func Wait(t testing.TB, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		t.Fatalf("the run did not end within %v", patience)
+		return nil
+	}
+}

@@ -1,0 +1,176 @@
+// Package http is the executor for agents behind an HTTP endpoint, in whatever
+// language: it POSTs the run document and reads events from the answer, as one
+// JSON document, as NDJSON or as server-sent events. docs/executors.md has the
+// author's side.
+//
+// Connections are direct. Redirects are not followed, since they would carry the
+// conversation and the configured credentials to a host that nobody configured,
+// and the proxy variables of the environment are not read, since an agent that
+// answers differently by the shell its server was started from is hard to debug.
+package http
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	nethttp "net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+)
+
+// The limits of drain.
+const (
+	drainBytes = 64 << 10
+	drainTime  = time.Second
+)
+
+type backend struct {
+	opts   Options
+	client *nethttp.Client
+}
+
+// New makes an executor that calls the agent at opts.URL.
+func New(opts Options) (executor.Executor, error) {
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	dialer := &net.Dialer{Timeout: opts.ConnectTimeout}
+	return &backend{opts: opts, client: &nethttp.Client{
+		CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse },
+		Transport: &nethttp.Transport{
+			DialContext:           dialer.DialContext,
+			TLSHandshakeTimeout:   opts.ConnectTimeout,
+			ResponseHeaderTimeout: opts.HeaderTimeout,
+			ForceAttemptHTTP2:     true,
+			// A compressing agent or proxy holds events back to fill its blocks.
+			DisableCompression: true,
+			// Runs of one agent go to one host, so the limit per host is the limit.
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+		},
+	}}, nil
+}
+
+// Execute implements executor.Executor. When ctx ends, the request is closed,
+// which is how the agent learns of it.
+func (b *backend) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	doc, err := wire.EncodeRun(ctx, run, b.opts.History)
+	if err != nil {
+		return err
+	}
+	// The request has a context of its own so that drain can end it alone.
+	callCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err = b.call(callCtx, cancel, run, out, doc)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (b *backend) call(
+	ctx context.Context, cancel context.CancelFunc, run *executor.Run, out executor.Emitter, doc []byte,
+) error {
+	request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodPost, b.opts.URL, bytes.NewReader(doc))
+	if err != nil {
+		return fmt.Errorf("make the request: %w", err)
+	}
+	b.setHeaders(request.Header, run)
+	response, err := b.client.Do(request)
+	if err != nil {
+		return executor.Retryable(fmt.Errorf("call the agent: %w", err), 0)
+	}
+	defer response.Body.Close()
+
+	if err := refusal(response); err != nil {
+		return err
+	}
+	log := b.opts.Log.With(slog.String("task_id", run.TaskID), slog.Int("attempt", int(run.Attempt)))
+	player := wire.NewPlayer(run, out, log)
+	if err := b.play(ctx, player, response); err != nil {
+		return err
+	}
+	drain(response.Body, cancel)
+	return nil
+}
+
+func (b *backend) setHeaders(h nethttp.Header, run *executor.Run) {
+	for name, value := range b.opts.Headers {
+		h.Set(name, value)
+	}
+	if h.Get("User-Agent") == "" {
+		h.Set("User-Agent", "Holdfast")
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "application/x-ndjson, text/event-stream, application/json")
+	h.Set("Idempotency-Key", wire.IdempotencyKey(run))
+	// The internal id, because a client of A2A 0.1 may choose a public one that no
+	// header can carry. The document has the public one.
+	h.Set("Holdfast-Task-Id", run.ID.String())
+	h.Set("Holdfast-Attempt", strconv.Itoa(int(run.Attempt)))
+}
+
+// play reads the answer in the form that its content type names.
+func (b *backend) play(ctx context.Context, player *wire.Player, response *nethttp.Response) error {
+	if response.StatusCode == nethttp.StatusNoContent || response.ContentLength == 0 {
+		return nil
+	}
+	body := &body{in: response.Body, framed: framed(response)}
+	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if err != nil {
+		mediaType = response.Header.Get("Content-Type")
+	}
+	switch mediaType {
+	case "application/x-ndjson", "application/ndjson", "application/jsonl":
+		err = player.PlayStream(ctx, wire.Lines(body, b.opts.MaxEvent), body.unfinished)
+	case "text/event-stream":
+		err = player.PlayStream(ctx, wire.ServerSentEvents(body, b.opts.MaxEvent), body.unfinished)
+	case "application/json":
+		return b.playDocument(ctx, player, body)
+	default:
+		return &executor.Failure{Msg: fmt.Sprintf(
+			"the agent answered with the content type %q; it must be application/json, application/x-ndjson or text/event-stream",
+			excerpt([]byte(mediaType)))}
+	}
+	if err == nil && !player.Settled() {
+		// No event said that this is the end, so the connection has to.
+		return body.unfinished()
+	}
+	return err
+}
+
+func (b *backend) playDocument(ctx context.Context, player *wire.Player, body *body) error {
+	doc, err := io.ReadAll(io.LimitReader(body, int64(b.opts.MaxEvent)+1))
+	switch {
+	case err != nil:
+		return err
+	case len(doc) > b.opts.MaxEvent:
+		return &executor.Failure{Msg: fmt.Sprintf(
+			"the agent's answer is longer than the %d bytes that a JSON document may have", b.opts.MaxEvent)}
+	}
+	if !jsontext.Value(doc).IsValid() {
+		if err := body.unfinished(); err != nil {
+			return err
+		}
+	}
+	return player.PlayAnswer(ctx, doc)
+}
+
+// drain lets the agent finish its answer after the event that settled the run,
+// for a moment, so that it is not cut off in the middle of its last write and the
+// connection can serve the next run.
+func drain(body io.Reader, cancel context.CancelFunc) {
+	timer := time.AfterFunc(drainTime, cancel)
+	defer timer.Stop()
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, drainBytes)) // the run is settled; nothing in here matters
+}

@@ -1,0 +1,373 @@
+package http_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	nethttp "net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// agentServer starts a backend and returns the executor that calls it.
+func agentServer(t *testing.T, opts http.Options, handler nethttp.HandlerFunc) executor.Executor {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	opts.URL = server.URL + "/run"
+	e, err := http.New(opts)
+	require.NoError(t, err)
+	return e
+}
+
+func answering(contentType, body string) nethttp.HandlerFunc {
+	return func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func execute(t *testing.T, e executor.Executor) (*executortest.Recorder, error) {
+	t.Helper()
+	out := executortest.NewRecorder()
+	return out, e.Execute(t.Context(), executortest.NewRun("hello"), out)
+}
+
+func TestTheRequest(t *testing.T) {
+	t.Parallel()
+	var got *nethttp.Request
+	var doc map[string]any
+	e := agentServer(t, http.Options{Headers: map[string]string{"authorization": "Bearer s3cret", "User-Agent": "mine"}},
+		func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			got = r
+			if err := json.NewDecoder(r.Body).Decode(&doc); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(nethttp.StatusNoContent)
+		})
+	out, err := execute(t, e)
+	require.NoError(t, err)
+	require.Empty(t, out.Events())
+	require.Equal(t, "POST", got.Method)
+	require.Equal(t, "/run", got.URL.Path)
+	for name, want := range map[string]string{
+		"Authorization":    "Bearer s3cret",
+		"User-Agent":       "mine",
+		"Content-Type":     "application/json",
+		"Idempotency-Key":  "01020304-0506-0708-0900-000000000000:1",
+		"Holdfast-Task-Id": "01020304-0506-0708-0900-000000000000",
+		"Holdfast-Attempt": "1",
+	} {
+		require.Equal(t, want, got.Header.Get(name), name)
+	}
+	require.InDelta(t, 1, doc["version"], 0)
+}
+
+func TestAnswersInEveryForm(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ contentType, body string }{
+		"one event":     {"application/json", `{"type":"text","text":"hi there"}`},
+		"plain text":    {"application/json; charset=utf-8", `{"text":"hi there"}`},
+		"a list":        {"application/json", `{"events":[{"type":"text","text":"hi "},{"type":"text","text":"there"}]}`},
+		"ndjson":        {"application/x-ndjson", `{"type":"text","text":"hi "}` + "\n\n" + `{"type":"text","text":"there"}` + "\n"},
+		"no last break": {"application/x-ndjson", `{"type":"text","text":"hi "}` + "\n" + `{"type":"text","text":"there"}`},
+		"sse": {"text/event-stream", ": welcome\n\ndata: {\"type\":\"text\",\ndata: \"text\":\"hi \"}\n\n" +
+			"id: 7\ndata: {\"type\":\"text\",\"text\":\"there\"}\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := execute(t, agentServer(t, http.Options{}, answering(c.contentType, c.body)))
+			require.NoError(t, err)
+			require.Equal(t, "hi there", out.Text(t))
+		})
+	}
+}
+
+func TestEventsArriveWhileTheAgentStillWorks(t *testing.T) {
+	t.Parallel()
+	next := make(chan string)
+	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		for word := range next {
+			fmt.Fprintf(w, "{\"type\":\"text\",\"text\":%q}\n", word)
+			_ = nethttp.NewResponseController(w).Flush()
+		}
+	})
+	out := executortest.NewRecorder()
+	done := executortest.Go(t.Context(), e, executortest.NewRun("hello"), out)
+	for n, word := range []string{"one ", "two ", "three"} {
+		next <- word
+		out.Await(t, n+1)
+	}
+	close(next)
+	require.NoError(t, executortest.Wait(t, done))
+	require.Equal(t, "one two three", out.Text(t))
+}
+
+func TestCancelClosesTheRequest(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{})
+	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		_, _ = io.WriteString(w, `{"type":"status"}`+"\n")
+		_ = nethttp.NewResponseController(w).Flush()
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+		close(closed)
+	})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out := executortest.NewRecorder()
+	done := executortest.Go(ctx, e, executortest.NewRun("hello"), out)
+	out.Await(t, 1)
+	cancel(executor.ErrCanceled)
+	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
+	<-closed
+}
+
+func TestCancelBeforeTheAgentAnswers(t *testing.T) {
+	t.Parallel()
+	called := make(chan struct{})
+	e := agentServer(t, http.Options{}, func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(called)
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := executortest.Go(ctx, e, executortest.NewRun("hello"), executortest.NewRecorder())
+	<-called
+	cancel(executor.ErrShutdown)
+	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrShutdown)
+}
+
+func TestTheRunEndsAtTheSettlingEvent(t *testing.T) {
+	t.Parallel()
+	released := make(chan struct{})
+	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		_, _ = io.WriteString(w, `{"type":"ask","message":"Which?"}`+"\n"+"this is never read\n")
+		_ = nethttp.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(released)
+	})
+	out, err := execute(t, e)
+	require.NoError(t, err)
+	require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
+	<-released
+}
+
+func TestStatuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		code       int
+		retryAfter string
+		body       string
+		want       string
+		retry      bool
+		after      time.Duration
+	}{
+		"not found":    {404, "", "no such\x00 agent\n<b>", "the agent answered 404 Not Found: no such agent <b>", false, 0},
+		"long":         {400, "", strings.Repeat("é", 1000), "the agent answered 400 Bad Request: " + strings.Repeat("é", 256), false, 0},
+		"redirect":     {302, "", "", "the agent answered 302 Found; redirects are not followed", false, 0},
+		"too many":     {429, "7", "", "the agent answered 429 Too Many Requests", true, 7 * time.Second},
+		"unavailable":  {503, "nonsense", "soon", "the agent answered 503 Service Unavailable: soon", true, 0},
+		"forever":      {503, "99999999", "", "the agent answered 503 Service Unavailable", true, time.Hour},
+		"past date":    {503, "Wed, 21 Oct 2015 07:28:00 GMT", "", "the agent answered 503 Service Unavailable", true, 0},
+		"server error": {500, "", "", "the agent answered 500 Internal Server Error", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := execute(t, agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+				if c.retryAfter != "" {
+					w.Header().Set("Retry-After", c.retryAfter)
+				}
+				w.Header().Set("Location", "http://127.0.0.1:1/elsewhere")
+				w.WriteHeader(c.code)
+				_, _ = io.WriteString(w, c.body)
+			}))
+			failure, ok := errors.AsType[*executor.Failure](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, c.want, failure.Msg)
+			after, retry := executor.IsRetryable(err)
+			require.Equal(t, c.retry, retry)
+			require.Equal(t, c.after, after)
+			require.Empty(t, out.Events())
+		})
+	}
+}
+
+func TestAnswersThatAreNotUnderstoodFail(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ contentType, body, want string }{
+		"the wrong type": {"text/html", "<p>", `the agent answered with the content type "text/html"; ` +
+			"it must be application/json, application/x-ndjson or text/event-stream"},
+		"a bad line": {"application/x-ndjson", "\n{\"type\":\"artifact\",\"artifact\":{\"parts\":[{}]}}\n",
+			"the agent's answer is not understood: line 2: artifact.parts[0]: needs one of text, raw, url, data"},
+		"a bad event": {"text/event-stream", ":\n\ndata: {\"type\":\"txt\"}\n\n",
+			"the agent's answer is not understood: line 3: type: must be one of " +
+				"text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, retry"},
+		"a bad document": {"application/json", "hello",
+			"the agent's answer is not understood: not JSON: invalid character 'h' at start of value, at byte 1"},
+		"a long document": {"application/json", `{"text":"` + strings.Repeat("x", 2000) + `"}`,
+			"the agent's answer is longer than the 1000 bytes that a JSON document may have"},
+		"a long line": {"application/x-ndjson", strings.Repeat("x", 2000),
+			"the agent's answer is not understood: line 1: is longer than the 1000 bytes that an event may have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := execute(t, agentServer(t, http.Options{MaxEvent: 1000}, answering(c.contentType, c.body)))
+			failure, ok := errors.AsType[*executor.Failure](err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, c.want, failure.Msg)
+			_, retry := executor.IsRetryable(err)
+			require.False(t, retry)
+		})
+	}
+}
+
+func TestAStreamMayBeLongerThanAnEvent(t *testing.T) {
+	t.Parallel()
+	body := strings.Repeat(`{"type":"text","text":"0123456789"}`+"\n", 1000)
+	out, err := execute(t, agentServer(t, http.Options{MaxEvent: 100}, answering("application/x-ndjson", body)))
+	require.NoError(t, err)
+	require.Len(t, out.Events(), 1000)
+}
+
+// rawServer answers one connection with bytes and closes it.
+func rawServer(t *testing.T, answer string) executor.Executor {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		request, err := nethttp.ReadRequest(bufio.NewReader(conn))
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, request.Body)
+		_, _ = io.WriteString(conn, answer)
+	}()
+	e, err := http.New(http.Options{URL: "http://" + listener.Addr().String()})
+	require.NoError(t, err)
+	return e
+}
+
+func TestConnectionsThatBreakAreRetried(t *testing.T) {
+	t.Parallel()
+	const event = `{"type":"text","text":"a"}` + "\n"
+	chunk := fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
+	for name, answer := range map[string]string{
+		"before the headers":      "HTTP/1.1 200 OK\r\nContent-Ty",
+		"between chunks":          "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk,
+		"inside a length":         "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Length: 100\r\n\r\n" + event,
+		"inside a document":       "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"text\"",
+		"without framing":         "HTTP/1.0 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n" + event,
+		"in an unframed line":     "HTTP/1.0 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n" + event + `{"type":"te`,
+		"in an unframed event":    "HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {\"type\":\"te",
+		"in an unframed document": "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"text\":",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := execute(t, rawServer(t, answer))
+			_, retry := executor.IsRetryable(err)
+			require.True(t, retry, "%v", err)
+		})
+	}
+}
+
+func TestUnframedAnswersWithALastWordAreComplete(t *testing.T) {
+	t.Parallel()
+	out, err := execute(t, rawServer(t, "HTTP/1.0 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n"+
+		`{"type":"text","text":"a"}`+"\n"+`{"type":"complete"}`+"\n"))
+	require.NoError(t, err)
+	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+
+	out, err = execute(t, rawServer(t, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"+`{"text":"a"}`))
+	require.NoError(t, err)
+	require.Equal(t, "a", out.Text(t))
+}
+
+func TestNobodyListensIsRetried(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	url := "http://" + listener.Addr().String()
+	require.NoError(t, listener.Close())
+	e, err := http.New(http.Options{URL: url})
+	require.NoError(t, err)
+	_, err = execute(t, e)
+	_, retry := executor.IsRetryable(err)
+	require.True(t, retry, "%v", err)
+}
+
+func TestHeaderTimeout(t *testing.T) {
+	t.Parallel()
+	e := agentServer(t, http.Options{HeaderTimeout: time.Millisecond}, func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	_, err := execute(t, e)
+	_, retry := executor.IsRetryable(err)
+	require.True(t, retry, "%v", err)
+}
+
+func TestProxyVariablesAreNotRead(t *testing.T) {
+	// Not parallel: it changes the environment.
+	proxy := httptest.NewServer(nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {
+		t.Error("the proxy was asked")
+	}))
+	t.Cleanup(proxy.Close)
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("NO_PROXY", "")
+	// A name, since Go never sends loopback addresses through a proxy.
+	e, err := http.New(http.Options{URL: "http://agent.invalid"})
+	require.NoError(t, err)
+	_, err = execute(t, e)
+	require.ErrorContains(t, err, "agent.invalid")
+}
+
+func TestALostLeaseIsToldAsSuch(t *testing.T) {
+	t.Parallel()
+	out := executortest.NewRecorder()
+	out.Refuse(executor.ErrLeaseLost)
+	e := agentServer(t, http.Options{}, answering("application/json", `{"text":"a"}`))
+	require.ErrorIs(t, e.Execute(t.Context(), executortest.NewRun("hello"), out), executor.ErrLeaseLost)
+}
+
+func TestOptionsNameWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for want, opts := range map[string]http.Options{
+		"http: url: is required":                                        {},
+		"http: url: must begin with http:// or https://":                {URL: "ftp://x"},
+		"http: url: names no host":                                      {URL: "http:///x"},
+		"http: url: is not a URL":                                       {URL: "http://[x"},
+		"http: headers.a b: is not a header name":                       {URL: "http://x", Headers: map[string]string{"a b": ""}},
+		"http: headers.X: has a value that no header can have":          {URL: "http://x", Headers: map[string]string{"X": "a\n"}},
+		"http: headers.content-type: is set by Holdfast":                {URL: "http://x", Headers: map[string]string{"content-type": "a"}},
+		"http: headers.Holdfast-Task-Id: is set by Holdfast":            {URL: "http://x", Headers: map[string]string{"Holdfast-Task-Id": "a"}},
+		"http: connect_timeout: must not be negative":                   {URL: "http://x", ConnectTimeout: -1},
+		"http: header_timeout: must not be negative":                    {URL: "http://x", HeaderTimeout: -1},
+		"http: url: is required\nhttp: max_event: must not be negative": {MaxEvent: -1},
+	} {
+		_, err := http.New(opts)
+		require.EqualError(t, err, want)
+	}
+}

@@ -1,0 +1,100 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+)
+
+// Options say which backend to call, and how. Only URL is required.
+type Options struct {
+	URL     string            // http or https
+	Headers map[string]string // sent with every call, such as Authorization
+
+	// ConnectTimeout bounds the connection and its TLS handshake, each; 0 means 10 seconds.
+	ConnectTimeout time.Duration
+	// HeaderTimeout bounds the wait for the first byte of the answer. 0 means no
+	// bound of its own: an agent may think for as long as its run timeout allows.
+	HeaderTimeout time.Duration
+	// MaxEvent is the size in bytes of the largest event, and of an answer that is
+	// one JSON document; 0 means 16 MiB. A stream as a whole has no bound.
+	MaxEvent int
+	// History is how many previous messages are sent; 0 means 100, a negative number none.
+	History int
+
+	Log *slog.Logger // nil discards
+}
+
+func (o *Options) validate() error {
+	var problems []error
+	complain := func(option, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("http: %s: %s", option, fmt.Sprintf(format, args...)))
+	}
+	switch u, err := url.Parse(o.URL); {
+	case o.URL == "":
+		complain("url", "is required")
+	case err != nil:
+		complain("url", "is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		complain("url", "must begin with http:// or https://")
+	case u.Host == "":
+		complain("url", "names no host")
+	}
+	for name, value := range o.Headers {
+		option := "headers." + name
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			complain(option, "is not a header name")
+		case ours(name):
+			complain(option, "is set by Holdfast")
+		case !httpguts.ValidHeaderFieldValue(value):
+			complain(option, "has a value that no header can have")
+		}
+	}
+	if o.ConnectTimeout < 0 {
+		complain("connect_timeout", "must not be negative")
+	}
+	if o.HeaderTimeout < 0 {
+		complain("header_timeout", "must not be negative")
+	}
+	if o.MaxEvent < 0 {
+		complain("max_event", "must not be negative")
+	}
+	return errors.Join(problems...)
+}
+
+// ours tells which headers a configuration cannot set: those that Holdfast
+// means something by, and those that belong to the connection.
+func ours(name string) bool {
+	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
+	case "Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host",
+		"Idempotency-Key", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	default:
+		return strings.HasPrefix(name, "Holdfast-")
+	}
+}
+
+func (o Options) withDefaults() Options {
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = 10 * time.Second
+	}
+	if o.MaxEvent == 0 {
+		o.MaxEvent = wire.DefaultMaxEvent
+	}
+	if o.History == 0 {
+		o.History = wire.DefaultHistory
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

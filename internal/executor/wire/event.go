@@ -1,0 +1,259 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// maxRetryAfter bounds what an agent may ask for, so that a slip in the unit
+// does not park a task for a year.
+const maxRetryAfter = 24 * time.Hour
+
+// Action is what an event asks of the run.
+type Action uint8
+
+// The actions. Several types of event share one: ask, auth, complete, fail and
+// reject are all a Status.
+const (
+	Status Action = iota + 1
+	Artifact
+	Text // an Artifact whose id and place the Player chooses where the agent did not
+	Reply
+	Checkpoint
+	Retry
+)
+
+// Event is one decoded event.
+type Event struct {
+	Action     Action
+	State      task.State      // Status
+	Message    *task.Message   // Status, where it may be nil, and Reply
+	Chunk      executor.Chunk  // Artifact, Text
+	Placed     bool            // Text: the agent said itself whether the chunk appends
+	Checkpoint json.RawMessage // Checkpoint
+	Reason     string          // Retry
+	After      time.Duration   // Retry; zero leaves the delay to the server
+}
+
+// Ends reports whether the event is the last one of its run.
+func (e *Event) Ends() bool {
+	return e.Action == Reply || e.Action == Retry || e.Action == Status && e.State.Settled()
+}
+
+// decoders reads each type of event; its keys are the vocabulary.
+var decoders = map[string]func([]byte) (*Event, *Malformed){
+	"text":       decodeText,
+	"artifact":   decodeArtifact,
+	"status":     decodeStatus,
+	"ask":        says(task.StateInputRequired, true),
+	"auth":       says(task.StateAuthRequired, false),
+	"complete":   says(task.StateCompleted, false),
+	"fail":       says(task.StateFailed, true),
+	"reject":     says(task.StateRejected, false),
+	"reply":      decodeReply,
+	"checkpoint": decodeCheckpoint,
+	"retry":      decodeRetry,
+}
+
+const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, retry"
+
+// Decode reads one event. replaced tells that NUL characters were replaced by
+// U+FFFD. The error is a *Malformed without a line, which only the caller knows.
+func Decode(raw []byte) (event *Event, replaced bool, bad *Malformed) {
+	raw, replaced, bad = clean(raw)
+	if bad != nil {
+		return nil, false, bad
+	}
+	event, bad = decode(raw)
+	return event, replaced, bad
+}
+
+func decode(raw []byte) (*Event, *Malformed) {
+	var head struct {
+		Type *string `json:"type"`
+	}
+	if err := jsonv2.Unmarshal(raw, &head); err != nil {
+		return nil, explain(err)
+	}
+	if head.Type == nil {
+		return nil, malformed("type", "is missing; it is one of %s", knownTypes)
+	}
+	decodeType, ok := decoders[*head.Type]
+	if !ok {
+		return nil, malformed("type", "must be one of %s", knownTypes)
+	}
+	return decodeType(raw)
+}
+
+// unmarshal reads the members of one type of event and refuses any other.
+func unmarshal(raw []byte, into any) *Malformed {
+	if err := jsonv2.Unmarshal(raw, into, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return explain(err)
+	}
+	return nil
+}
+
+func decodeText(raw []byte) (*Event, *Malformed) {
+	var in struct {
+		Type       string  `json:"type"`
+		Text       *string `json:"text"`
+		Name       string  `json:"name"`
+		ArtifactID string  `json:"artifactId"`
+		Append     *bool   `json:"append"`
+		Last       bool    `json:"last"`
+	}
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	if in.Text == nil {
+		return nil, malformed("text", "is missing")
+	}
+	event := &Event{Action: Text, Chunk: executor.Chunk{
+		Artifact: task.Artifact{ID: in.ArtifactID, Name: in.Name, Parts: []task.Part{task.Text(*in.Text)}},
+		Last:     in.Last,
+	}}
+	if in.Append != nil {
+		event.Placed, event.Chunk.Append = true, *in.Append
+	}
+	return event, nil
+}
+
+func decodeArtifact(raw []byte) (*Event, *Malformed) {
+	var in struct {
+		Type     string         `json:"type"`
+		Artifact *artifact      `json:"artifact"`
+		Append   bool           `json:"append"`
+		Last     bool           `json:"last"`
+		Metadata jsontext.Value `json:"metadata"`
+	}
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	if in.Artifact == nil {
+		return nil, malformed("artifact", "is missing")
+	}
+	a, bad := in.Artifact.task()
+	if bad != nil {
+		return nil, bad.inside("artifact")
+	}
+	if in.Append && a.ID == "" {
+		return nil, malformed("artifact.artifactId", "is missing; append needs the id of the artifact to continue")
+	}
+	metadata, bad := object(in.Metadata)
+	if bad != nil {
+		return nil, bad.inside("metadata")
+	}
+	return &Event{Action: Artifact, Chunk: executor.Chunk{
+		Artifact: a, Append: in.Append, Last: in.Last, Metadata: metadata,
+	}}, nil
+}
+
+// agentStates are those that an agent may choose. submitted and canceled are the
+// server's to set.
+var agentStates = map[string]task.State{
+	"working":        task.StateWorking,
+	"input-required": task.StateInputRequired,
+	"auth-required":  task.StateAuthRequired,
+	"completed":      task.StateCompleted,
+	"failed":         task.StateFailed,
+	"rejected":       task.StateRejected,
+}
+
+func decodeStatus(raw []byte) (*Event, *Malformed) {
+	var in struct {
+		Type    string  `json:"type"`
+		State   *string `json:"state"`
+		Message *speech `json:"message"`
+	}
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	state := task.StateWorking
+	if in.State != nil {
+		var ok bool
+		if state, ok = agentStates[*in.State]; !ok {
+			return nil, malformed("state",
+				"must be one of working, input-required, auth-required, completed, failed, rejected")
+		}
+	}
+	msg, bad := in.Message.task()
+	if bad != nil {
+		return nil, bad.inside("message")
+	}
+	return &Event{Action: Status, State: state, Message: msg}, nil
+}
+
+// says makes the decoder of the events that are a state and a message.
+func says(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed) {
+	return func(raw []byte) (*Event, *Malformed) {
+		msg, bad := decodeSpeech(raw, needsMessage)
+		if bad != nil {
+			return nil, bad
+		}
+		return &Event{Action: Status, State: state, Message: msg}, nil
+	}
+}
+
+func decodeReply(raw []byte) (*Event, *Malformed) {
+	msg, bad := decodeSpeech(raw, true)
+	if bad != nil {
+		return nil, bad
+	}
+	return &Event{Action: Reply, Message: msg}, nil
+}
+
+func decodeSpeech(raw []byte, needed bool) (*task.Message, *Malformed) {
+	var in struct {
+		Type    string  `json:"type"`
+		Message *speech `json:"message"`
+	}
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	if in.Message == nil && needed {
+		return nil, malformed("message", "is missing")
+	}
+	msg, bad := in.Message.task()
+	if bad != nil {
+		return nil, bad.inside("message")
+	}
+	return msg, nil
+}
+
+func decodeCheckpoint(raw []byte) (*Event, *Malformed) {
+	var in struct {
+		Type string         `json:"type"`
+		Data jsontext.Value `json:"data"`
+	}
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	if in.Data == nil {
+		return nil, malformed("data", "is missing")
+	}
+	return &Event{Action: Checkpoint, Checkpoint: compact(in.Data)}, nil
+}
+
+func decodeRetry(raw []byte) (*Event, *Malformed) {
+	var in struct {
+		Type   string  `json:"type"`
+		Reason string  `json:"reason"`
+		After  float64 `json:"after"`
+	}
+	if bad := unmarshal(raw, &in); bad != nil {
+		return nil, bad
+	}
+	if in.After < 0 || in.After > maxRetryAfter.Seconds() {
+		return nil, malformed("after", "must be between 0 and %.0f seconds", maxRetryAfter.Seconds())
+	}
+	return &Event{
+		Action: Retry, Reason: in.Reason,
+		After: time.Duration(in.After * float64(time.Second)),
+	}, nil
+}

@@ -1,0 +1,91 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// FuzzDecode looks for panics, for NUL characters and line breaks that reach the
+// log, and for events that the decoder takes and the published schema does not.
+func FuzzDecode(f *testing.F) {
+	for raw := range validEvents {
+		f.Add([]byte(raw))
+	}
+	for raw := range invalidEvents {
+		f.Add([]byte(raw))
+	}
+	for raw := range unparseableEvents {
+		f.Add([]byte(raw))
+	}
+	schema := compile(f, "event")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		given := bytes.Clone(raw)
+		e, _, bad := Decode(raw)
+		if !bytes.Equal(given, raw) {
+			t.Fatal("the decoder wrote into its input")
+		}
+		if _, _, answerBad := DecodeAnswer(raw); bad == nil && answerBad != nil {
+			t.Fatalf("an event is not an answer: %v", answerBad)
+		}
+		if bad != nil {
+			return
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		if err != nil {
+			return // encoding/json reads a little less than we do, such as numbers beyond float64
+		}
+		if err := schema.Validate(value); err != nil {
+			t.Fatalf("the schema refuses what the decoder takes: %v", err)
+		}
+		for _, opaque := range []json.RawMessage{e.Checkpoint, e.Chunk.Metadata, e.Chunk.Artifact.Metadata} {
+			if bytes.ContainsAny(opaque, "\n\r") {
+				t.Fatalf("a line break in %q", opaque)
+			}
+			var decoded any
+			if opaque != nil && json.Unmarshal(opaque, &decoded) == nil && containsNUL(decoded) {
+				t.Fatalf("a NUL character in %q", opaque)
+			}
+		}
+	})
+}
+
+func containsNUL(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return bytes.IndexByte([]byte(v), 0) >= 0
+	case []any:
+		for _, item := range v {
+			if containsNUL(item) {
+				return true
+			}
+		}
+	case map[string]any:
+		for name, item := range v {
+			if containsNUL(name) || containsNUL(item) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// FuzzStream looks for panics in the readers and for events that differ by how
+// the bytes arrive.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte("{\"a\":1}\n\n{\"b\":2}\r\n{\"c\""), 3)
+	f.Add([]byte(": hi\nid: 1\ndata: {\ndata: }\n\nevent: x\ndata:{}\n\ndata: cut"), 1)
+	f.Fuzz(func(t *testing.T, raw []byte, piece int) {
+		for _, open := range []func([]byte, int) *Stream{
+			func(b []byte, n int) *Stream { return Lines(&pieces{b, n}, 50) },
+			func(b []byte, n int) *Stream { return ServerSentEvents(&pieces{b, n}, 50) },
+		} {
+			whole, cut := collect(open(raw, len(raw))), collect(open(raw, max(1, piece%50)))
+			if whole != cut {
+				t.Fatalf("in one piece %q, in pieces %q", whole, cut)
+			}
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// ErrCut says that a stream ended inside an event. Whether that is the end of a
+// sloppy writer or of a broken connection only the transport can tell.
+var ErrCut = errors.New("the stream ended inside an event")
+
+// Stream reads events from NDJSON or server-sent events, one at a time and each
+// no longer than a limit, however many there are.
+type Stream struct {
+	in   *bufio.Reader
+	max  int
+	line int
+	buf  []byte
+	next func(*Stream) ([]byte, int, error)
+	data []byte // of the server-sent event being read
+}
+
+// Lines reads NDJSON. Empty lines are skipped.
+func Lines(r io.Reader, maxEvent int) *Stream {
+	return &Stream{in: bufio.NewReaderSize(r, 64<<10), max: maxEvent, next: (*Stream).nextLine}
+}
+
+// ServerSentEvents reads text/event-stream, of which only the data matters.
+func ServerSentEvents(r io.Reader, maxEvent int) *Stream {
+	return &Stream{in: bufio.NewReaderSize(r, 64<<10), max: maxEvent, next: (*Stream).nextServerSent}
+}
+
+// Next returns an event and the line it began on. The bytes are valid until the
+// next call. At the end the error is io.EOF, or ErrCut when the last event has
+// no end; its bytes then come with the error.
+func (s *Stream) Next() (raw []byte, line int, err error) { return s.next(s) }
+
+func (s *Stream) nextLine() ([]byte, int, error) {
+	for {
+		raw, err := s.readLine()
+		if err != nil || len(raw) > 0 {
+			return raw, s.line, err
+		}
+	}
+}
+
+func (s *Stream) nextServerSent() ([]byte, int, error) {
+	s.data = s.data[:0]
+	began := 0
+	for {
+		raw, err := s.readLine()
+		cut := errors.Is(err, ErrCut)
+		if value, ok := dataField(raw); ok && (err == nil || cut) {
+			if began == 0 {
+				began = s.line
+			} else {
+				s.data = append(s.data, '\n')
+			}
+			if s.data = append(s.data, value...); len(s.data) > s.max {
+				return nil, began, s.tooLong(began)
+			}
+		}
+		switch {
+		case began > 0 && (cut || errors.Is(err, io.EOF)):
+			return s.data, began, ErrCut
+		case cut:
+			return nil, s.line, io.EOF
+		case err != nil:
+			return nil, s.line, err
+		case len(raw) == 0 && began > 0:
+			return s.data, began, nil
+		}
+	}
+}
+
+// dataField returns the value of an SSE data line. Comments, ids, event names
+// and retry hints have no meaning here.
+func dataField(line []byte) ([]byte, bool) {
+	value, ok := bytes.CutPrefix(line, []byte("data:"))
+	if !ok {
+		return nil, false
+	}
+	return bytes.TrimPrefix(value, []byte(" ")), true
+}
+
+// readLine returns a line without its end and without surrounding white space
+// that JSON does not mean anything by.
+func (s *Stream) readLine() ([]byte, error) {
+	s.line++
+	s.buf = s.buf[:0]
+	for {
+		piece, err := s.in.ReadSlice('\n')
+		if len(s.buf)+len(piece) > s.max+len("data: \r\n") {
+			return nil, s.tooLong(s.line)
+		}
+		if err == nil && len(s.buf) == 0 {
+			return bytes.TrimRight(piece, " \t\r\n"), nil
+		}
+		s.buf = append(s.buf, piece...)
+		switch {
+		case err == nil:
+			return bytes.TrimRight(s.buf, " \t\r\n"), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
+			if raw := bytes.TrimRight(s.buf, " \t\r"); len(raw) > 0 {
+				return raw, ErrCut
+			}
+			return nil, io.EOF
+		default:
+			return nil, err
+		}
+	}
+}
+
+func (s *Stream) tooLong(line int) error {
+	bad := malformed("", "is longer than the %d bytes that an event may have", s.max)
+	bad.Line = line
+	return bad.Failure()
+}

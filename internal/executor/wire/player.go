@@ -1,0 +1,145 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+)
+
+// Player turns an agent's events into calls of the run's Emitter. It belongs to
+// one run and one goroutine.
+type Player struct {
+	run     *executor.Run
+	out     executor.Emitter
+	log     *slog.Logger
+	started map[string]bool // text artifacts that this run has begun
+	played  int
+	settled bool
+}
+
+// NewPlayer makes the Player of a run.
+func NewPlayer(run *executor.Run, out executor.Emitter, log *slog.Logger) *Player {
+	return &Player{run: run, out: out, log: log, started: make(map[string]bool)}
+}
+
+// Settled reports whether the agent has ended the run. What it sends afterwards
+// is not read.
+func (p *Player) Settled() bool { return p.settled }
+
+// PlayLine decodes and plays one event that came on the given line.
+func (p *Player) PlayLine(ctx context.Context, line int, raw []byte) error {
+	event, replaced, bad := Decode(raw)
+	if bad != nil {
+		bad.Line = line
+		return bad.Failure()
+	}
+	if replaced {
+		p.warnReplaced()
+	}
+	return p.play(ctx, line, event)
+}
+
+// PlayStream plays events until the agent settles the run or the stream ends.
+// When the stream ends inside an event, cut decides whether those bytes are
+// played as they are (nil) or why not.
+func (p *Player) PlayStream(ctx context.Context, s *Stream, cut func() error) error {
+	for !p.settled {
+		raw, line, err := s.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, ErrCut):
+			if err := cut(); err != nil {
+				return err
+			}
+			return p.PlayLine(ctx, line, raw)
+		case err != nil:
+			return err
+		}
+		if err := p.PlayLine(ctx, line, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PlayAnswer decodes an answer that is one document and plays its events.
+func (p *Player) PlayAnswer(ctx context.Context, raw []byte) error {
+	events, replaced, bad := DecodeAnswer(raw)
+	if bad != nil {
+		return bad.Failure()
+	}
+	if replaced {
+		p.warnReplaced()
+	}
+	for _, event := range events {
+		if err := p.play(ctx, 0, event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Player) warnReplaced() {
+	p.log.Warn("the agent sent NUL characters, stored as U+FFFD")
+}
+
+func (p *Player) play(ctx context.Context, line int, e *Event) error {
+	var err error
+	switch e.Action {
+	case Status:
+		err = p.out.Status(ctx, e.State, e.Message)
+	case Artifact:
+		_, err = p.out.Artifact(ctx, e.Chunk)
+	case Text:
+		_, err = p.out.Artifact(ctx, p.place(e))
+	case Checkpoint:
+		err = p.out.Checkpoint(ctx, e.Checkpoint)
+	case Reply:
+		if p.played > 0 {
+			bad := malformed("", "a reply must be the only event")
+			bad.Line = line
+			return bad.Failure()
+		}
+		err = p.out.Reply(ctx, e.Message)
+	case Retry:
+		return executor.Retryable(retryReason(e.Reason), e.After)
+	}
+	if err != nil {
+		return err
+	}
+	p.played++
+	p.settled = e.Ends()
+	return nil
+}
+
+// place completes the chunk of a text event. Texts of one name are one artifact,
+// whose id depends on nothing but the name and the turn, and the first text of a
+// run replaces what is there: an agent that starts over after a crash leaves one
+// clean artifact, without knowing that it was there before.
+func (p *Player) place(e *Event) executor.Chunk {
+	chunk := e.Chunk
+	if chunk.Artifact.ID == "" {
+		name := chunk.Artifact.Name
+		if name == "" {
+			name = "text"
+		}
+		chunk.Artifact.ID = fmt.Sprintf("%s-%d", name, p.run.Turn)
+	}
+	if !e.Placed {
+		chunk.Append = p.started[chunk.Artifact.ID]
+	}
+	p.started[chunk.Artifact.ID] = true
+	return chunk
+}
+
+func retryReason(reason string) error {
+	if reason == "" {
+		return errors.New("the agent asked for another attempt")
+	}
+	return fmt.Errorf("the agent asked for another attempt: %s", reason)
+}

@@ -1,0 +1,78 @@
+package wire
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor/executortest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestTheFirstRunDocument(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("hello")
+	memory := &executortest.Memory{}
+	run.Memory = memory
+	raw, err := EncodeRun(t.Context(), run, DefaultHistory)
+	require.NoError(t, err)
+	require.Equal(t, `{"version":1,"idempotencyKey":"01020304-0506-0708-0900-000000000000:1",`+
+		`"task":{"id":"task-1","contextId":"context-1","agent":"agent","tenant":"tenant","owner":"owner"},`+
+		`"message":{"messageId":"message-1","role":"user","parts":[{"text":"hello"}]},`+
+		`"turn":1,"try":1,"attempt":1}`, string(raw))
+	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
+	require.Zero(t, memory.Reads, "a first try of a first turn reads nothing")
+}
+
+func TestALaterRunDocumentTellsWhatWasBefore(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("go on")
+	run.Turn, run.Try, run.Attempt = 2, 3, 9
+	run.Metadata = json.RawMessage(`{"z":12345678901234567890,"a":1.0,"u":"\u00e9\/"}`)
+	run.Message.Parts = append(run.Message.Parts,
+		task.Part{Kind: task.PartRaw, Raw: []byte("hi"), Filename: "hi.txt", MediaType: "text/plain"},
+		task.Part{Kind: task.PartURL, URL: "https://example.com"},
+		task.Part{Kind: task.PartData, Data: json.RawMessage(`[1.0]`), Metadata: json.RawMessage(`{"m":1}`)})
+	chunk := func(id, name string, appends, last bool) task.Event {
+		return task.Event{
+			Kind: task.EventArtifact, Append: appends, Last: last,
+			Artifact: &task.Artifact{ID: id, Name: name, Parts: []task.Part{task.Text("x")}},
+		}
+	}
+	run.Memory = &executortest.Memory{
+		Messages: []task.Message{
+			{Role: task.RoleUser, Parts: []task.Part{task.Text("dropped")}},
+			{Role: task.RoleUser, Parts: []task.Part{task.Text("start")}},
+			{Role: task.RoleAgent, Parts: []task.Part{task.Text("sure?")}},
+		},
+		Events: []task.Event{
+			{Kind: task.EventStatus, State: task.StateWorking},
+			chunk("a", "one", false, false), chunk("b", "", false, true), chunk("a", "", true, false),
+			chunk("b", "two", false, false),
+		},
+		Stored: json.RawMessage(`{"page":4}`),
+	}
+	raw, err := EncodeRun(t.Context(), run, 2)
+	require.NoError(t, err)
+	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
+	require.Contains(t, string(raw), `"metadata":{"z":12345678901234567890,"a":1.0,"u":"\u00e9\/"}`)
+	require.Contains(t, string(raw), `"parts":[{"text":"go on"},`+
+		`{"raw":"aGk=","filename":"hi.txt","mediaType":"text/plain"},{"url":"https://example.com"},`+
+		`{"data":[1.0],"metadata":{"m":1}}]`)
+	require.Contains(t, string(raw), `"turn":2,"try":3,"attempt":9,`+
+		`"history":[{"role":"user","parts":[{"text":"start"}]},{"role":"agent","parts":[{"text":"sure?"}]}],`+
+		`"checkpoint":{"page":4},"earlier":[{"artifactId":"a","name":"one","chunks":2,"last":false},`+
+		`{"artifactId":"b","name":"two","chunks":1,"last":false}]`)
+}
+
+func TestHistoryCanBeLeftOut(t *testing.T) {
+	t.Parallel()
+	run := executortest.NewRun("go on")
+	run.Turn = 2
+	memory := &executortest.Memory{}
+	run.Memory = memory
+	_, err := EncodeRun(t.Context(), run, -1)
+	require.NoError(t, err)
+	require.Zero(t, memory.Reads)
+}

@@ -1,0 +1,289 @@
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func text(s string) []task.Part { return []task.Part{task.Text(s)} }
+
+func spoken(s string) *task.Message { return &task.Message{Role: task.RoleAgent, Parts: text(s)} }
+
+var validEvents = map[string]Event{
+	`{"type":"text","text":"hi"}`: {
+		Action: Text, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: text("hi")}},
+	},
+	`{"type":"text","text":"","name":"poem","artifactId":"p","append":true,"last":true}`: {
+		Action: Text, Placed: true,
+		Chunk: executor.Chunk{Artifact: task.Artifact{ID: "p", Name: "poem", Parts: text("")}, Append: true, Last: true},
+	},
+	`{"type":"text","text":"a","name":null,"artifactId":null,"append":null,"last":null}`: {
+		Action: Text, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: text("a")}},
+	},
+	`{"type":"artifact","artifact":{"parts":[{"text":"a"}]}}`: {
+		Action: Artifact, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: text("a")}},
+	},
+	`{"type":"artifact","append":true,"last":true,"metadata":{"z":1,"a":1.0},"artifact":{"artifactId":"x","name":"n",
+	  "description":"d","metadata":{"big":12345678901234567890},"extensions":["e"],"parts":[
+	  {"raw":"aGk=","filename":"hi.txt","mediaType":"text/plain"},
+	  {"url":"https://example.com/a","metadata":{"k":[]}},
+	  {"data":{ "z": 1.0, "a": "\u00e9\/" }},
+	  {"data":null},
+	  {"text":"t","raw":null,"url":null,"filename":null}]}}`: {
+		Action: Artifact,
+		Chunk: executor.Chunk{
+			Append: true, Last: true, Metadata: json.RawMessage(`{"z":1,"a":1.0}`),
+			Artifact: task.Artifact{
+				ID: "x", Name: "n", Description: "d", Metadata: json.RawMessage(`{"big":12345678901234567890}`),
+				Extensions: []string{"e"},
+				Parts: []task.Part{
+					{Kind: task.PartRaw, Raw: []byte("hi"), Filename: "hi.txt", MediaType: "text/plain"},
+					{Kind: task.PartURL, URL: "https://example.com/a", Metadata: json.RawMessage(`{"k":[]}`)},
+					{Kind: task.PartData, Data: json.RawMessage(`{"z":1.0,"a":"\u00e9\/"}`)},
+					{Kind: task.PartData, Data: json.RawMessage(`null`)},
+					task.Text("t"),
+				},
+			},
+		},
+	},
+	`{"type":"artifact","artifact":{"parts":[{"raw":""}]}}`: {
+		Action: Artifact, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: []task.Part{{Kind: task.PartRaw, Raw: []byte{}}}}},
+	},
+	`{"type":"status"}`:                                     {Action: Status, State: task.StateWorking},
+	`{"type":"status","state":null,"message":null}`:         {Action: Status, State: task.StateWorking},
+	`{"type":"status","message":"half way"}`:                {Action: Status, State: task.StateWorking, Message: spoken("half way")},
+	`{"type":"status","state":"completed","message":"ok"}`:  {Action: Status, State: task.StateCompleted, Message: spoken("ok")},
+	`{"type":"status","state":"input-required"}`:            {Action: Status, State: task.StateInputRequired},
+	`{"type":"ask","message":"Which city?"}`:                {Action: Status, State: task.StateInputRequired, Message: spoken("Which city?")},
+	`{"type":"auth"}`:                                       {Action: Status, State: task.StateAuthRequired},
+	`{"type":"complete"}`:                                   {Action: Status, State: task.StateCompleted},
+	`{"type":"complete","message":"bye"}`:                   {Action: Status, State: task.StateCompleted, Message: spoken("bye")},
+	`{"type":"fail","message":"no"}`:                        {Action: Status, State: task.StateFailed, Message: spoken("no")},
+	`{"type":"reject"}`:                                     {Action: Status, State: task.StateRejected},
+	`{"type":"checkpoint","data":{"page": 3}}`:              {Action: Checkpoint, Checkpoint: json.RawMessage(`{"page":3}`)},
+	`{"type":"checkpoint","data":null}`:                     {Action: Checkpoint, Checkpoint: json.RawMessage(`null`)},
+	`{"type":"retry"}`:                                      {Action: Retry},
+	`{"type":"retry","reason":"model busy","after":1.5}`:    {Action: Retry, Reason: "model busy", After: 1500 * time.Millisecond},
+	`{"type":"reply","message":{"parts":[{"text":"hey"}]}}`: {Action: Reply, Message: spoken("hey")},
+	`{"type":"reply","message":{"messageId":"m","role":"agent","metadata":{"a":null},"extensions":["e"],
+	  "referenceTaskIds":["t"],"parts":[{"text":"hey"}]}}`: {
+		Action: Reply,
+		Message: &task.Message{
+			ID: "m", Role: task.RoleAgent, Parts: text("hey"), Metadata: json.RawMessage(`{"a":null}`),
+			Extensions: []string{"e"}, References: []string{"t"},
+		},
+	},
+}
+
+// invalidEvents map an event to what its author reads.
+var invalidEvents = map[string]string{
+	`{"text":"hi"}`:                        "type: is missing; it is one of " + knownTypes,
+	`{"type":null}`:                        "type: is missing; it is one of " + knownTypes,
+	`{"type":"Text","text":"hi"}`:          "type: must be one of " + knownTypes,
+	`{"type":5}`:                           "type: must be a string, not a number",
+	`{"type":"text"}`:                      "text: is missing",
+	`{"type":"text","text":null}`:          "text: is missing",
+	`{"type":"text","text":5}`:             "text: must be a string, not a number",
+	`{"type":"text","txt":"hi"}`:           "txt: is not a known member",
+	`{"type":"text","Text":"hi"}`:          "Text: is not a known member",
+	`{"type":"ask","text":"hi"}`:           "text: is not a known member",
+	`{"type":"ask"}`:                       "message: is missing",
+	`{"type":"ask","message":null}`:        "message: is missing",
+	`{"type":"ask","message":5}`:           "message: must be a string or a message",
+	`{"type":"ask","message":["a"]}`:       "message: must be a string or a message",
+	`{"type":"ask","message":{}}`:          "message.parts: needs at least one part",
+	`{"type":"fail"}`:                      "message: is missing",
+	`{"type":"reply"}`:                     "message: is missing",
+	`{"type":"checkpoint"}`:                "data: is missing",
+	`{"type":"retry","after":-1}`:          "after: must be between 0 and 86400 seconds",
+	`{"type":"retry","after":86401}`:       "after: must be between 0 and 86400 seconds",
+	`{"type":"retry","after":"1"}`:         "after: must be a number, not a string",
+	`{"type":"status","state":"done"}`:     "state: must be one of working, input-required, auth-required, completed, failed, rejected",
+	`{"type":"status","state":"canceled"}`: "state: must be one of working, input-required, auth-required, completed, failed, rejected",
+	`{"type":"reply","message":{"role":"user","parts":[{"text":"a"}]}}`:   `message.role: must be "agent" or left out`,
+	`{"type":"reply","message":{"contextId":"c","parts":[{"text":"a"}]}}`: "message.contextId: is not a known member",
+	`{"type":"reply","message":{"metadata":[],"parts":[{"text":"a"}]}}`:   "message.metadata: must be an object, not an array",
+	`{"type":"artifact"}`:                                                             "artifact: is missing",
+	`{"type":"artifact","artifact":[]}`:                                               "artifact: must be an object, not an array",
+	`{"type":"artifact","artifact":{"parts":[]}}`:                                     "artifact.parts: needs at least one part",
+	`{"type":"artifact","artifact":{"parts":{}}}`:                                     "artifact.parts: must be an array, not an object",
+	`{"type":"artifact","artifact":{"parts":[{}]}}`:                                   "artifact.parts[0]: needs one of text, raw, url, data",
+	`{"type":"artifact","artifact":{"parts":[null]}}`:                                 "artifact.parts[0]: needs one of text, raw, url, data",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a"},{"text":null}]}}`:           "artifact.parts[1]: needs one of text, raw, url, data",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a","url":"b"}]}}`:               "artifact.parts[0]: has more than one of text, raw, url, data",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a","data":null}]}}`:             "artifact.parts[0]: has more than one of text, raw, url, data",
+	`{"type":"artifact","artifact":{"parts":[{"raw":"aGk"}]}}`:                        "artifact.parts[0].raw: must be base64, standard alphabet with padding",
+	`{"type":"artifact","artifact":{"parts":[{"raw":"aGl="}]}}`:                       "artifact.parts[0].raw: must be base64, standard alphabet with padding",
+	`{"type":"artifact","artifact":{"parts":[{"raw":"_-=="}]}}`:                       "artifact.parts[0].raw: must be base64, standard alphabet with padding",
+	`{"type":"artifact","artifact":{"parts":[{"url":""}]}}`:                           "artifact.parts[0].url: must not be empty",
+	`{"type":"artifact","artifact":{"parts":[{"kind":"text","text":"a"}]}}`:           "artifact.parts[0].kind: is not a known member",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a","metadata":"x"}]}}`:          "artifact.parts[0].metadata: must be an object, not a string",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a"}],"metadata":1}}`:            "artifact.metadata: must be an object, not a number",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a"}]},"metadata":true}`:         "metadata: must be an object, not true or false",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a"}]},"append":true}`:           "artifact.artifactId: is missing; append needs the id of the artifact to continue",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a"}]},"append":"yes"}`:          "append: must be true or false, not a string",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a"}],"extensions":"a"}}`:        "artifact.extensions: must be an array, not a string",
+	`{"type":"artifact","artifact":{"parts":[{"text":"a"}],"extensions":["a",null]}}`: "artifact.extensions[1]: must be a string that is not empty",
+	`{"type":"reply","message":{"parts":[{"text":"a"}],"referenceTaskIds":[""]}}`:     "message.referenceTaskIds[0]: must be a string that is not empty",
+	`["type","text"]`: "must be an object, not an array",
+	`"hi"`:            "must be an object, not a string",
+	`null`:            "type: is missing; it is one of " + knownTypes,
+}
+
+// unparseableEvents are those that a schema never gets to see, or cannot judge.
+var unparseableEvents = map[string]string{
+	``:                                      "not JSON: unexpected EOF, at byte 1",
+	`hello`:                                 "not JSON: invalid character 'h' at start of value, at byte 1",
+	`{"type":"text","text":"a"`:             "not JSON: unexpected EOF, at byte 26",
+	`{"type":"text"} {"type":"text"}`:       "not JSON: invalid character '{' after top-level value, at byte 17",
+	`{'type':'text'}`:                       "not JSON: invalid character '\\'' at start of value, at byte 2",
+	`{"type":"text","text":"a","text":"b"}`: "text: is there twice",
+	`{"type":"checkpoint","data":{"a":{"b":1,"b":2}}}`: "data.a.b: is there twice",
+	`{"type":"text","text":"\ud800"}`:                  "text: not JSON: invalid surrogate pair `\\ud800\"}` in string, at byte 24",
+	"{\"type\":\"text\",\"text\":\"\xff\"}":            "text: not JSON: invalid UTF-8, at byte 24",
+}
+
+func compile(t testing.TB, name string) *jsonschema.Schema {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	schema, err := c.Compile("../../../docs/executor.schema.json#/$defs/" + name)
+	require.NoError(t, err)
+	return schema
+}
+
+func instance(t testing.TB, raw string) any {
+	t.Helper()
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(raw))
+	require.NoError(t, err)
+	return value
+}
+
+func TestValidEventsPassDecoderAndSchema(t *testing.T) {
+	t.Parallel()
+	schema := compile(t, "event")
+	for raw, want := range validEvents {
+		t.Run(raw, func(t *testing.T) {
+			t.Parallel()
+			got, replaced, bad := Decode([]byte(raw))
+			require.Nil(t, bad)
+			require.False(t, replaced)
+			require.Empty(t, cmp.Diff(&want, got))
+			require.NoError(t, schema.Validate(instance(t, raw)))
+		})
+	}
+}
+
+func TestInvalidEventsAreRefusedByDecoderAndSchema(t *testing.T) {
+	t.Parallel()
+	schema := compile(t, "event")
+	for raw, want := range invalidEvents {
+		t.Run(raw, func(t *testing.T) {
+			t.Parallel()
+			_, _, bad := Decode([]byte(raw))
+			require.NotNil(t, bad)
+			require.Equal(t, want, bad.Error())
+			require.Error(t, schema.Validate(instance(t, raw)))
+		})
+	}
+}
+
+func TestWhatIsNotJSONIsRefused(t *testing.T) {
+	t.Parallel()
+	for raw, want := range unparseableEvents {
+		t.Run(raw, func(t *testing.T) {
+			t.Parallel()
+			_, _, bad := Decode([]byte(raw))
+			require.NotNil(t, bad)
+			require.Equal(t, want, bad.Error())
+		})
+	}
+}
+
+func TestTheSchemaKnowsEveryType(t *testing.T) {
+	t.Parallel()
+	for name := range decoders {
+		compile(t, name)
+		require.Contains(t, ", "+knownTypes+",", ", "+name+",")
+	}
+	events := map[string]bool{}
+	for raw := range validEvents {
+		var head struct{ Type string }
+		require.NoError(t, json.Unmarshal([]byte(raw), &head))
+		events[head.Type] = true
+	}
+	require.Len(t, events, len(decoders), "each type has an example")
+}
+
+func TestNestingIsBounded(t *testing.T) {
+	t.Parallel()
+	nested := func(n int) string {
+		return `{"type":"checkpoint","data":` + strings.Repeat("[", n) + `"]}[{\""` + strings.Repeat("]", n) + `}`
+	}
+	_, _, bad := Decode([]byte(nested(MaxDepth - 1)))
+	require.Nil(t, bad)
+	_, _, bad = Decode([]byte(nested(MaxDepth)))
+	require.EqualError(t, bad, "nests deeper than 100 levels")
+}
+
+func TestNULCharactersAreReplacedEverywhere(t *testing.T) {
+	t.Parallel()
+	e, replaced, bad := Decode([]byte(`{"type":"artifact","artifact":{"name":"a\u0000","parts":[` +
+		`{"text":"\\u0000 \u0000 \\\u0000"},{"data":{"k\u0000":"\\u0000\u0000"}}]}}`))
+	require.Nil(t, bad)
+	require.True(t, replaced)
+	require.Equal(t, "a\uFFFD", e.Chunk.Artifact.Name)
+	require.Equal(t, "\\u0000 \uFFFD \\\uFFFD", e.Chunk.Artifact.Parts[0].Text)
+	require.JSONEq(t, `{"k\ufffd":"\\u0000\ufffd"}`, string(e.Chunk.Artifact.Parts[1].Data))
+
+	_, replaced, bad = Decode([]byte(`{"type":"text","text":"\\u0000"}`))
+	require.Nil(t, bad)
+	require.False(t, replaced)
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	schema := compile(t, "answer")
+	for raw, want := range map[string]int{
+		`{"text":"hi"}`:                   1,
+		`{"text":"hi","name":"greeting"}`: 1,
+		`{"type":"complete"}`:             1,
+		`{"events":[]}`:                   0,
+		`{"events":[{"type":"text","text":"a"},{"type":"complete"}]}`:  2,
+		"{\n  \"type\": \"checkpoint\",\n  \"data\": [\n    1\n  ]\n}": 1,
+	} {
+		events, _, bad := DecodeAnswer([]byte(raw))
+		require.Nil(t, bad, raw)
+		require.Len(t, events, want, raw)
+		require.NoError(t, schema.Validate(instance(t, raw)), raw)
+	}
+	for raw, want := range map[string]string{
+		`{}`:                         "needs one of type, events, text",
+		`[]`:                         "must be an object, not an array",
+		`{"output":"hi"}`:            "needs one of type, events, text",
+		`{"text":"hi","extra":1}`:    "extra: is not a known member",
+		`{"events":{}}`:              "events: must be an array, not an object",
+		`{"events":[],"text":"a"}`:   "text: is not a known member",
+		`{"events":[{"text":"hi"}]}`: "events[0].type: is missing; it is one of " + knownTypes,
+		`{"events":[{"type":"artifact","artifact":{"parts":[{}]}}]}`: "events[0].artifact.parts[0]: needs one of text, raw, url, data",
+	} {
+		_, _, bad := DecodeAnswer([]byte(raw))
+		require.EqualError(t, bad, want, raw)
+		require.Error(t, schema.Validate(instance(t, raw)), raw)
+	}
+	for raw, want := range map[string]string{
+		`{"events":[{"type":"complete"},{"type":"text","text":"a"}]}`:            "events[1]: follows the event that ended the run",
+		`{"events":[{"type":"text","text":"a"},{"type":"reply","message":"b"}]}`: "events[1]: a reply must be the only event",
+	} {
+		_, _, bad := DecodeAnswer([]byte(raw))
+		require.EqualError(t, bad, want, raw)
+	}
+}
