@@ -1,0 +1,355 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// window bounds what a run has emitted and not yet committed, in bytes; every
+// event counts for at least eventCost. It lets a stream fill commits instead of
+// waiting for each, and bounds what a crash makes the next attempt repeat.
+const (
+	window    = 1 << 20
+	eventCost = 4 << 10
+)
+
+var (
+	errSettled = errors.New("the run has settled: nothing may be emitted after input-required, auth-required, completed, failed, rejected or a reply")
+	errReply   = errors.New("a bare reply must be the first thing that a run emits, and the agent must be configured with direct_replies")
+)
+
+// emitter is one run's pen. It keeps the order of its events: seq is given by the
+// database, ordinal counts here.
+type emitter struct {
+	r      *run
+	window *semaphore.Weighted
+	last   atomic.Int64 // unix nanoseconds of the last emission
+
+	mu       sync.Mutex
+	ordinal  int64
+	waiting  int // appends not yet answered
+	answered chan struct{}
+	started  bool       // working was reported, by this attempt or an earlier one
+	settled  task.State // unspecified until the run has settled
+	closed   bool
+	err      error          // of an append; sticky
+	index    map[string]int // artifact id → index
+	loaded   bool
+}
+
+func newEmitter(r *run) *emitter {
+	e := &emitter{
+		r: r, window: semaphore.NewWeighted(window),
+		started: r.claim.Task.Status.State == task.StateWorking,
+	}
+	e.last.Store(time.Now().UnixNano())
+	return e
+}
+
+func (e *emitter) lastEmission() time.Time { return time.Unix(0, e.last.Load()) }
+
+// Status implements executor.Emitter.
+func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) error {
+	switch {
+	case s == task.StateWorking:
+		return e.emit(ctx, e.status(s, msg))
+	case s.Parked(), s == task.StateCompleted, s == task.StateFailed, s == task.StateRejected:
+		return e.settle(ctx, s, msg)
+	}
+	return fmt.Errorf("an executor cannot set the state %s", s)
+}
+
+// Artifact implements executor.Emitter.
+func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+	a := c.Artifact
+	if len(a.Parts) == 0 {
+		return "", errors.New("artifact.parts: an artifact has at least one part")
+	}
+	if a.ID == "" {
+		a.ID = uuid.NewString()
+	}
+	if err := e.cleanParts(a.Parts, &a.Metadata); err != nil {
+		return "", err
+	}
+	a.Name, a.Description = e.cleanText(a.Name), e.cleanText(a.Description)
+	if err := e.loadIndex(ctx); err != nil {
+		return "", err
+	}
+	ev := &task.Event{Kind: task.EventArtifact, Artifact: &a, Append: c.Append, Last: c.Last, Metadata: c.Metadata}
+	return a.ID, e.emit(ctx, ev)
+}
+
+// Reply implements executor.Emitter.
+func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
+	if msg == nil {
+		return errors.New("a reply needs a message")
+	}
+	e.mu.Lock()
+	first := e.ordinal == 0 && !e.started && e.r.claim.Turn == 1
+	e.mu.Unlock()
+	if !first || !e.r.agent.DirectReplies {
+		return errReply
+	}
+	ev := e.status(task.StateCompleted, msg)
+	ev.Direct = true
+	return e.emit(ctx, ev)
+}
+
+// Checkpoint implements executor.Emitter.
+func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
+	if !jsontext.Value(data).IsValid() {
+		return errors.New("checkpoint: not valid JSON")
+	}
+	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
+}
+
+// working reports that the run has begun, unless the task is known to be working.
+func (e *emitter) working(ctx context.Context) error {
+	e.mu.Lock()
+	started := e.started
+	e.mu.Unlock()
+	if started {
+		return nil
+	}
+	return e.emit(ctx, e.status(task.StateWorking, nil))
+}
+
+// settle writes the status that ends the run.
+func (e *emitter) settle(ctx context.Context, s task.State, msg *task.Message) error {
+	return e.emit(ctx, e.status(s, msg))
+}
+
+func (e *emitter) status(s task.State, msg *task.Message) *task.Event {
+	if msg != nil {
+		// The executor keeps its message; what is stored is ours.
+		m := *msg
+		if m.ID == "" {
+			m.ID = uuid.NewString()
+		}
+		if m.Role == task.RoleUnspecified {
+			m.Role = task.RoleAgent
+		}
+		m.TaskID, m.ContextID = e.r.claim.Task.PublicID, e.r.claim.Task.ContextID
+		msg = &m
+	}
+	return &task.Event{Kind: task.EventStatus, State: s, Message: msg}
+}
+
+// emit puts an event, and working before the first one, into the window.
+func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
+	if ev.Message != nil {
+		if err := e.cleanParts(ev.Message.Parts, &ev.Message.Metadata); err != nil {
+			return err
+		}
+	}
+	cost := min(eventSize(ev), window)
+	if err := e.window.Acquire(ctx, cost); err != nil {
+		return context.Cause(ctx)
+	}
+	e.last.Store(time.Now().UnixNano())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.err != nil:
+		e.window.Release(cost)
+		return e.err
+	case e.settled != task.StateUnspecified, e.closed:
+		e.window.Release(cost)
+		return errSettled
+	}
+	if ev.Artifact != nil {
+		ev.Artifact.Index = e.indexOf(ev.Artifact.ID)
+	}
+	evs := []*task.Event{ev}
+	if !e.started && !ev.Direct && ev.State != task.StateCanceled {
+		e.started = true
+		if ev.State != task.StateWorking {
+			evs = []*task.Event{e.status(task.StateWorking, nil), ev}
+		}
+	}
+	if ev.Kind == task.EventStatus && ev.State.Settled() {
+		e.settled = ev.State
+	}
+	a := &store.Append{
+		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,
+		Done: func(_ bool, err error) { e.done(cost, err) },
+	}
+	e.ordinal += int64(len(evs))
+	e.waiting++
+	e.r.pool.opt.Store.Append(a)
+	return nil
+}
+
+// done is called by the store's writer, in order.
+func (e *emitter) done(cost int64, err error) {
+	e.window.Release(cost)
+	e.mu.Lock()
+	e.waiting--
+	if err != nil && e.err == nil {
+		e.err = err
+	}
+	if e.waiting == 0 && e.answered != nil {
+		close(e.answered)
+		e.answered = nil
+	}
+	e.mu.Unlock()
+	if errors.Is(err, task.LeaseLost) {
+		e.r.interrupt(executor.ErrLeaseLost)
+	} else if err != nil {
+		e.r.interrupt(err)
+	}
+}
+
+// finish waits until everything is committed or refused.
+func (e *emitter) finish() error {
+	e.mu.Lock()
+	if e.waiting > 0 {
+		if e.answered == nil {
+			e.answered = make(chan struct{})
+		}
+		ch := e.answered
+		e.mu.Unlock()
+		<-ch
+		e.mu.Lock()
+	}
+	defer e.mu.Unlock()
+	return e.err
+}
+
+func (e *emitter) settledIn() (task.State, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.settled, e.settled != task.StateUnspecified
+}
+
+// close refuses further emissions.
+func (e *emitter) close() {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+}
+
+// loadIndex learns the artifacts that earlier runs of the task have made.
+func (e *emitter) loadIndex(ctx context.Context) error {
+	e.mu.Lock()
+	known := e.loaded || (e.r.claim.Turn == 1 && e.r.claim.Try == 1)
+	e.mu.Unlock()
+	if known {
+		return nil
+	}
+	ids, err := e.r.pool.opt.Store.ArtifactIDs(ctx, e.r.claim.Task.ID)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.loaded {
+		e.loaded = true
+		for _, id := range ids {
+			e.indexOf(id)
+		}
+	}
+	return nil
+}
+
+func (e *emitter) indexOf(id string) int {
+	if e.index == nil {
+		e.index = map[string]int{}
+	}
+	i, ok := e.index[id]
+	if !ok {
+		i = len(e.index)
+		e.index[id] = i
+	}
+	return i
+}
+
+func eventSize(ev *task.Event) int64 {
+	n := int64(len(ev.Metadata))
+	count := func(parts []task.Part) {
+		for i := range parts {
+			n += int64(len(parts[i].Text) + len(parts[i].Raw) + len(parts[i].Data) + len(parts[i].URL) + len(parts[i].Metadata))
+		}
+	}
+	if ev.Message != nil {
+		count(ev.Message.Parts)
+	}
+	if ev.Artifact != nil {
+		count(ev.Artifact.Parts)
+	}
+	return max(n, eventCost)
+}
+
+// cleanParts makes executor's content storable: NUL characters, which PostgreSQL
+// cannot hold, become U+FFFD, and opaque JSON must be JSON.
+func (e *emitter) cleanParts(parts []task.Part, metadata *json.RawMessage) error {
+	if len(*metadata) > 0 {
+		if !jsontext.Value(*metadata).IsValid() {
+			return errors.New("metadata: not valid JSON")
+		}
+		*metadata = e.cleanJSON(*metadata)
+	}
+	for i := range parts {
+		p := &parts[i]
+		p.Text = e.cleanText(p.Text)
+		for _, raw := range []*json.RawMessage{&p.Data, &p.Metadata} {
+			if len(*raw) == 0 {
+				continue
+			}
+			if !jsontext.Value(*raw).IsValid() {
+				return fmt.Errorf("parts[%d]: not valid JSON", i)
+			}
+			*raw = e.cleanJSON(*raw)
+		}
+	}
+	return nil
+}
+
+func (e *emitter) cleanText(s string) string {
+	if strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	e.logNUL()
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}
+
+func (e *emitter) cleanJSON(raw json.RawMessage) json.RawMessage {
+	const nul = `\u0000`
+	if !strings.Contains(string(raw), nul) {
+		return raw
+	}
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		switch {
+		case raw[i] == '\\' && strings.HasPrefix(string(raw[i:]), nul):
+			out = append(out, `\ufffd`...)
+			i += len(nul)
+			e.logNUL()
+		case raw[i] == '\\' && i+1 < len(raw):
+			out = append(out, raw[i], raw[i+1])
+			i += 2
+		default:
+			out = append(out, raw[i])
+			i++
+		}
+	}
+	return out
+}
+
+func (e *emitter) logNUL() {
+	e.r.pool.opt.Log.Warn("a NUL character from the agent was replaced", "task_id", e.r.claim.Task.PublicID, "agent", e.r.agent.Name)
+}

@@ -1,0 +1,173 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// leases is what the keeper asks of the database.
+type leases interface {
+	Register(ctx context.Context, p store.Process, ttl time.Duration) error
+	Renew(ctx context.Context, id task.ID, ttl time.Duration) error
+	Unregister(ctx context.Context, id task.ID) error
+	Processes(ctx context.Context) (int, error)
+	Rescue(ctx context.Context, grace time.Duration) (dead []string, runs []store.Rescued, err error)
+}
+
+// KeeperOptions configures a Keeper. The zero value of a duration means its default.
+type KeeperOptions struct {
+	Store   leases
+	Process store.Process // its ID is chosen by the keeper
+	TTL     time.Duration // of the lease; default 10 s
+	Grace   time.Duration // beyond the lease before others act on it; default 2 s
+	Log     *slog.Logger
+	OnPeers func(others int)
+	OnLost  func() // the process was declared dead
+	// OnTick is called with each round that found the database, about once a second.
+	OnTick  func(ctx context.Context)
+	Rescued func(runs int)
+	Reaped  func(processes int)
+}
+
+// Keeper holds the process's lease and rescues what others lost.
+type Keeper struct {
+	opt     KeeperOptions
+	id      atomic.Pointer[task.ID]
+	healthy atomic.Int64 // unix nanoseconds since when renewals have not failed; 0 when they do
+}
+
+// NewKeeper makes a keeper; Start registers it.
+func NewKeeper(o KeeperOptions) *Keeper {
+	if o.TTL == 0 {
+		o.TTL = 10 * time.Second
+	}
+	if o.Grace == 0 {
+		o.Grace = 2 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Keeper{opt: o}
+}
+
+// ID is the process's present id, zero while it has none.
+func (k *Keeper) ID() task.ID {
+	if id := k.id.Load(); id != nil {
+		return *id
+	}
+	return task.ID{}
+}
+
+// Healthy reports whether the lease is being renewed.
+func (k *Keeper) Healthy() bool { return k.healthy.Load() != 0 }
+
+// Start registers the process.
+func (k *Keeper) Start(ctx context.Context) error {
+	p := k.opt.Process
+	p.ID = store.NewID()
+	if err := k.opt.Store.Register(ctx, p, k.opt.TTL); err != nil {
+		return err
+	}
+	k.id.Store(&p.ID)
+	k.healthy.Store(time.Now().UnixNano())
+	return nil
+}
+
+// Run keeps the lease until ctx ends. The lease stays: Stop gives it up when the
+// last run has ended.
+func (k *Keeper) Run(ctx context.Context) error {
+	var renewed, rescued time.Time
+	renewed = time.Now()
+	for {
+		select {
+		case <-time.After(700*time.Millisecond + rand.N(600*time.Millisecond)):
+		case <-ctx.Done():
+			return nil
+		}
+		now := time.Now()
+		if now.Sub(renewed) >= k.opt.TTL/3 || !k.Healthy() {
+			if !k.renew(ctx) {
+				continue
+			}
+			renewed = now
+		}
+		if k.opt.OnTick != nil {
+			k.opt.OnTick(ctx)
+		}
+		// Whoever is first back after the database was away must not declare the others dead.
+		since := k.healthy.Load()
+		if since == 0 || now.Sub(time.Unix(0, since)) < k.opt.TTL || now.Sub(rescued) < k.opt.TTL/3 {
+			continue
+		}
+		rescued = now
+		k.rescue(ctx)
+	}
+}
+
+func (k *Keeper) renew(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, max(k.opt.TTL/3, time.Second))
+	defer cancel()
+	var err error
+	if id := k.ID(); id.IsZero() {
+		err = k.Start(ctx)
+	} else {
+		err = k.opt.Store.Renew(ctx, id, k.opt.TTL)
+	}
+	switch {
+	case errors.Is(err, task.LeaseLost):
+		k.opt.Log.Warn("this process was declared dead; its runs are fenced and it starts anew", "worker_id", k.ID().String())
+		k.id.Store(nil)
+		k.healthy.Store(0)
+		if k.opt.OnLost != nil {
+			k.opt.OnLost()
+		}
+		return false
+	case err != nil:
+		if k.healthy.Swap(0) != 0 {
+			k.opt.Log.Warn("the lease cannot be renewed; runs go on and wait", "error", err)
+		}
+		return false
+	}
+	if k.healthy.CompareAndSwap(0, time.Now().UnixNano()) {
+		k.opt.Log.Info("the lease is renewed again")
+	}
+	if n, err := k.opt.Store.Processes(ctx); err == nil && k.opt.OnPeers != nil {
+		k.opt.OnPeers(n - 1)
+	}
+	return true
+}
+
+func (k *Keeper) rescue(ctx context.Context) {
+	dead, runs, err := k.opt.Store.Rescue(ctx, k.opt.Grace)
+	if len(dead) > 0 {
+		k.opt.Log.Warn("processes stopped renewing their lease", "processes", dead)
+		if k.opt.Reaped != nil {
+			k.opt.Reaped(len(dead))
+		}
+	}
+	if len(runs) > 0 {
+		k.opt.Log.Warn("runs of dead processes are queued again", "runs", len(runs))
+		if k.opt.Rescued != nil {
+			k.opt.Rescued(len(runs))
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		k.opt.Log.Warn("rescue is repeated", "error", err)
+	}
+}
+
+// Stop gives the lease up.
+func (k *Keeper) Stop(ctx context.Context) {
+	if id := k.id.Swap(nil); id != nil {
+		if err := k.opt.Store.Unregister(ctx, *id); err != nil {
+			k.opt.Log.Warn("the lease was not given up and will run out", "error", err)
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// run is one attempt: an executor's goroutine and this one, which watches it.
+type run struct {
+	pool    *Pool
+	agent   *Agent
+	claim   *store.Claimed
+	attempt task.Attempt
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	out     *emitter
+	ended   chan error // the executor's result
+}
+
+func newRun(p *Pool, s *slots, c *store.Claimed) *run {
+	r := &run{pool: p, agent: &s.Agent, claim: c, attempt: c.Attempt, ended: make(chan error, 1)}
+	// Not derived from the pool's context: when the server stops, runs get their grace.
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.out = newEmitter(r)
+	return r
+}
+
+func (r *run) interrupt(cause error) { r.cancel(cause) }
+
+// Outcomes of a run besides the state it settled the task in, for metrics and logs.
+const (
+	outcomeParked   = "parked"
+	outcomeRetried  = "retried"
+	outcomeReturned = "returned"
+	outcomeLost     = "lost"
+)
+
+func (r *run) run() {
+	start := time.Now()
+	outcome, err := r.outcome()
+	r.cancel(nil)
+	if r.pool.opt.Observer.Ran != nil {
+		r.pool.opt.Observer.Ran(r.agent.Name, outcome, time.Since(start))
+	}
+	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "attempt", int(r.attempt), "outcome", outcome)
+	switch {
+	case err == nil && outcome != outcomeLost && outcome != outcomeReturned:
+		log.Debug("run ended", "took", time.Since(start))
+	case err != nil:
+		log.Warn("run ended", "took", time.Since(start), "error", err)
+	default:
+		log.Info("run ended", "took", time.Since(start))
+	}
+}
+
+// outcome runs the executor, decides what its end means, and records it.
+func (r *run) outcome() (string, error) {
+	switch {
+	case r.claim.CancelRequested:
+		return r.settle(task.StateCanceled, "", nil)
+	case r.claim.Try > r.agent.MaxAttempts:
+		return r.settle(task.StateFailed,
+			fmt.Sprintf("Gave up after %d attempts: the worker was lost each time.", r.agent.MaxAttempts), nil)
+	}
+	if !r.agent.DirectReplies {
+		if err := r.out.working(r.ctx); err != nil {
+			return r.conclude(err)
+		}
+	}
+	go r.execute()
+	return r.conclude(r.watch())
+}
+
+func (r *run) execute() {
+	defer func() {
+		if v := recover(); v != nil {
+			r.pool.opt.Log.Error("agent crashed", "task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "panic", v, "stack", string(debug.Stack()))
+			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: fmt.Errorf("panic: %v", v)}
+		}
+	}()
+	c := r.claim
+	r.ended <- r.agent.Executor.Execute(r.ctx, &executor.Run{
+		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
+		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
+		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Memory: &memory{r},
+	}, r.out)
+}
+
+// errAbandoned stands for an executor that did not return within its grace.
+var errAbandoned = errors.New("the executor did not return in time")
+
+// watch waits for the executor, enforcing its deadlines and, once it was asked to
+// end, the grace.
+func (r *run) watch() error {
+	var timeout, quiet <-chan time.Time
+	if d := r.agent.RunTimeout; d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		timeout = t.C
+	}
+	if d := r.agent.InactivityTimeout; d > 0 {
+		t := time.NewTicker(max(d/4, time.Millisecond))
+		defer t.Stop()
+		quiet = t.C
+	}
+	for {
+		select {
+		case err := <-r.ended:
+			return err
+		case <-timeout:
+			r.interrupt(executor.ErrTimeout)
+		case now := <-quiet:
+			if now.Sub(r.out.lastEmission()) > r.agent.InactivityTimeout {
+				r.interrupt(executor.ErrInactivity)
+			}
+		case <-r.ctx.Done():
+			grace := time.NewTimer(r.agent.CancelGrace)
+			defer grace.Stop()
+			select {
+			case err := <-r.ended:
+				return err
+			case <-grace.C:
+				// From here on the executor talks to a closed emitter.
+				return errAbandoned
+			}
+		}
+	}
+}
+
+// conclude turns the executor's result into the attempt's end.
+func (r *run) conclude(err error) (string, error) {
+	if s, ok := r.out.settledIn(); ok {
+		// What the executor returns after settling changes nothing; a lost lease does.
+		if ferr := r.out.finish(); ferr != nil {
+			return r.lostOr(ferr)
+		}
+		if s.Parked() {
+			return outcomeParked, nil
+		}
+		return s.String(), nil
+	}
+	cause := context.Cause(r.ctx)
+	switch {
+	case errors.Is(cause, executor.ErrLeaseLost), errors.Is(err, task.LeaseLost):
+		r.out.close()
+		return outcomeLost, nil
+	case errors.Is(cause, executor.ErrCanceled):
+		return r.settle(task.StateCanceled, "", nil)
+	case errors.Is(cause, executor.ErrShutdown) && err != nil:
+		return r.giveBack(outcomeReturned, task.RunNote{Outcome: task.RunReturned}, 0, true)
+	case errors.Is(cause, executor.ErrTimeout):
+		return r.settle(task.StateFailed,
+			fmt.Sprintf("The agent did not finish within %s.", r.agent.RunTimeout), err)
+	case errors.Is(cause, executor.ErrInactivity):
+		return r.settle(task.StateFailed,
+			fmt.Sprintf("The agent was silent for more than %s.", r.agent.InactivityTimeout), err)
+	case err == nil:
+		return r.settle(task.StateCompleted, "", nil)
+	}
+	if after, ok := executor.IsRetryable(err); ok && r.claim.Try < r.agent.MaxAttempts {
+		if after == 0 {
+			after = r.backoff()
+		}
+		return r.giveBack(outcomeRetried, task.RunNote{Outcome: task.RunRetry, Error: err.Error()}, after, false)
+	}
+	msg := "The agent failed."
+	var f *executor.Failure
+	if errors.As(err, &f) {
+		msg = f.Msg
+	}
+	return r.settle(task.StateFailed, msg, err)
+}
+
+// settle writes the status that ends the run, with a message if there is one.
+func (r *run) settle(s task.State, text string, cause error) (string, error) {
+	var msg *task.Message
+	if text != "" {
+		msg = &task.Message{Parts: []task.Part{task.Text(text)}}
+	}
+	// The run's own context may have ended; its last word is still to be written.
+	if err := r.out.settle(context.WithoutCancel(r.ctx), s, msg); err != nil && !errors.Is(err, errSettled) {
+		return r.lostOr(err)
+	}
+	if err := r.out.finish(); err != nil {
+		return r.lostOr(err)
+	}
+	return s.String(), cause
+}
+
+func (r *run) lostOr(err error) (string, error) {
+	if errors.Is(err, task.LeaseLost) {
+		return outcomeLost, nil
+	}
+	return task.StateFailed.String(), err
+}
+
+// giveBack hands the task to whoever claims it next.
+func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, uncount bool) (string, error) {
+	r.out.close()
+	// What was emitted belongs to the attempt and must be in the log before it ends.
+	if err := r.out.finish(); err != nil {
+		return r.lostOr(err)
+	}
+	for try := 0; ; try++ {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		err := r.pool.opt.Store.GiveBack(ctx, store.Requeue{
+			Task: r.claim.Task.ID, Agent: r.agent.Name, Attempt: r.attempt, Note: note, Delay: delay, Uncount: uncount,
+		})
+		cancel()
+		if err == nil || !errors.Is(err, task.Unavailable) || try == 20 {
+			if err != nil {
+				return r.lostOr(err)
+			}
+			return outcome, nil
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+func (r *run) backoff() time.Duration {
+	base := cmp.Or(r.agent.Backoff, time.Second)
+	d := min(base<<min(r.claim.Try-1, 10), cmp.Or(r.agent.MaxBackoff, 5*time.Minute))
+	return d/2 + rand.N(d)
+}
+
+// memory reads the log for the executor.
+type memory struct{ r *run }
+
+func (m *memory) History(ctx context.Context) ([]task.Message, error) {
+	c := m.r.claim
+	if c.Turn == 1 {
+		return nil, nil
+	}
+	h := *c.Task
+	h.LastSeq = c.MessageSeq - 1
+	t, err := m.r.pool.opt.Store.Snapshot(ctx, &h, false)
+	if err != nil {
+		return nil, err
+	}
+	if t.Status.Message != nil {
+		return append(t.History, *t.Status.Message), nil
+	}
+	return t.History, nil
+}
+
+func (m *memory) Earlier(ctx context.Context) ([]task.Event, error) {
+	var out []task.Event
+	err := m.since(ctx, func(e *task.Event) {
+		if e.Attempt > 0 && e.Kind != task.EventRun {
+			out = append(out, *e)
+		}
+	})
+	return out, err
+}
+
+func (m *memory) Checkpoint(ctx context.Context) (json.RawMessage, error) {
+	var last json.RawMessage
+	err := m.since(ctx, func(e *task.Event) {
+		if e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunCheckpoint {
+			last = e.Run.Checkpoint
+		}
+	})
+	return last, err
+}
+
+// since visits what earlier attempts have written for the run's message.
+func (m *memory) since(ctx context.Context, visit func(*task.Event)) error {
+	c := m.r.claim
+	if c.Try == 1 {
+		return nil
+	}
+	const page = 500
+	for after := c.MessageSeq; ; {
+		evs, err := m.r.pool.opt.Store.EventsAfter(ctx, c.Task, after, page)
+		if err != nil {
+			return err
+		}
+		for _, e := range evs {
+			after = e.Seq
+			if e.Attempt < c.Attempt {
+				visit(e)
+			}
+		}
+		if len(evs) < page {
+			return nil
+		}
+	}
+}
