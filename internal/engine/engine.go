@@ -1,0 +1,158 @@
+// Package engine has one method for each operation of the protocol, in no
+// version's words. It is where a request becomes writes, reads and subscriptions;
+// it knows neither wire formats nor SQL.
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// Store is what the engine asks of the database.
+type Store interface {
+	Create(ctx context.Context, n *store.NewTask) (*task.Event, error)
+	Existing(ctx context.Context, n *store.NewTask) (t *task.Task, byKey bool, err error)
+	FindTask(ctx context.Context, o store.Owner, publicID string) (*task.Task, error)
+	Header(ctx context.Context, id task.ID) (*task.Task, error)
+	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
+	AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq, error)
+	Cancel(ctx context.Context, h *task.Task) (ended bool, err error)
+}
+
+// fanout is what the engine asks of the hub.
+type fanout interface {
+	Subscribe(owner *task.Task) *hub.Subscription
+}
+
+// reserver offers slots of this process's own workers. Nil where it has none.
+type reserver interface {
+	Reserve(agent string) *worker.Slot
+}
+
+// Agent is what the engine must know of an agent.
+type Agent struct {
+	Name          string
+	RejectBusy    bool // a message to a task that has a run is refused, not queued behind it
+	DirectReplies bool // may answer with a bare Message
+}
+
+// Options configures an engine. The zero value of a duration means its default.
+type Options struct {
+	Store      Store
+	Hub        fanout
+	Workers    reserver
+	Agents     []Agent
+	MaxBlock   time.Duration // bound of a blocking send; default 60 s
+	CancelWait time.Duration // how long Cancel waits for a running task to end; default 10 s
+	Log        *slog.Logger
+}
+
+// Engine serves operations. Its methods may be called from many goroutines.
+type Engine struct {
+	opt    Options
+	agents map[string]Agent
+}
+
+// New makes an engine.
+func New(o Options) *Engine {
+	if o.MaxBlock == 0 {
+		o.MaxBlock = 60 * time.Second
+	}
+	if o.CancelWait == 0 {
+		o.CancelWait = 10 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{opt: o, agents: map[string]Agent{}}
+	for _, a := range o.Agents {
+		e.agents[a.Name] = a
+	}
+	return e
+}
+
+// Find returns the header of a task, which tells the dialect it was created in.
+func (e *Engine) Find(ctx context.Context, c Caller, taskID string) (*task.Task, error) {
+	return e.opt.Store.FindTask(ctx, owner(c), taskID)
+}
+
+// Get returns a task as it stands, with what the request will show of it.
+func (e *Engine) Get(ctx context.Context, r *GetRequest) (*task.Task, error) {
+	h, err := e.Find(ctx, r.Caller, r.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	return e.opt.Store.Snapshot(ctx, h, r.WithArtifacts)
+}
+
+// Cancel ends a task and returns it. A running one is asked to end; if that takes
+// longer than CancelWait the task is returned as it still is. task.NotCancelable:
+// it had ended before.
+func (e *Engine) Cancel(ctx context.Context, r *CancelRequest) (*task.Task, error) {
+	h, err := e.Find(ctx, r.Caller, r.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if h.Status.State.Terminal() {
+		return nil, task.Errorf(task.NotCancelable, "the task is already %s", h.Status.State)
+	}
+	sub := e.opt.Hub.Subscribe(h)
+	defer sub.Close()
+	ended, err := e.opt.Store.Cancel(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.snapshot(ctx, h.ID, 0)
+	if err != nil || ended {
+		return t, err
+	}
+	sub.Start(t.LastSeq)
+	wait, cancel := context.WithTimeout(ctx, e.opt.CancelWait)
+	defer cancel()
+	return follow(wait, sub, t, task.State.Terminal)
+}
+
+// snapshot reads a task afresh; upto, if not zero, ends it at that event.
+func (e *Engine) snapshot(ctx context.Context, id task.ID, upto task.Seq) (*task.Task, error) {
+	h, err := e.opt.Store.Header(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if upto > 0 {
+		h.LastSeq = min(h.LastSeq, upto)
+	}
+	return e.opt.Store.Snapshot(ctx, h, true)
+}
+
+// follow folds events into t until its state satisfies done, or ctx ends, or the
+// replica stops: then t is as it stands, which is an answer too.
+func follow(ctx context.Context, sub *hub.Subscription, t *task.Task, done func(task.State) bool) (*task.Task, error) {
+	for !done(t.Status.State) {
+		evs, err := sub.Next(ctx)
+		if err != nil {
+			if t.LastSeq == 0 {
+				return nil, &task.Error{Kind: task.Unavailable, RetryAfter: time.Second, Cause: err}
+			}
+			return t, nil
+		}
+		for _, ev := range evs {
+			if err := t.Apply(ev.Event); err != nil {
+				return nil, err
+			}
+			if done(t.Status.State) {
+				break
+			}
+		}
+	}
+	return t, nil
+}
+
+func owner(c Caller) store.Owner {
+	return store.Owner{Tenant: c.Principal.Tenant, Subject: c.Principal.Subject, Agent: c.Agent}
+}

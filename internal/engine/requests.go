@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"encoding/json"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Op is a protocol operation, whatever a version calls it.
+type Op uint8
+
+// The operations of A2A. No version has all of them.
+const (
+	OpNone Op = iota
+	OpSend
+	OpStream
+	OpGet
+	OpList
+	OpCancel
+	OpSubscribe
+	OpPushSet
+	OpPushGet
+	OpPushList
+	OpPushDelete
+	OpExtendedCard
+)
+
+// Streams reports whether the answer of the operation is a stream.
+func (o Op) Streams() bool { return o == OpStream || o == OpSubscribe }
+
+// Principal is who calls. Tasks belong to their tenant and subject.
+type Principal struct {
+	Tenant  string
+	Subject string
+	Scopes  []string
+}
+
+// Caller is what the binding adds to every request.
+type Caller struct {
+	Principal Principal
+	Agent     string // the agent whose endpoint was called
+	RequestID string // a UUID of this call; makes a retried write idempotent
+}
+
+// AllHistory asks for the whole history.
+const AllHistory = -1
+
+// SendRequest is a message from a client: for a new task, or for the task named.
+type SendRequest struct {
+	Caller
+	Dialect        string // version string of the codec, becomes the new task's origin
+	TaskID         string // public id; empty for a new task
+	MayCreate      bool   // an unknown TaskID becomes the id of a new task (0.1)
+	ContextID      string // empty: the server makes one, or takes the task's
+	ContextMember  string // what the version calls ContextID, for messages
+	Message        *task.Message
+	Metadata       json.RawMessage // becomes the task's metadata when it is new
+	Wait           bool            // answer when the task has settled, not when it is stored
+	OutputModes    []string
+	IdempotencyKey string
+	RequestHash    []byte // of the request's meaning; with IdempotencyKey
+}
+
+// GetRequest names a task.
+type GetRequest struct {
+	Caller
+	TaskID string
+	// WithHistory and WithArtifacts say what the reply will show, so that no more is read.
+	WithHistory   bool
+	WithArtifacts bool
+}
+
+// CancelRequest names the task to cancel.
+type CancelRequest struct {
+	Caller
+	TaskID   string
+	Metadata json.RawMessage
+}
+
+// SubscribeRequest joins the stream of a task, from After (exclusive) when Resume is set,
+// else with a snapshot.
+type SubscribeRequest struct {
+	Caller
+	TaskID string
+	Resume bool
+	After  task.Seq
+}

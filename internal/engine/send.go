@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// sent is a stored message: its task, and a subscription that was registered
+// before the commit, if the caller wanted one.
+type sent struct {
+	header *task.Task
+	seq    task.Seq // the last that storing the message wrote; 0 when the request was a repetition
+	fresh  bool     // the task is new, and all of its events come through sub
+	first  *task.Event
+	sub    *hub.Subscription
+}
+
+// Send stores a message and returns its task: at once, or with Wait when the task
+// has settled or MaxBlock has passed.
+func (e *Engine) Send(ctx context.Context, r *SendRequest) (*task.Task, error) {
+	s, err := e.deliver(ctx, r, r.Wait)
+	if err != nil {
+		return nil, err
+	}
+	if s.sub == nil {
+		if s.fresh {
+			t := store.Empty(s.header)
+			return t, t.Apply(s.first)
+		}
+		return e.snapshot(ctx, s.header.ID, 0)
+	}
+	defer s.sub.Close()
+	wait, cancel := context.WithTimeout(ctx, e.opt.MaxBlock)
+	defer cancel()
+	t := store.Empty(s.header)
+	if s.fresh {
+		s.sub.Start(0)
+	} else {
+		if t, err = e.snapshot(ctx, s.header.ID, 0); err != nil {
+			return nil, err
+		}
+		s.sub.Start(t.LastSeq)
+	}
+	return follow(wait, s.sub, t, task.State.Settled)
+}
+
+// deliver stores the message: as a new task, or for the one it names.
+func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*sent, error) {
+	agent, ok := e.agents[r.Agent]
+	if !ok {
+		return nil, task.Errorf(task.NotFound, "there is no agent %q", r.Agent)
+	}
+	n := newTask(r)
+	if r.TaskID == "" {
+		return e.create(ctx, r, n, subscribe)
+	}
+	// A server-made id can only be continued. Any other is most likely new, and creating it
+	// finds out if it is not.
+	_, notOurs := task.ParseID(r.TaskID)
+	if r.MayCreate && notOurs != nil {
+		return e.create(ctx, r, n, subscribe)
+	}
+	h, err := e.Find(ctx, r.Caller, r.TaskID)
+	switch {
+	case err == nil:
+		return e.resume(ctx, r, n, h, agent, subscribe)
+	case errors.Is(err, task.NotFound) && r.MayCreate:
+		return e.create(ctx, r, n, subscribe)
+	}
+	return nil, err
+}
+
+func newTask(r *SendRequest) *store.NewTask {
+	n := &store.NewTask{
+		Task: task.Task{
+			ID: store.NewID(), PublicID: r.TaskID, Agent: r.Agent, Tenant: r.Principal.Tenant,
+			Owner: r.Principal.Subject, ContextID: r.ContextID, Dialect: r.Dialect, Metadata: r.Metadata,
+		},
+		ClientID:    r.TaskID != "",
+		Message:     r.Message,
+		Idempotency: store.Idempotency{Key: r.IdempotencyKey},
+	}
+	if r.IdempotencyKey != "" {
+		n.Idempotency.Hash = requestHash(r)
+	}
+	if n.Task.PublicID == "" {
+		n.Task.PublicID = n.Task.ID.String()
+	}
+	if n.Task.ContextID == "" {
+		n.Task.ContextID = uuid.NewString()
+	}
+	if n.Message.ID == "" {
+		n.Message.ID = uuid.NewString()
+	}
+	n.Message.TaskID, n.Message.ContextID = n.Task.PublicID, n.Task.ContextID
+	return n
+}
+
+// requestHash tells a repetition from another request under the same key. It runs
+// before the server fills in what the client left out.
+func requestHash(r *SendRequest) []byte {
+	h := sha256.New()
+	for _, part := range []string{r.Agent, r.TaskID, r.ContextID, string(r.Metadata),
+		store.EncodePayload(&task.Event{Kind: task.EventMessage, Message: r.Message})} {
+		_, _ = h.Write([]byte(part))
+		_, _ = h.Write([]byte{0})
+	}
+	return h.Sum(nil)
+}
+
+func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, subscribe bool) (*sent, error) {
+	s := &sent{header: &n.Task, seq: 1, fresh: true}
+	if subscribe {
+		s.sub = e.opt.Hub.Subscribe(&n.Task)
+	}
+	var slot interface {
+		Start(c *store.Claimed)
+		Release()
+	}
+	if e.opt.Workers != nil {
+		if free := e.opt.Workers.Reserve(n.Task.Agent); free != nil {
+			n.Worker, slot = free.Worker, free
+		}
+	}
+	ev, err := e.opt.Store.Create(ctx, n)
+	if err != nil {
+		if slot != nil {
+			slot.Release()
+		}
+		if s.sub != nil {
+			s.sub.Close()
+		}
+		if errors.Is(err, store.ErrTaken) {
+			return e.taken(ctx, r, n, subscribe)
+		}
+		return nil, err
+	}
+	n.Task.CreatedAt, s.first = ev.At, ev
+	if slot != nil {
+		claimed := n.Task
+		claimed.Status.State, claimed.LastSeq = task.StateSubmitted, 1
+		slot.Start(&store.Claimed{
+			Task: &claimed, Message: n.Message, MessageSeq: 1, Attempt: 1, Turn: 1, Try: 1, AvailableAt: ev.At,
+		})
+	}
+	return s, nil
+}
+
+// taken continues with the task that has the id or the key already.
+func (e *Engine) taken(ctx context.Context, r *SendRequest, n *store.NewTask, subscribe bool) (*sent, error) {
+	h, byKey, err := e.opt.Store.Existing(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if byKey {
+		return e.again(h, subscribe), nil
+	}
+	n.Worker = task.ID{}
+	return e.resume(ctx, r, n, h, e.agents[r.Agent], subscribe)
+}
+
+// again answers a repeated request with the task that the first one led to.
+func (e *Engine) again(h *task.Task, subscribe bool) *sent {
+	s := &sent{header: h}
+	if subscribe {
+		s.sub = e.opt.Hub.Subscribe(h)
+	}
+	return s
+}
+
+// resume adds the message to an existing task.
+func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *task.Task, agent Agent, subscribe bool) (*sent, error) {
+	if r.ContextID != "" && r.ContextID != h.ContextID {
+		return nil, task.InvalidField(cmp.Or(r.ContextMember, "contextId"), "is not that of task %s", h.PublicID)
+	}
+	if n.Idempotency.Key != "" {
+		old, byKey, err := e.opt.Store.Existing(ctx, n)
+		switch {
+		case byKey && err != nil:
+			return nil, err
+		case byKey:
+			return e.again(old, subscribe), nil
+		}
+	}
+	s := &sent{header: h}
+	if subscribe {
+		s.sub = e.opt.Hub.Subscribe(h)
+	}
+	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
+	seq, err := e.opt.Store.AddMessage(ctx, &store.NewMessage{
+		Task: h, Message: n.Message, Enqueue: !agent.RejectBusy, RequestID: n.Task.ID, Idempotency: n.Idempotency,
+	})
+	if err == nil {
+		s.seq = seq
+		return s, nil
+	}
+	if s.sub != nil {
+		s.sub.Close()
+	}
+	if errors.Is(err, store.ErrTaken) {
+		old, _, err := e.opt.Store.Existing(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		return e.again(old, subscribe), nil
+	}
+	return nil, err
+}

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Stream is a task's events from some point on. Close must be called.
+type Stream struct {
+	// Task is the task as the stream begins: to be shown first. Nil when the client
+	// resumes and has seen it. Its identity is always in Header.
+	Task   *task.Task
+	Header *task.Task
+	// Hold asks to show nothing before the first event: the agent may answer with a bare
+	// Message, and then there is no task to show.
+	Hold bool
+	// Over says that nothing follows what the client has seen.
+	Over bool
+
+	sub    *hub.Subscription
+	status task.Seq // the status that was current when the stream began
+}
+
+// Stream stores a message and follows its task.
+func (e *Engine) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
+	s, err := e.deliver(ctx, r, true)
+	if err != nil {
+		return nil, err
+	}
+	st := &Stream{Header: s.header, sub: s.sub}
+	switch {
+	case s.fresh:
+		st.Task = store.Empty(s.header)
+		err = st.Task.Apply(s.first)
+		st.Hold = e.agents[r.Agent].DirectReplies
+	case s.seq == 0:
+		st.Task, err = e.snapshot(ctx, s.header.ID, 0)
+	default:
+		// As it stood when the message was stored: what the run did since comes as events.
+		st.Task, err = e.snapshot(ctx, s.header.ID, s.seq)
+	}
+	if err != nil {
+		s.sub.Close()
+		return nil, err
+	}
+	st.status = st.Task.Status.Seq
+	st.sub.Start(st.Task.LastSeq)
+	return st, nil
+}
+
+// Subscribe follows a task from a snapshot, or from the event after r.After. A
+// position that the log does not know (the database lost its newest commits) is
+// void: the client gets a snapshot.
+func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, error) {
+	h, err := e.Find(ctx, r.Caller, r.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	st := &Stream{Header: h, sub: e.opt.Hub.Subscribe(h)}
+	// Read again: what was committed between the first read and the registration has no hint.
+	if h, err = e.opt.Store.Header(ctx, h.ID); err == nil {
+		st.status = h.Status.Seq
+		if r.Resume && r.After <= h.LastSeq {
+			st.Over = r.After == h.LastSeq && h.Status.State.Settled()
+			st.sub.Start(r.After)
+			return st, nil
+		}
+		if st.Task, err = e.opt.Store.Snapshot(ctx, h, true); err == nil {
+			st.sub.Start(st.Task.LastSeq)
+			return st, nil
+		}
+	}
+	st.Close()
+	return nil, err
+}
+
+// Next waits for events, in order and without a gap.
+func (s *Stream) Next(ctx context.Context) ([]*hub.Entry, error) { return s.sub.Next(ctx) }
+
+// Superseded reports whether a parking status lies so far back that the task has
+// moved on since: a resumed stream passes over it.
+func (s *Stream) Superseded(ev *task.Event) bool {
+	return ev.Kind == task.EventStatus && ev.State.Parked() && ev.Seq < s.status
+}
+
+// Close ends the subscription.
+func (s *Stream) Close() { s.sub.Close() }
