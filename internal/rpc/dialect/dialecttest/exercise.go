@@ -1,0 +1,272 @@
+package dialecttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Suite says when a codec is done.
+type Suite struct {
+	Codec    dialect.Codec
+	Examples string   // whose requests it must understand, see Examples
+	Schemas  []string // the versions whose schemas its documents satisfy
+	// Send makes params of a send from a message as the codec renders it.
+	Send func(message []byte) []byte
+
+	schemas []*Schemas
+}
+
+// Exercise runs the suite. Goldens are in testdata of the package under test.
+func (s Suite) Exercise(t *testing.T) {
+	t.Helper()
+	for _, version := range s.Schemas {
+		s.schemas = append(s.schemas, NewSchemas(t, version))
+	}
+	t.Run("requests", s.requests)
+	t.Run("results", s.results)
+	t.Run("openings", s.openings)
+	t.Run("events", s.events)
+	t.Run("faults", s.faults)
+	t.Run("opaque JSON", s.opaque)
+}
+
+// check validates against every schema. What a document is, its members tell.
+func (s Suite) check(t *testing.T, document []byte) {
+	t.Helper()
+	require.NoError(t, strictjson.Check(document, 2*strictjson.MaxDepth))
+	var members map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(document, &members))
+	definition := "Task"
+	switch {
+	case members["role"] != nil:
+		definition = "Message"
+	case members["artifact"] != nil:
+		definition = "TaskArtifactUpdateEvent"
+	case members["final"] != nil:
+		definition = "TaskStatusUpdateEvent"
+	}
+	for _, schema := range s.schemas {
+		schema.Check(t, definition, document)
+	}
+}
+
+// requests decodes each published example; what comes out is golden.
+func (s Suite) requests(t *testing.T) {
+	for _, example := range Examples(t, s.Examples) {
+		op, ok := s.Codec.Operation(example.Method)
+		require.True(t, ok, "%s: %s", example.Name, example.Method)
+		call, err := s.Codec.Decode(op, example.Params)
+		outcome := map[string]any{}
+		if err != nil {
+			outcome["error"] = err.Error()
+		} else {
+			outcome = meaning(call)
+		}
+		dump, err := json.Marshal(outcome)
+		require.NoError(t, err)
+		Golden(t, "requests/"+example.Name, dump)
+	}
+}
+
+// meaning is what a codec has understood, for a golden: without what the binding
+// adds to a request later.
+func meaning(call *dialect.Call) map[string]any {
+	m := map[string]any{"task": call.TaskID(), "history": call.View.History, "show empty history": call.View.ShowEmpty}
+	if s := call.Send; s != nil {
+		m["context"], m["message"], m["metadata"] = s.ContextID, s.Message, s.Metadata
+		m["dialect"], m["may create"], m["wait"], m["output modes"] = s.Dialect, s.MayCreate, s.Wait, s.OutputModes
+	}
+	return m
+}
+
+func (s Suite) results(t *testing.T) {
+	for name, sample := range Tasks() {
+		result, err := s.Codec.Result(engine.OpGet, sample, dialect.View{History: engine.AllHistory})
+		require.NoError(t, err)
+		s.check(t, result)
+		Golden(t, "results/"+name, result)
+	}
+	sent, err := s.Codec.Result(engine.OpSend, Tasks()["direct"], dialect.View{History: engine.AllHistory})
+	require.NoError(t, err)
+	s.check(t, sent)
+	Golden(t, "results/direct-in-answer-to-send", sent)
+}
+
+func (s Suite) openings(t *testing.T) {
+	for _, op := range []engine.Op{engine.OpStream, engine.OpSubscribe} {
+		for name, sample := range Tasks() {
+			documents, err := s.Codec.Opening(op, sample)
+			require.NoError(t, err)
+			for i, document := range documents {
+				s.check(t, document)
+				opening := map[engine.Op]string{engine.OpStream: "stream", engine.OpSubscribe: "subscribe"}[op]
+				Golden(t, fmt.Sprintf("openings/%s-%s-%d", opening, name, i+1), document)
+			}
+		}
+	}
+}
+
+func (s Suite) events(t *testing.T) {
+	identity := &task.Task{PublicID: "t-1", ContextID: "c-1"}
+	for name, event := range Events() {
+		document, err := s.Codec.Event(identity, event)
+		require.NoError(t, err)
+		s.check(t, document)
+		Golden(t, "events/"+name, document)
+	}
+	direct := &task.Event{
+		Seq: 2, Kind: task.EventStatus, At: At, State: task.StateCompleted, Direct: true, Message: agentSays("Hello yourself"),
+	}
+	document, err := s.Codec.Direct(identity, direct)
+	require.NoError(t, err)
+	s.check(t, document)
+	Golden(t, "events/direct", document)
+	for _, kind := range []task.EventKind{task.EventMessage, task.EventRun} {
+		document, err := s.Codec.Event(identity, &task.Event{Kind: kind, Message: agentSays("unseen"), Run: &task.RunNote{}})
+		require.NoError(t, err)
+		require.Nil(t, document, "%s events are not shown", kind)
+	}
+}
+
+// faults is one golden of every kind.
+func (s Suite) faults(t *testing.T) {
+	type fault struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	all := map[string]fault{}
+	for k := range task.Kind(task.KindCount) {
+		code, message := s.Codec.Error(task.Errorf(k, "the detail"))
+		require.Negative(t, code)
+		all[k.Error()] = fault{code, message}
+	}
+	dump, err := json.Marshal(all)
+	require.NoError(t, err)
+	Golden(t, "faults", dump)
+}
+
+// opaque sends JSON through the codec and back, spread over lines on the way in.
+func (s Suite) opaque(t *testing.T) {
+	spread := "{ \"a\" :\n[ 1.0 ,\r\n\t1e400 ] }"
+	compact := `{"a":[1.0,1e400]}`
+	for in, want := range map[string]string{Opaque: Opaque, spread: compact} {
+		m := Tasks()["completed"].History[0]
+		m.Parts = []task.Part{{Kind: task.PartData, Data: raw(in), Metadata: raw(in)}}
+		m.Metadata = raw(in)
+		call := s.resend(t, &m)
+		require.Equal(t, want, string(call.Send.Message.Metadata))
+		require.Equal(t, want, string(call.Send.Message.Parts[0].Data))
+		require.Equal(t, want, string(call.Send.Message.Parts[0].Metadata))
+	}
+}
+
+// resend renders a message in the history of a task and decodes it as a send.
+func (s Suite) resend(t *testing.T, m *task.Message) *dialect.Call {
+	t.Helper()
+	result, err := s.Codec.Result(engine.OpGet, &task.Task{PublicID: "t-1", ContextID: "c-1", History: []task.Message{*m}},
+		dialect.View{History: engine.AllHistory})
+	require.NoError(t, err)
+	require.NotContains(t, string(result), "\n")
+	require.NoError(t, strictjson.Check(result, 4*strictjson.MaxDepth), "%s", result)
+	var members struct {
+		History []json.RawMessage `json:"history"`
+	}
+	require.NoError(t, json.Unmarshal(result, &members))
+	call, err := s.Codec.Decode(engine.OpSend, s.Send(members.History[0]))
+	require.NoError(t, err, "%s", result)
+	return call
+}
+
+// FuzzDecode feeds any params to every operation. Whatever a send accepts must come
+// back from its own rendering as it was.
+func (s Suite) FuzzDecode(f *testing.F) {
+	ops := []engine.Op{
+		engine.OpSend, engine.OpStream, engine.OpGet, engine.OpCancel, engine.OpSubscribe,
+		engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete, engine.OpExtendedCard, engine.OpList,
+	}
+	for _, example := range Examples(f, s.Examples) {
+		op, _ := s.Codec.Operation(example.Method)
+		f.Add(uint8(slices.Index(ops, op)), example.Params)
+	}
+	for _, parts := range []string{
+		`[{"type":"data","data":{"value":[1]},"metadata":{"data_part_compat":true,"a":null}}]`,
+		`[{"kind":"data","data":{"value":1,"more":2},"metadata":{"data_part_compat":true}}]`,
+		`[{"kind":"data","data":7,"metadata":{"data_part_compat":false}},{"text":"x"}]`,
+		`[{"kind":"file","file":{"bytes":"_-8","uri":""}},{"file":{}},{"type":"file","file":{"data":"aGk"}}]`,
+		`[{"kind":"text","text":"\u2028\ud83d\ude00","metadata":{"mediaType":null}}]`,
+	} {
+		f.Add(uint8(0), s.Send([]byte(`{"messageId":"m","role":"user","parts":`+parts+`}`)))
+	}
+	f.Fuzz(func(t *testing.T, op uint8, params []byte) {
+		if strictjson.Check(params, strictjson.MaxDepth) != nil {
+			params = append([]byte(nil), params...) // must not panic; what comes of it does not matter
+			_, _ = s.Codec.Decode(ops[int(op)%len(ops)], params)
+			return
+		}
+		call, err := s.Codec.Decode(ops[int(op)%len(ops)], params)
+		if err != nil {
+			var fault *task.Error
+			require.ErrorAs(t, err, &fault)
+			if fault.Kind == task.Invalid {
+				require.NotEmpty(t, fault.Field)
+			}
+			return
+		}
+		if call.Send == nil {
+			require.NotEmpty(t, call.TaskID())
+			return
+		}
+		again := s.resend(t, call.Send.Message)
+		require.Empty(t, cmp.Diff(unmarked(call.Send.Message), unmarked(again.Send.Message)))
+	})
+}
+
+// unmarked drops the one member of metadata that belongs to the codecs: the mark of
+// wrapped data, and with it the difference between no metadata and none left.
+func unmarked(m *task.Message) *task.Message {
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.Kind == task.PartData && p.Data[0] != '{' {
+			p.Metadata = wire.Without(p.Metadata, v0.Compat)
+		}
+	}
+	return m
+}
+
+// Benchmark measures what the server does most: reading a small send, writing a chunk.
+func (s Suite) Benchmark(b *testing.B) {
+	params := s.Send([]byte(`{"kind":"message","messageId":"9229e770-767c-417b-a0b0-f0741243c589","role":"user","parts":[{"kind":"text","type":"text","text":"tell me a joke"}]}`))
+	identity := &task.Task{PublicID: "363422be-b0f9-4692-a24d-278670e7c7f1", ContextID: "c295ea44-7543-4f78-b524-7a38915ad6e4"}
+	events := Events()
+	events["artifact-last"].Artifact.Parts[0].Text = fmt.Sprintf("%0256d", 7)
+	b.Run("decode a small send", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := s.Codec.Decode(engine.OpSend, params); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(events)) {
+		b.Run("encode event "+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Codec.Event(identity, events[name]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+// Package registry knows every version served, and decides which of them a request
+// on the common endpoint speaks.
+package registry
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// codecs are in the order of their dialect.ID.
+var codecs = [dialect.Count]dialect.Codec{
+	dialect.V01: v01.Codec{},
+	dialect.V03: v03.Codec{},
+}
+
+// All returns the codecs served, oldest first.
+func All() []dialect.Codec { return codecs[:] }
+
+// ByVersion finds the codec of a version, such as a task's origin. It is nil for a
+// version that is not served.
+func ByVersion(version string) dialect.Codec {
+	for _, c := range codecs {
+		if c.Version() == version {
+			return c
+		}
+	}
+	return nil
+}
+
+// ErrMethod says that no version served has the method.
+var ErrMethod = errors.New("method not found")
+
+// Choice is the codec of a request.
+type Choice struct {
+	Codec dialect.Codec
+	// Ambiguous is set when the request reads the same in several versions and only
+	// the shape of the answer differs. The version that the task was created in then
+	// decides, by ByVersion; Codec stands for a task that is not found.
+	Ambiguous bool
+}
+
+// Pick decides by the name of the method, the A2A-Version header ("" when absent)
+// and the version that the path pins ("" for the common endpoint). The path is
+// stronger than the header. The error is ErrMethod, or of kind task.Version when the
+// header names a version that does not exist.
+//
+// A header that names another version than the method belongs to is passed over: the
+// name of the method leaves no doubt.
+func Pick(method, header, pin string) (Choice, error) {
+	var candidates []dialect.Codec
+	for _, c := range codecs {
+		if pin != "" && pin != c.Version() {
+			continue
+		}
+		if _, ok := c.Operation(method); ok {
+			candidates = append(candidates, c)
+		}
+	}
+	if len(candidates) == 0 {
+		return Choice{}, ErrMethod
+	}
+	version, err := parseVersion(header)
+	if err != nil {
+		return Choice{}, err
+	}
+	if len(candidates) == 1 {
+		return Choice{Codec: candidates[0]}, nil
+	}
+	for _, c := range candidates {
+		if c.Version() == version {
+			return Choice{Codec: c}, nil
+		}
+	}
+	return Choice{Codec: candidates[len(candidates)-1], Ambiguous: true}, nil
+}
+
+var published = regexp.MustCompile(`^(0\.1|0\.2|0\.3|1\.0)(\.[0-9]{1,3})?$`)
+
+// parseVersion maps a header to the version of the codec that speaks it: 0.2 is 0.3
+// on the wire, and a patch number changes nothing.
+func parseVersion(header string) (string, error) {
+	header = strings.TrimSpace(header)
+	if header == "" {
+		return "", nil
+	}
+	match := published.FindStringSubmatch(header)
+	if match == nil {
+		return "", task.Errorf(task.Version, "A2A-Version %.32q is not among 0.1, 0.2, 0.3 and 1.0", header)
+	}
+	if match[1] == "0.2" {
+		return v03.Version, nil
+	}
+	return match[1], nil
+}

@@ -1,0 +1,228 @@
+package v0
+
+import (
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Compat marks, in a part's metadata, data that was not an object and therefore
+// stands as {"value": ...}. The converters of the official Go and Python libraries
+// use the same convention.
+const Compat = "data_part_compat"
+
+// Parts reads the parts of a message: at least one.
+func Parts(r *wire.Reader) []task.Part {
+	var parts []task.Part
+	for r.Array(); r.Item(); {
+		parts = append(parts, part(r))
+	}
+	if len(parts) == 0 {
+		r.Fail("must hold at least one part")
+	}
+	return parts
+}
+
+// part reads one part. Its members may come in any order, so what they are is
+// decided at the end.
+func part(r *wire.Reader) task.Part {
+	var p task.Part
+	var kind string
+	var hasText, hasFile bool
+	for r.Object(); r.Next(); {
+		switch string(r.Name()) {
+		case "kind", "type":
+			kind = r.String()
+		case "text":
+			p.Text, hasText = r.String(), true
+		case "file":
+			file(r, &p)
+			hasFile = true
+		case "data":
+			p.Data = r.Raw()
+		case "metadata":
+			p.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	if kind == "" {
+		kind = soleContent(hasText, hasFile, p.Data != nil)
+	}
+	switch kind {
+	case "text":
+		r.Require(hasText, "text")
+		return task.Part{Kind: task.PartText, Text: p.Text, Metadata: p.Metadata}
+	case "file":
+		r.Require(hasFile, "file")
+		p.Text, p.Data = "", nil
+		return p
+	case "data":
+		r.Require(p.Data != nil, "data")
+		return unwrap(task.Part{Kind: task.PartData, Data: p.Data, Metadata: p.Metadata})
+	case "":
+		r.Fail("must be a text, file or data part")
+	default:
+		r.Fail("is of a kind that is not known: text, file or data is expected")
+	}
+	return task.Part{}
+}
+
+// soleContent is the kind of a part that does not say it, when only one is possible.
+func soleContent(text, file, data bool) string {
+	switch {
+	case text && !file && !data:
+		return "text"
+	case file && !text && !data:
+		return "file"
+	case data && !text && !file:
+		return "data"
+	}
+	return ""
+}
+
+// file reads the content of a file part. A file with neither bytes nor uri is only
+// named, and kept as an empty URL. The examples of the first documents have the
+// bytes under data.
+func file(r *wire.Reader, p *task.Part) {
+	var raw []byte
+	for r.Object(); r.Next(); {
+		switch string(r.Name()) {
+		case "bytes", "data":
+			raw = r.Bytes()
+		case "uri":
+			p.URL = r.String()
+		case "name":
+			p.Filename = r.String()
+		case "mimeType":
+			p.MediaType = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	switch {
+	case len(raw) > 0 && p.URL != "":
+		r.Fail("bytes and uri exclude each other")
+	case raw != nil && p.URL == "":
+		p.Kind, p.Raw = task.PartRaw, raw
+	default:
+		p.Kind = task.PartURL
+	}
+}
+
+// unwrap undoes the wrapping of data that is not an object.
+func unwrap(p task.Part) task.Part {
+	if mark, ok := wire.Lookup(p.Metadata, Compat); !ok || string(mark) != "true" {
+		return p
+	}
+	value, ok := wire.Lookup(p.Data, "value")
+	if !ok || wire.Without(p.Data, "value") != nil {
+		return p
+	}
+	p.Data = value
+	p.Metadata = wire.Without(p.Metadata, Compat)
+	return p
+}
+
+// Style is how a version writes parts.
+type Style struct {
+	Discriminator string // "type" or "kind"
+	Arrays        bool   // data may be an array; otherwise only an object
+}
+
+// Size estimates how long the JSON of parts becomes, so that a buffer need not grow.
+func Size(parts []task.Part) int {
+	n := 0
+	for i := range parts {
+		p := &parts[i]
+		n += 64 + len(p.Text) + base64.StdEncoding.EncodedLen(len(p.Raw)) + len(p.URL) + len(p.Data) + len(p.Metadata)
+	}
+	return n
+}
+
+// AppendPart appends a part.
+func (s Style) AppendPart(dst []byte, p *task.Part) []byte {
+	dst = append(dst, '{', '"')
+	dst = append(dst, s.Discriminator...)
+	metadata := p.Metadata
+	switch p.Kind {
+	case task.PartRaw, task.PartURL:
+		dst = append(dst, `":"file","file":`...)
+		dst = appendFile(dst, p)
+	case task.PartData:
+		metadata = fileMembers(metadata, p)
+		dst = append(dst, `":"data","data":`...)
+		if s.wraps(p.Data) {
+			dst = append(dst, `{"value":`...)
+			dst = wire.AppendRaw(dst, orNull(p.Data))
+			dst = append(dst, '}')
+			metadata = wire.With(wire.Without(metadata, Compat), Compat, json.RawMessage("true"))
+		} else {
+			dst = wire.AppendRaw(dst, p.Data)
+		}
+	case task.PartText:
+		dst = append(dst, `":"text","text":`...)
+		dst = wire.AppendString(dst, p.Text)
+		metadata = fileMembers(metadata, p)
+	}
+	dst = wire.AppendRawMember(dst, "metadata", metadata)
+	return append(dst, '}')
+}
+
+func appendFile(dst []byte, p *task.Part) []byte {
+	open := len(dst)
+	dst = wire.AppendStringMember(dst, "name", p.Filename)
+	dst = wire.AppendStringMember(dst, "mimeType", p.MediaType)
+	if p.Kind == task.PartRaw {
+		dst = wire.AppendBytes(wire.AppendMember(dst, "bytes"), p.Raw)
+	} else {
+		dst = wire.AppendStringMember(dst, "uri", p.URL)
+	}
+	if len(dst) == open {
+		return append(dst, '{', '}')
+	}
+	dst[open] = '{' // in place of the first member's comma
+	return append(dst, '}')
+}
+
+// wraps reports whether data must be wrapped, by its first byte.
+func (s Style) wraps(data json.RawMessage) bool {
+	for _, c := range data {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		case '{':
+			return false
+		case '[':
+			return !s.Arrays
+		default:
+			return true
+		}
+	}
+	return true
+}
+
+func orNull(data json.RawMessage) json.RawMessage {
+	if len(data) == 0 {
+		return json.RawMessage("null")
+	}
+	return data
+}
+
+// fileMembers puts a media type and a file name, which text and data parts have no
+// members for before 1.0, into the metadata where those names are free.
+func fileMembers(metadata json.RawMessage, p *task.Part) json.RawMessage {
+	metadata = addFree(metadata, "mediaType", p.MediaType)
+	return addFree(metadata, "filename", p.Filename)
+}
+
+func addFree(metadata json.RawMessage, name, value string) json.RawMessage {
+	if value == "" {
+		return metadata
+	}
+	if _, taken := wire.Lookup(metadata, name); taken {
+		return metadata
+	}
+	return wire.With(metadata, name, wire.AppendString(nil, value))
+}

@@ -1,0 +1,38 @@
+package v0
+
+import (
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+)
+
+// Cancel reads TaskIdParams.
+func Cancel(r *wire.Reader) *engine.CancelRequest {
+	c := new(engine.CancelRequest)
+	for r.Object(); r.Next(); {
+		switch string(r.Name()) {
+		case "id":
+			c.TaskID = r.String()
+		case "metadata":
+			c.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(c.TaskID != "", "id")
+	return c
+}
+
+// Subscribe reads the params of a resubscription: the id alone counts, also where
+// 0.1 allows a historyLength.
+func Subscribe(r *wire.Reader) *engine.SubscribeRequest {
+	s := new(engine.SubscribeRequest)
+	for r.Object(); r.Next(); {
+		if string(r.Name()) == "id" {
+			s.TaskID = r.String()
+		} else {
+			r.Skip()
+		}
+	}
+	r.Require(s.TaskID != "", "id")
+	return s
+}

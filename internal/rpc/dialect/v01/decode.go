@@ -1,0 +1,105 @@
+package v01
+
+import (
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Decode reads the params of an operation. Unknown members are passed over.
+func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
+	r := wire.NewReader(params)
+	defer r.Close()
+	call := &dialect.Call{Op: op}
+	switch op {
+	case engine.OpSend, engine.OpStream:
+		call.Send = send(r, &call.View)
+	case engine.OpGet:
+		call.Get = get(r, &call.View)
+	case engine.OpCancel:
+		call.Cancel = v0.Cancel(r)
+	case engine.OpSubscribe:
+		call.Subscribe = v0.Subscribe(r)
+	case engine.OpPushSet, engine.OpPushGet:
+		return nil, &task.Error{Kind: task.PushUnsupported}
+	default:
+		return nil, &task.Error{Kind: task.Unsupported}
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	return call, nil
+}
+
+// send reads TaskSendParams. The id is the client's choice, so an unknown one makes
+// a new task; there is no flag for waiting, so the answer waits.
+func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
+	s := &engine.SendRequest{Dialect: Version, MayCreate: true, Wait: true}
+	wantsPush := false
+	for r.Object(); r.Next(); {
+		switch string(r.Name()) {
+		case "id":
+			s.TaskID = v0.TaskID(r)
+		case "sessionId":
+			s.ContextID = v0.ContextID(r)
+		case "message":
+			s.Message = message(r)
+		case "historyLength":
+			view.History = r.Count()
+		case "pushNotification":
+			r.Skip()
+			wantsPush = true
+		case "metadata":
+			s.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(s.TaskID != "", "id")
+	r.Require(s.Message != nil, "message")
+	if wantsPush {
+		r.Refuse(&task.Error{Kind: task.PushUnsupported})
+	}
+	return s
+}
+
+// message reads a Message. It has no id in this version. The send example of the
+// first texts has the parts under data.
+func message(r *wire.Reader) *task.Message {
+	m := new(task.Message)
+	for r.Object(); r.Next(); {
+		switch string(r.Name()) {
+		case "role":
+			m.Role = v0.Role(r)
+		case "parts", "data":
+			m.Parts = v0.Parts(r)
+		case "metadata":
+			m.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(m.Role != task.RoleUnspecified, "role")
+	r.Require(m.Parts != nil, "parts")
+	return m
+}
+
+// get reads TaskQueryParams.
+func get(r *wire.Reader, view *dialect.View) *engine.GetRequest {
+	g := &engine.GetRequest{WithArtifacts: true}
+	for r.Object(); r.Next(); {
+		switch string(r.Name()) {
+		case "id":
+			g.TaskID = r.String()
+		case "historyLength":
+			view.History = r.Count()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(g.TaskID != "", "id")
+	g.WithHistory = view.History != 0
+	return g
+}

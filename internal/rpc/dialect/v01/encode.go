@@ -1,0 +1,189 @@
+package v01
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+var style = v0.Style{Discriminator: "type", Arrays: true}
+
+// stateMark is where the metadata keeps the name of a state that this version has
+// to show as another.
+const stateMark = "a2a_state"
+
+// Result renders the task. An agent's bare message appears as a completed task with
+// the message in its status and the same parts as its artifact, so that a client
+// finds it wherever it looks.
+func (Codec) Result(_ engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
+	dst := append(make([]byte, 0, 512), `{"id":`...)
+	dst = wire.AppendString(dst, t.PublicID)
+	dst = wire.AppendStringMember(dst, "sessionId", t.ContextID)
+	dst = wire.AppendMember(dst, "status")
+	dst = appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
+	dst = appendArtifacts(dst, t)
+	if history := shown(t, v); len(history) > 0 {
+		dst = wire.AppendMember(dst, "history")
+		dst = wire.AppendArray(dst, history, appendMessage)
+	}
+	dst = wire.AppendRawMember(dst, "metadata", marked(t.Metadata, t.Status.State, t.Status.Message))
+	return append(dst, '}'), nil
+}
+
+func shown(t *task.Task, v dialect.View) []task.Message {
+	if v.History == engine.AllHistory {
+		return t.History
+	}
+	return t.Tail(v.History)
+}
+
+func appendArtifacts(dst []byte, t *task.Task) []byte {
+	artifacts := t.Artifacts
+	if t.Direct && len(artifacts) == 0 && t.Status.Message != nil {
+		artifacts = []task.Artifact{{Parts: t.Status.Message.Parts}}
+	}
+	if len(artifacts) == 0 {
+		return dst
+	}
+	dst = wire.AppendMember(dst, "artifacts")
+	return wire.AppendArray(dst, artifacts, func(dst []byte, a *task.Artifact) []byte {
+		return appendArtifact(dst, a, false, false)
+	})
+}
+
+// Opening renders the present status, which is final when the task has settled. A
+// resubscription to a task that goes on then gets each artifact as it stands.
+func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
+	status := appendStatusEvent(nil, t, &task.Event{State: t.Status.State, Message: t.Status.Message, At: t.Status.At})
+	documents := [][]byte{status}
+	if op != engine.OpSubscribe || t.Status.State.Settled() {
+		return documents, nil
+	}
+	for i := range t.Artifacts {
+		documents = append(documents, appendArtifactEvent(nil, t, &task.Event{Artifact: &t.Artifacts[i]}))
+	}
+	return documents, nil
+}
+
+// Event renders a status or artifact event.
+func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
+	switch e.Kind {
+	case task.EventStatus:
+		return appendStatusEvent(make([]byte, 0, 256), t, e), nil
+	case task.EventArtifact:
+		return appendArtifactEvent(make([]byte, 0, 192+v0.Size(e.Artifact.Parts)), t, e), nil
+	case task.EventMessage, task.EventRun:
+	}
+	return nil, nil
+}
+
+// Direct renders a bare message as the one status event of a completed task.
+func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return c.Event(t, e) }
+
+func appendStatusEvent(dst []byte, t *task.Task, e *task.Event) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = wire.AppendString(dst, t.PublicID)
+	dst = wire.AppendMember(dst, "status")
+	dst = appendStatus(dst, e.State, e.Message, e.At)
+	if e.State.Settled() {
+		dst = append(dst, `,"final":true`...)
+	} else {
+		dst = append(dst, `,"final":false`...)
+	}
+	dst = wire.AppendRawMember(dst, "metadata", marked(e.Metadata, e.State, e.Message))
+	return append(dst, '}')
+}
+
+func appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = wire.AppendString(dst, t.PublicID)
+	dst = wire.AppendMember(dst, "artifact")
+	dst = appendArtifact(dst, e.Artifact, e.Append, e.Last)
+	dst = wire.AppendRawMember(dst, "metadata", e.Metadata)
+	return append(dst, '}')
+}
+
+func appendStatus(dst []byte, s task.State, m *task.Message, at time.Time) []byte {
+	dst = append(dst, `{"state":"`...)
+	dst = append(dst, stateName(s)...)
+	dst = append(dst, '"')
+	if !at.IsZero() {
+		dst = wire.AppendTime(wire.AppendMember(dst, "timestamp"), at)
+	}
+	if m != nil {
+		dst = wire.AppendMember(dst, "message")
+		dst = appendMarkedMessage(dst, m, mark(m.Metadata, s))
+	}
+	return append(dst, '}')
+}
+
+func appendMessage(dst []byte, m *task.Message) []byte {
+	return appendMarkedMessage(dst, m, m.Metadata)
+}
+
+func appendMarkedMessage(dst []byte, m *task.Message, metadata json.RawMessage) []byte {
+	dst = append(dst, `{"role":"`...)
+	dst = append(dst, v0.RoleName(m.Role)...)
+	dst = append(dst, `","parts":`...)
+	dst = wire.AppendArray(dst, m.Parts, style.AppendPart)
+	dst = wire.AppendRawMember(dst, "metadata", metadata)
+	return append(dst, '}')
+}
+
+// appendArtifact appends an artifact with the marks of a chunk, which in this
+// version stand on the artifact itself.
+func appendArtifact(dst []byte, a *task.Artifact, more, last bool) []byte {
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(a.Index), 10)
+	dst = wire.AppendStringMember(dst, "name", a.Name)
+	dst = wire.AppendStringMember(dst, "description", a.Description)
+	dst = wire.AppendMember(dst, "parts")
+	dst = wire.AppendArray(dst, a.Parts, style.AppendPart)
+	if more {
+		dst = append(dst, `,"append":true`...)
+	}
+	if last {
+		dst = append(dst, `,"lastChunk":true`...)
+	}
+	dst = wire.AppendRawMember(dst, "metadata", a.Metadata)
+	return append(dst, '}')
+}
+
+// stateName projects the states that this version lacks.
+func stateName(s task.State) string {
+	switch s {
+	case task.StateRejected:
+		return task.StateFailed.String()
+	case task.StateAuthRequired:
+		return task.StateInputRequired.String()
+	case task.StateUnspecified:
+		return "unknown"
+	case task.StateSubmitted, task.StateWorking, task.StateInputRequired,
+		task.StateCompleted, task.StateFailed, task.StateCanceled:
+	}
+	return s.String()
+}
+
+// marked is the metadata beside a status. The mark of a projected state stands there
+// only when the status has no message to carry it.
+func marked(metadata json.RawMessage, s task.State, m *task.Message) json.RawMessage {
+	if m != nil {
+		return metadata
+	}
+	return mark(metadata, s)
+}
+
+func mark(metadata json.RawMessage, s task.State) json.RawMessage {
+	if s != task.StateRejected && s != task.StateAuthRequired {
+		return metadata
+	}
+	if _, taken := wire.Lookup(metadata, stateMark); taken {
+		return metadata
+	}
+	return wire.With(metadata, stateMark, json.RawMessage(`"`+s.String()+`"`))
+}

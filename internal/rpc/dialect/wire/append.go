@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+)
+
+// AppendString appends a JSON string with no more escapes than JSON needs. Bytes
+// that are not UTF-8 become U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	dst, _ = jsontext.AppendQuote(dst, s) // the error only tells of the replacement
+	return dst
+}
+
+// AppendMember appends a comma, the name, which needs no escapes, and a colon.
+func AppendMember(dst []byte, name string) []byte {
+	dst = append(dst, ',', '"')
+	dst = append(dst, name...)
+	return append(dst, '"', ':')
+}
+
+// AppendStringMember appends a member with its comma, unless s is empty.
+func AppendStringMember(dst []byte, name, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	return AppendString(AppendMember(dst, name), s)
+}
+
+// AppendStringsMember appends an array of strings with its comma, unless it is empty.
+func AppendStringsMember(dst []byte, name string, all []string) []byte {
+	if len(all) == 0 {
+		return dst
+	}
+	dst = AppendMember(dst, name)
+	for i, s := range all {
+		dst = append(dst, separator(i, '['))
+		dst = AppendString(dst, s)
+	}
+	return append(dst, ']')
+}
+
+// AppendBytes appends bytes as base64, standard alphabet and padded.
+func AppendBytes(dst, b []byte) []byte {
+	dst = append(dst, '"')
+	dst = base64.StdEncoding.AppendEncode(dst, b)
+	return append(dst, '"')
+}
+
+// AppendRaw appends an opaque value as it is. A line break, which can only stand
+// between tokens, would split the event that carries the value: such a value came
+// past the codecs, and is compacted here.
+func AppendRaw(dst []byte, raw json.RawMessage) []byte {
+	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
+		raw = strictjson.Compact(raw)
+	}
+	return append(dst, raw...)
+}
+
+// AppendRawMember appends an opaque member with its comma, unless it is absent.
+func AppendRawMember(dst []byte, name string, raw json.RawMessage) []byte {
+	if len(raw) == 0 {
+		return dst
+	}
+	return AppendRaw(AppendMember(dst, name), raw)
+}
+
+// AppendTime appends a timestamp in UTC with milliseconds, the form of every version.
+func AppendTime(dst []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(dst, `"2006-01-02T15:04:05.000Z"`)
+}
+
+// separator is what stands before element i: the opening bracket or a comma.
+func separator(i int, open byte) byte {
+	if i == 0 {
+		return open
+	}
+	return ','
+}
+
+// AppendArray appends a JSON array of the elements that each appends.
+func AppendArray[T any](dst []byte, all []T, each func([]byte, *T) []byte) []byte {
+	if len(all) == 0 {
+		return append(dst, '[', ']')
+	}
+	for i := range all {
+		dst = append(dst, separator(i, '['))
+		dst = each(dst, &all[i])
+	}
+	return append(dst, ']')
+}

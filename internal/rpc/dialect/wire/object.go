@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+)
+
+// A codec sometimes needs a member of its own in an opaque object, such as the
+// marker of a wrapped value in a part's metadata. These three leave every other
+// member as it was written. nil stands for an absent object.
+
+// Lookup returns the raw value of a member.
+func Lookup(object json.RawMessage, name string) (json.RawMessage, bool) {
+	r := NewReader(object)
+	defer r.Close()
+	for r.Object(); r.member(); {
+		if string(r.Name()) == name {
+			return r.Raw(), true
+		}
+		r.Skip()
+	}
+	return nil, false
+}
+
+// Without returns the object without a member, or nil when nothing is left of it.
+func Without(object json.RawMessage, name string) json.RawMessage {
+	r := NewReader(object)
+	defer r.Close()
+	var rest json.RawMessage
+	for r.Object(); r.member(); {
+		if string(r.Name()) == name {
+			r.Skip()
+			continue
+		}
+		quoted := string(r.name)
+		rest = with(rest, quoted, r.Raw())
+	}
+	return rest
+}
+
+// With returns the object with one more member at its end. The name, which must
+// be free, needs no escapes.
+func With(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
+	return with(strictjson.Compact(object), `"`+name+`"`, value)
+}
+
+func with(object json.RawMessage, quoted string, value json.RawMessage) json.RawMessage {
+	out := make([]byte, 0, len(object)+len(quoted)+len(value)+3)
+	if len(object) > len("{}") {
+		out = append(out, object[:len(object)-1]...)
+		out = append(out, ',')
+	} else {
+		out = append(out, '{')
+	}
+	out = append(out, quoted...)
+	out = append(out, ':')
+	out = append(out, value...)
+	return append(out, '}')
+}

@@ -1,0 +1,65 @@
+package strictjson
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxName bounds how much of a stranger's member name is shown in a message.
+const maxName = 64
+
+// Path writes the position of a decoder the way people do, as in
+// params.message.parts[0].text. ptr is where an error occurred; when it is empty
+// the path is that of the value read last.
+func Path(d *jsontext.Decoder, ptr jsontext.Pointer) string {
+	if ptr == "" {
+		ptr = d.StackPointer()
+	}
+	var b strings.Builder
+	level := 0
+	for token := range ptr.Tokens() {
+		level++
+		if level <= d.StackDepth() {
+			if kind, _ := d.StackIndex(level); kind == jsontext.KindBeginArray {
+				b.WriteString("[" + token + "]")
+				continue
+			}
+		}
+		writeName(&b, token)
+	}
+	return b.String()
+}
+
+// Join appends a member to the path of the object that holds it.
+func Join(path, member string) string {
+	if path == "" {
+		return member
+	}
+	return path + "." + member
+}
+
+func writeName(b *strings.Builder, name string) {
+	if len(name) > maxName {
+		cut := maxName
+		for !utf8.RuneStart(name[cut]) {
+			cut--
+		}
+		name = name[:cut] + "…"
+	}
+	if strings.ContainsFunc(name, special) || name == "" {
+		b.WriteString("[" + strconv.Quote(name) + "]")
+		return
+	}
+	if b.Len() > 0 {
+		b.WriteByte('.')
+	}
+	b.WriteString(name)
+}
+
+// special tells characters that would blur the path or the line it is shown in.
+func special(r rune) bool {
+	return r <= ' ' || r == '.' || r == '[' || r == ']' || r == '"' || !strconv.IsPrint(r)
+}
