@@ -1,0 +1,106 @@
+package pgembed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// account is the user PostgreSQL runs as. PostgreSQL refuses root, so root lends its programs to somebody else.
+type account struct {
+	name     string
+	uid, gid uint32
+	lent     bool // we are root and it is not us
+}
+
+// currentAccount is the account for a new cluster.
+func currentAccount() (account, error) {
+	if uid := os.Geteuid(); uid != 0 {
+		return account{name: strconv.Itoa(uid), uid: uint32(uid), gid: uint32(os.Getegid())}, nil
+	}
+	// initdb insists on a user with an entry in the user database, so an arbitrary free uid would not do.
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			return lentAccount(u)
+		}
+	}
+	return account{}, fmt.Errorf("postgresql does not run as root, and this machine has neither a user postgres nor nobody; " +
+		"create one (useradd --system postgres) or start as an ordinary user")
+}
+
+// ownerAccount is the account that owns an existing cluster: root follows the owner, anybody else must be the owner.
+func ownerAccount(path string) (account, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return account{}, fmt.Errorf("owner of the database directory: %w", err)
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	switch me := os.Geteuid(); {
+	case uint32(me) == owner && me != 0:
+		return currentAccount()
+	case me != 0:
+		return account{}, fmt.Errorf("%s belongs to user id %d and you are %d: start as that user, or choose another directory",
+			path, owner, me)
+	case owner == 0:
+		return account{}, fmt.Errorf("%s belongs to root, whom postgresql refuses: remove it, or chown it to an ordinary user", path)
+	}
+	u, err := user.LookupId(strconv.FormatUint(uint64(owner), 10))
+	if err != nil {
+		return account{}, fmt.Errorf("owner of %s: %w", path, err)
+	}
+	return lentAccount(u)
+}
+
+func lentAccount(u *user.User) (account, error) {
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return account{}, fmt.Errorf("user id of %s: %w", u.Username, err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return account{}, fmt.Errorf("group id of %s: %w", u.Username, err)
+	}
+	return account{name: u.Username, uid: uint32(uid), gid: uint32(gid), lent: true}, nil
+}
+
+// command prepares a program to run as the account. It gets a session of its own, so that Ctrl-C at the terminal
+// reaches us and not the database, which must still be there while we stop.
+func (a account) command(ctx context.Context, dir, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir // not ours: the account may be unable to enter it, and PostgreSQL's programs complain
+	for _, kv := range os.Environ() {
+		// PGDATA, PGPORT, PGOPTIONS and their like are for the operator's own clients.
+		if !strings.HasPrefix(kv, "PG") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if a.lent {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // initdb and pg_ctl tidy up on it
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// canEnter reports whether the account reaches a directory, which depends on every parent.
+func (a account) canEnter(ctx context.Context, dir string) bool {
+	return a.command(ctx, dir, "/bin/sh", "-c", ":").Run() == nil
+}
+
+// own hands a path to the account.
+func (a account) own(path string) error {
+	if !a.lent {
+		return nil
+	}
+	if err := os.Lchown(path, int(a.uid), int(a.gid)); err != nil {
+		return fmt.Errorf("hand over: %w", err)
+	}
+	return nil
+}

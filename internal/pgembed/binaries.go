@@ -1,0 +1,174 @@
+package pgembed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MinMajor is the oldest PostgreSQL that Holdfast runs on.
+const MinMajor = 14
+
+// defaultMajor is what is downloaded when no existing data asks for another.
+const defaultMajor = 17
+
+// EnvBin names a directory with PostgreSQL's programs, to be used before any other.
+const EnvBin = "HOLDFAST_PG_BIN"
+
+// Binaries is one installation of PostgreSQL.
+type Binaries struct {
+	Dir     string // holds initdb, pg_ctl and postgres
+	Version string // such as 17.5
+	Major   int
+}
+
+// errNone means that the machine has no usable PostgreSQL.
+var errNone = errors.New("no PostgreSQL found")
+
+// Find locates PostgreSQL on this machine: the directory in HOLDFAST_PG_BIN, then PATH, then the places where
+// distributions and installers put it, newest first. It takes version 14 or later or, if major is not 0, that
+// version only (the files of a cluster belong to one major version).
+func Find(ctx context.Context, log *slog.Logger, major int) (Binaries, error) {
+	acct, err := currentAccount()
+	if err != nil {
+		return Binaries{}, err
+	}
+	if dir := os.Getenv(EnvBin); dir != "" {
+		// Whoever names a directory wants that one, so a mistake in it is an error and not a reason to look elsewhere.
+		b, err := inspect(ctx, acct, dir)
+		if err == nil {
+			err = b.suits(major)
+		}
+		if err != nil {
+			return Binaries{}, fmt.Errorf("%s: %w", EnvBin, err)
+		}
+		return b, nil
+	}
+	var unfit []string
+	for _, dir := range places() {
+		b, err := inspect(ctx, acct, dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = b.suits(major)
+		}
+		if err != nil {
+			unfit = append(unfit, err.Error())
+			continue
+		}
+		log.Info("postgresql found", "version", b.Version, "dir", b.Dir)
+		return b, nil
+	}
+	wanted := fmt.Sprintf("%d or later", MinMajor)
+	if major != 0 {
+		wanted = strconv.Itoa(major)
+	}
+	if len(unfit) > 0 {
+		return Binaries{}, fmt.Errorf("%w of version %s (%s)", errNone, wanted, strings.Join(unfit, "; "))
+	}
+	return Binaries{}, fmt.Errorf("%w of version %s", errNone, wanted)
+}
+
+// Ensure is Find and, when nothing is found, fetches PostgreSQL: first a download that is cached for the user, then,
+// for root on Debian and its derivatives, the distribution's package. The error of the last resort says what to
+// install by hand.
+func Ensure(ctx context.Context, log *slog.Logger, major int) (Binaries, error) {
+	b, err := Find(ctx, log, major)
+	if !errors.Is(err, errNone) {
+		return b, err
+	}
+	complaints := []error{err}
+	for _, fetch := range []func(context.Context, *slog.Logger, int) error{download, installPackage} {
+		if err := fetch(ctx, log, major); err != nil {
+			log.Warn("postgresql not obtained", "error", err)
+			complaints = append(complaints, err)
+			continue
+		}
+		if b, err = Find(ctx, log, major); err == nil {
+			return b, nil
+		}
+		complaints = append(complaints, err)
+	}
+	return Binaries{}, fmt.Errorf("%w\ninstall PostgreSQL %d or later: Debian, Ubuntu: apt-get install postgresql; "+
+		"Fedora: dnf install postgresql-server; macOS: brew install postgresql@%d; or name its directory in %s, "+
+		"or a running server in HOLDFAST_DATABASE_URL", errors.Join(complaints...), max(major, MinMajor), defaultMajor, EnvBin)
+}
+
+func (b Binaries) suits(major int) error {
+	if major != 0 && b.Major != major || b.Major < MinMajor {
+		return fmt.Errorf("%s is PostgreSQL %s", b.Dir, b.Version)
+	}
+	return nil
+}
+
+func (b Binaries) path(program string) string { return filepath.Join(b.Dir, program) }
+
+var versionLine = regexp.MustCompile(`\(PostgreSQL\) ((\d+)\S*)`)
+
+// inspect reads the version of the programs in dir. It runs them as the account that will run them later, so a
+// directory out of that account's reach is not taken.
+func inspect(ctx context.Context, acct account, dir string) (Binaries, error) {
+	// Distributions put links in PATH; the programs beside the target are the complete set.
+	target, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
+	if err != nil {
+		return Binaries{}, fmt.Errorf("look for postgres: %w", err)
+	}
+	b := Binaries{Dir: filepath.Dir(target)}
+	for _, program := range []string{"initdb", "pg_ctl"} {
+		if _, err := os.Stat(b.path(program)); err != nil {
+			return Binaries{}, fmt.Errorf("look for %s: %w", program, err)
+		}
+	}
+	out, err := acct.command(ctx, "/", b.path("postgres"), "--version").Output()
+	if err != nil {
+		return Binaries{}, fmt.Errorf("run %s as %s: %w", b.path("postgres"), acct.name, err)
+	}
+	m := versionLine.FindStringSubmatch(string(out))
+	if m == nil {
+		return Binaries{}, fmt.Errorf("%s has an unknown version: %q", b.path("postgres"), out)
+	}
+	b.Version = m[1]
+	b.Major, err = strconv.Atoi(m[2])
+	return b, err
+}
+
+// places lists the directories worth a look, best first.
+func places() []string {
+	dirs := filepath.SplitList(os.Getenv("PATH"))
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin", // Debian
+		"/usr/pgsql-*/bin",          // the PostgreSQL project's RPMs
+		"/usr/libexec/postgresql*",  // Alpine
+		"/usr/local/pgsql/bin",      // from source
+		"/opt/homebrew/opt/postgresql*/bin",
+		"/usr/local/opt/postgresql*/bin",
+		"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
+		"/Applications/Postgres.app/Contents/Versions/*/bin",
+		"/opt/local/lib/postgresql*/bin", // MacPorts
+		filepath.Join(cacheDir(), "postgresql-*", "bin"),
+	} {
+		found, _ := filepath.Glob(pattern) // the only error is a bad pattern
+		slices.SortFunc(found, func(a, b string) int { return lastNumber(b) - lastNumber(a) })
+		dirs = append(dirs, found...)
+	}
+	return dirs
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+func lastNumber(s string) int {
+	all := digits.FindAllString(s, -1)
+	if len(all) == 0 {
+		return 0
+	}
+	n, _ := strconv.Atoi(all[len(all)-1])
+	return n
+}

@@ -1,0 +1,324 @@
+package pgembed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// port only names the socket's file: nothing listens on TCP.
+const port = "5432"
+
+// ourSettings is a file in the data directory, written anew at each start. An operator's ALTER SYSTEM goes to
+// postgresql.auto.conf, which is read later and wins.
+const ourSettings = "holdfast.conf"
+
+// defaults suit a laptop that also runs everything else. fsync stays on: acknowledged means stored.
+var defaults = map[string]string{
+	"listen_addresses":        "",
+	"max_connections":         "200",
+	"shared_buffers":          "128MB",
+	"port":                    port,
+	"unix_socket_permissions": "0700",
+	"log_line_prefix":         "%m [%p] %q%u@%d ",
+}
+
+// errRemains is the complaint of a PostgreSQL whose predecessor was killed a moment ago and has not ended altogether.
+var errRemains = errors.New("the files are still in use by a killed postgresql")
+
+var remainsComplaints = []string{"is still in use", "lock file \"postmaster.pid\" already exists"}
+
+// cluster is a data directory and the account it belongs to.
+type cluster struct {
+	log      *slog.Logger
+	settings map[string]string
+	home     string
+	acct     account
+}
+
+func openCluster(ctx context.Context, o Options) (cluster, error) {
+	home, acct, err := openHome(ctx, o.Log, o.Dir)
+	if err != nil {
+		return cluster{}, err
+	}
+	return cluster{log: o.Log, settings: o.Settings, home: home, acct: acct}, nil
+}
+
+func (c cluster) data() string      { return filepath.Join(c.home, "data") }
+func (c cluster) logFile() string   { return filepath.Join(c.home, "log") }
+func (c cluster) socketDir() string { return socketHome(c.home) }
+
+// run makes the database answer, whatever state it is in.
+func (c cluster) run(ctx context.Context) error {
+	patience := time.Now().Add(30 * time.Second)
+	for {
+		adopted, err := c.adopt(ctx)
+		if err != nil {
+			return err
+		}
+		if !adopted {
+			err = c.spawn(ctx)
+		}
+		if err == nil {
+			return c.createDatabase(ctx)
+		}
+		if !errors.Is(err, errRemains) || time.Now().After(patience) || ctx.Err() != nil {
+			return err
+		}
+		c.log.Info("what is left of a killed postgresql has not ended yet: waiting")
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// adopt uses a server that runs already, and reports false if there is none. One that cannot be used is stopped.
+func (c cluster) adopt(ctx context.Context) (bool, error) {
+	pm, err := c.postmaster()
+	if err != nil || pm.pid == 0 {
+		return false, err
+	}
+	err = c.awaitAnswer(ctx, pm)
+	if err == nil {
+		c.log.Info("postgresql already runs and is used as it is", "pid", pm.pid, "dir", c.home, "psql", c.psql())
+		return true, nil
+	}
+	if !errors.Is(err, errDeaf) && !errors.Is(err, errEnding) {
+		return false, err
+	}
+	c.log.Warn("postgresql runs and cannot be used: it is started again", "pid", pm.pid, "reason", err)
+	return false, c.stop(ctx, syscall.SIGINT)
+}
+
+// major is the version that the data belongs to, 0 if there is none yet.
+func (c cluster) major() (int, error) {
+	raw, err := os.ReadFile(filepath.Join(c.data(), "PG_VERSION"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("version of the data: %w", err)
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return 0, fmt.Errorf("version of the data in %s: %w", c.data(), err)
+	}
+	return major, nil
+}
+
+// create makes the data directory under a temporary name, so that a kill in the middle leaves nothing in the way.
+func (c cluster) create(ctx context.Context, bin Binaries) error {
+	c.log.Info("postgresql data directory is created", "version", bin.Version, "dir", c.data(), "user", c.acct.name)
+	leftovers, err := filepath.Glob(filepath.Join(c.home, "initdb-*"))
+	if err != nil {
+		return fmt.Errorf("initdb: %w", err)
+	}
+	for _, dir := range leftovers {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("initdb: %w", err)
+		}
+	}
+	fresh := filepath.Join(c.home, fmt.Sprintf("initdb-%d", os.Getpid()))
+	// The C locale exists everywhere and sorts the same everywhere. Nobody connects over TCP; whoever can enter the
+	// socket's directory may connect without a password, and only the account and root can.
+	args := []string{
+		"--pgdata=" + fresh, "--username=" + role, "--encoding=UTF8", "--locale=C", "--data-checksums",
+		"--auth-local=trust", "--auth-host=reject",
+	}
+	if c.settings["fsync"] == "off" {
+		args = append(args, "--no-sync")
+	}
+	if out, err := c.acct.command(ctx, c.home, bin.path("initdb"), args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, lastLines(out, 4))
+	}
+	conf, err := os.OpenFile(filepath.Join(fresh, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("initdb: %w", err)
+	}
+	_, err = fmt.Fprintf(conf, "\n# Written at each start of Holdfast. To change a setting, use ALTER SYSTEM.\ninclude_if_exists = '%s'\n",
+		ourSettings)
+	if err := errors.Join(err, conf.Close()); err != nil {
+		return fmt.Errorf("initdb: %w", err)
+	}
+	if err := os.Rename(fresh, c.data()); err != nil {
+		return fmt.Errorf("initdb: %w", err)
+	}
+	return nil
+}
+
+// spawn starts PostgreSQL, on new data the first time, and returns when it answers.
+func (c cluster) spawn(ctx context.Context) error {
+	major, err := c.major()
+	if err != nil {
+		return err
+	}
+	bin, err := Ensure(ctx, c.log, major)
+	if err != nil {
+		return err
+	}
+	if major == 0 {
+		if err := c.create(ctx, bin); err != nil {
+			return err
+		}
+	}
+	if err := makeSocketDir(c.socketDir(), c.acct); err != nil {
+		return err
+	}
+	if err := c.writeSettings(ctx, bin); err != nil {
+		return err
+	}
+	if err := c.clearStale(); err != nil {
+		return err
+	}
+	c.log.Info("postgresql is started", "version", bin.Version, "dir", c.home, "user", c.acct.name)
+	complaint, err := c.pgCtlStart(ctx, bin)
+	if err == nil {
+		c.log.Info("postgresql is ready", "psql", c.psql())
+		return nil
+	}
+	for _, remains := range remainsComplaints {
+		if strings.Contains(complaint, remains) {
+			return errRemains
+		}
+	}
+	return fmt.Errorf("start postgresql: %w (%s): %s", err, c.logFile(), lastLines([]byte(complaint), 4))
+}
+
+// pgCtlStart returns what PostgreSQL logged besides the error. pg_ctl detaches the server from us, and tells it our
+// process id, which clearStale relies on.
+func (c cluster) pgCtlStart(ctx context.Context, bin Binaries) (string, error) {
+	out, err := c.openLog()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = out.Close() }()
+	before, err := out.Stat()
+	if err != nil {
+		return "", fmt.Errorf("postgresql's log: %w", err)
+	}
+	// Recovery after a crash takes as long as it takes; ctx is the limit.
+	cmd := c.acct.command(ctx, c.home, bin.path("pg_ctl"), "start", "--silent", "--wait", "--timeout=86400", "--pgdata="+c.data())
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		all, _ := os.ReadFile(c.logFile())
+		return string(all[min(int(before.Size()), len(all)):]), err
+	}
+	return "", nil
+}
+
+// openLog keeps the log of this start and, once it is long, of one predecessor.
+func (c cluster) openLog() (*os.File, error) {
+	if info, err := os.Stat(c.logFile()); err == nil && info.Size() > 16<<20 {
+		if err := os.Rename(c.logFile(), c.logFile()+".old"); err != nil {
+			return nil, fmt.Errorf("postgresql's log: %w", err)
+		}
+	}
+	f, err := os.OpenFile(c.logFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("postgresql's log: %w", err)
+	}
+	return f, c.acct.own(c.logFile())
+}
+
+func (c cluster) writeSettings(ctx context.Context, bin Binaries) error {
+	all := maps.Clone(defaults)
+	all["unix_socket_directories"] = c.socketDir()
+	// Not every build has lz4; asking the server for the setting's value shows whether it takes it.
+	if c.acct.command(ctx, c.home, bin.path("postgres"), "-D", c.data(),
+		"-c", "default_toast_compression=lz4", "-C", "default_toast_compression").Run() == nil {
+		all["default_toast_compression"] = "lz4"
+	}
+	maps.Copy(all, c.settings)
+	var b bytes.Buffer
+	quote := strings.NewReplacer(`\`, `\\`, `'`, `''`)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%s = '%s'\n", name, quote.Replace(all[name]))
+	}
+	path := filepath.Join(c.data(), ourSettings)
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("postgresql's settings: %w", err)
+	}
+	return c.acct.own(path)
+}
+
+var (
+	errDeaf   = errors.New("it does not listen on its socket")
+	errEnding = errors.New("it is shutting down")
+)
+
+// awaitAnswer waits until a server that already runs takes connections.
+func (c cluster) awaitAnswer(ctx context.Context, pm postmaster) error {
+	// A server is silent only for a moment while it starts. One that stays silent has lost its socket, say to a
+	// cleaner of temporary directories.
+	deaf := time.Now().Add(10 * time.Second)
+	for n := 0; ; n++ {
+		err := c.exec(ctx, "postgres", "SELECT 1")
+		var answer *pgconn.PgError
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("wait for postgresql: %w", context.Cause(ctx))
+		case errors.As(err, &answer) && answer.Code == "57P03": // starting up, in recovery, or shutting down
+			deaf = time.Now().Add(10 * time.Second)
+			if n == 20 {
+				c.log.Info("postgresql does not take connections yet: waiting", "reason", answer.Message)
+			}
+		case errors.As(err, &answer) && answer.Code == "57P01":
+			return errEnding
+		case errors.As(err, &answer):
+			return fmt.Errorf("connect to postgresql: %w", err)
+		case time.Now().After(deaf):
+			return fmt.Errorf("%w: %w", errDeaf, err)
+		}
+		if now, err := c.postmaster(); err != nil || now.pid != pm.pid {
+			return errors.Join(errEnding, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (c cluster) createDatabase(ctx context.Context) error {
+	err := c.exec(ctx, "postgres", "CREATE DATABASE "+database)
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) && answer.Code == "42P04" { // it exists
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	return nil
+}
+
+func (c cluster) exec(ctx context.Context, name, sql string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.dsn(name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// remove deletes everything, also what lies elsewhere.
+func (c cluster) remove() error {
+	err := os.RemoveAll(c.home)
+	if strings.HasPrefix(c.home, elsewhere+"/") {
+		err = errors.Join(err, os.RemoveAll(filepath.Dir(c.home)))
+	}
+	return errors.Join(err, os.RemoveAll(c.socketDir()))
+}

@@ -1,0 +1,22 @@
+// Package pgembed gives a machine without a configured database a PostgreSQL of its own: it finds (or fetches) the
+// server's binaries, keeps one cluster in a directory, and hands out its address.
+//
+// # What is authoritative
+//
+// The data directory is. The PostgreSQL process belongs to it and not to the Go process that started it, so a killed
+// Go process leaves the database running, and the next Start adopts it. Several processes may use one directory; the
+// last to Stop shuts the database down. Two flock files decide, and the kernel releases both when a process dies:
+//
+//	postgres.start.lock   exclusive while a process starts, stops or inspects the cluster
+//	postgres.users.lock   shared by every process that uses the cluster; whoever gets it exclusively is alone
+//
+// Lock order: start, then users.
+//
+// # Files
+//
+//	DIR/postgres/         owned by the user PostgreSQL runs as, mode 0700; or, if that user cannot get there, a
+//	                      symbolic link to a directory under /var/lib/holdfast where it can
+//	DIR/postgres/data     the cluster
+//	DIR/postgres/run      the Unix socket; the only way in, so the directory's mode is the access control
+//	DIR/postgres/log      what PostgreSQL says
+package pgembed

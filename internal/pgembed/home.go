@@ -1,0 +1,124 @@
+package pgembed
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// elsewhere is where root keeps clusters whose own directory the database's user cannot reach, such as /root.
+const elsewhere = "/var/lib/holdfast"
+
+// maxSocketDir leaves room for the socket's name in the 104 bytes that macOS, the strictest, allows.
+const maxSocketDir = 103 - len("/.s.PGSQL.5432")
+
+// openHome finds or makes the directory that belongs to PostgreSQL, and says which account that is.
+func openHome(ctx context.Context, log *slog.Logger, dir string) (string, account, error) {
+	link := filepath.Join(dir, "postgres")
+	home, err := filepath.EvalSymlinks(link)
+	if err == nil {
+		acct, err := ownerAccount(home)
+		if err == nil && !acct.canEnter(ctx, home) {
+			err = fmt.Errorf("%s: its owner %s cannot enter it; one of its parent directories is closed", home, acct.name)
+		}
+		return home, acct, err
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", account{}, fmt.Errorf("database directory: %w", err)
+	}
+	// A link that leads nowhere: somebody removed the data and wants a fresh start.
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", account{}, fmt.Errorf("database directory: %w", err)
+	}
+	acct, err := currentAccount()
+	if err != nil {
+		return "", account{}, err
+	}
+	if err = makeHome(ctx, acct, link); err == nil {
+		// The real path, since PostgreSQL reports its working directory by it.
+		home, err = filepath.EvalSymlinks(link)
+		return home, acct, err
+	}
+	if !acct.lent {
+		return "", account{}, err
+	}
+	home, err = makeHomeElsewhere(ctx, acct, link)
+	if err != nil {
+		return "", account{}, err
+	}
+	log.Info("the database's files are kept elsewhere: postgresql does not run as root, and its user cannot reach this directory",
+		"user", acct.name, "dir", dir, "elsewhere", home)
+	return home, acct, nil
+}
+
+func makeHome(ctx context.Context, acct account, path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return fmt.Errorf("database directory: %w", err)
+	}
+	err := acct.own(path)
+	if err == nil && !acct.canEnter(ctx, path) {
+		err = fmt.Errorf("%s is out of reach for %s", path, acct.name)
+	}
+	if err != nil {
+		_ = os.Remove(path)
+	}
+	return err
+}
+
+// makeHomeElsewhere picks a fresh name each time. The link is the only thing that leads there, so whoever deletes the
+// directory with the link gets an empty database and not a forgotten one.
+func makeHomeElsewhere(ctx context.Context, acct account, link string) (string, error) {
+	if err := os.MkdirAll(elsewhere, 0o755); err != nil { //nolint:gosec // the database's user must pass through
+		return "", fmt.Errorf("database directory: %w", err)
+	}
+	parent, err := os.MkdirTemp(elsewhere, filepath.Base(filepath.Dir(filepath.Dir(link)))+"-")
+	if err != nil {
+		return "", fmt.Errorf("database directory: %w", err)
+	}
+	if err := os.Chmod(parent, 0o711); err != nil { //nolint:gosec // as above
+		return "", fmt.Errorf("database directory: %w", err)
+	}
+	home := filepath.Join(parent, "postgres")
+	if err := makeHome(ctx, acct, home); err != nil {
+		return "", err
+	}
+	if err := os.Symlink(home, link); err != nil {
+		return "", fmt.Errorf("database directory: %w", err)
+	}
+	return home, nil
+}
+
+// socketHome is the directory for the socket: inside home, or where home's path is too long for a socket's address,
+// a private directory named after it.
+func socketHome(home string) string {
+	if dir := filepath.Join(home, "run"); len(dir) <= maxSocketDir {
+		return dir
+	}
+	return fmt.Sprintf("/tmp/holdfast-%x", sha256.Sum256([]byte(home)))[:len("/tmp/holdfast-")+16]
+}
+
+// makeSocketDir refuses a directory that somebody else prepared: /tmp is open to all, and the mode of this directory is
+// what keeps strangers out of the database.
+func makeSocketDir(dir string, acct account) error {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		return acct.own(dir)
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("socket directory: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("socket directory: %w", err)
+	}
+	if !info.IsDir() || info.Mode().Perm() != 0o700 || info.Sys().(*syscall.Stat_t).Uid != acct.uid {
+		return fmt.Errorf("socket directory %s is not a private directory of %s: remove it", dir, acct.name)
+	}
+	return nil
+}

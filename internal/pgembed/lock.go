@@ -1,0 +1,60 @@
+package pgembed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// fileLock is an advisory lock on a file. It dies with the process, and no child inherits it: Go opens files with
+// O_CLOEXEC, so a PostgreSQL that outlives us does not hold our lease.
+type fileLock struct{ file *os.File }
+
+func openLock(path string) (*fileLock, error) {
+	// Read access is enough for flock, and lets root and the directory's owner share a file either of them made.
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o644) //nolint:gosec // the lock file holds nothing
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	return &fileLock{file: f}, nil
+}
+
+// exclusive waits for the lock until ctx ends, and calls waiting once if that takes more than a moment.
+func (l *fileLock) exclusive(ctx context.Context, waiting func()) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		ok, err := l.try(syscall.LOCK_EX)
+		if ok || err != nil {
+			return err
+		}
+		if n == 20 {
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", l.file.Name(), context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// try takes the lock in the given mode, or reports false at once. A failed conversion gives up the lock held before.
+func (l *fileLock) try(mode int) (bool, error) {
+	for {
+		err := syscall.Flock(int(l.file.Fd()), mode|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return false, nil
+		case !errors.Is(err, syscall.EINTR):
+			return false, fmt.Errorf("flock %s: %w", l.file.Name(), err)
+		}
+	}
+}
+
+func (l *fileLock) release() { _ = l.file.Close() }

@@ -1,0 +1,314 @@
+package pgembed_test
+
+import (
+	"bufio"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+)
+
+// testDir is open to other users, which t.TempDir is not: as root, PostgreSQL runs as one of them.
+func testDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "pgembed-") //nolint:usetesting // see above
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func testLog(t *testing.T) *slog.Logger {
+	t.Helper()
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+func start(t *testing.T, dir string) *pgembed.Server {
+	t.Helper()
+	_, err := pgembed.Find(t.Context(), testLog(t), 0)
+	if err != nil {
+		t.Skip("no PostgreSQL is installed here: ", err)
+	}
+	s, err := pgembed.Start(t.Context(), pgembed.Options{Dir: dir, Log: testLog(t), Settings: map[string]string{"fsync": "off"}})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if s, err := pgembed.Start(context.Background(), pgembed.Options{Dir: dir, Log: slog.New(slog.DiscardHandler)}); err == nil {
+			_ = s.Destroy(context.Background())
+		}
+	})
+	return s
+}
+
+func query[T any](t *testing.T, s *pgembed.Server, sql string) (v T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.DSN())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(&v))
+	return v
+}
+
+func write(t *testing.T, s *pgembed.Server) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.DSN())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), "CREATE TABLE kept AS SELECT 42 AS answer")
+	require.NoError(t, err)
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+func TestDataIsThereAfterAStop(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	s := start(t, dir)
+	write(t, s)
+	pid := s.PID()
+	require.NotZero(t, pid)
+	require.NoError(t, s.Stop(t.Context()))
+	require.False(t, alive(pid))
+
+	s = start(t, dir)
+	require.Equal(t, 42, query[int](t, s, "SELECT answer FROM kept"))
+	require.Equal(t, "UTF8", query[string](t, s, "SHOW server_encoding"))
+	require.Empty(t, query[string](t, s, "SHOW listen_addresses"))
+	require.NoError(t, s.Stop(t.Context()))
+}
+
+func TestStartAfterThePostmasterWasKilled(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	s := start(t, dir)
+	write(t, s)
+	// A session that is busy when its postmaster dies keeps the shared memory for a while.
+	busy, err := pgx.Connect(t.Context(), s.DSN())
+	require.NoError(t, err)
+	go func() { _, _ = busy.Exec(context.Background(), "SELECT pg_sleep(1)") }()
+	require.NoError(t, syscall.Kill(s.PID(), syscall.SIGKILL))
+
+	again := start(t, dir)
+	require.Equal(t, 42, query[int](t, again, "SELECT answer FROM kept"))
+	require.NoError(t, s.Stop(t.Context()))
+	require.NoError(t, again.Stop(t.Context()))
+}
+
+func TestStartWhenThePidNowBelongsToAnotherProcess(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	s := start(t, dir)
+	write(t, s)
+	pidFile := filepath.Join(dir, "postgres", "data", "postmaster.pid")
+	content, err := os.ReadFile(pidFile)
+	require.NoError(t, err)
+	owner, err := os.Stat(pidFile)
+	require.NoError(t, err)
+	require.NoError(t, s.Stop(t.Context()))
+
+	// A bystander of the same user, for only such a process makes postgres refuse.
+	id := owner.Sys().(*syscall.Stat_t)
+	bystander := exec.CommandContext(t.Context(), "sleep", "60")
+	bystander.Dir = "/"
+	if os.Geteuid() == 0 {
+		bystander.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id.Uid, Gid: id.Gid}}
+	}
+	require.NoError(t, bystander.Start())
+	t.Cleanup(func() { _ = bystander.Process.Kill(); _ = bystander.Wait() })
+	_, rest, _ := strings.Cut(string(content), "\n")
+	require.NoError(t, os.WriteFile(pidFile, []byte(strconv.Itoa(bystander.Process.Pid)+"\n"+rest), 0o600))
+	require.NoError(t, os.Chown(pidFile, int(id.Uid), int(id.Gid)))
+
+	s = start(t, dir)
+	require.Equal(t, 42, query[int](t, s, "SELECT answer FROM kept"))
+	require.NoError(t, s.Stop(t.Context()))
+}
+
+func TestTwoUsersShareOneServerAndTheLastStopsIt(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	first, second := start(t, dir), start(t, dir)
+	pid := first.PID()
+	require.Equal(t, pid, second.PID())
+	require.Equal(t, first.DSN(), second.DSN())
+	alone, err := first.Alone(t.Context())
+	require.NoError(t, err)
+	require.False(t, alone)
+
+	require.NoError(t, first.Stop(t.Context()))
+	require.True(t, alive(pid))
+	require.Equal(t, 1, query[int](t, second, "SELECT 1"))
+	alone, err = second.Alone(t.Context())
+	require.NoError(t, err)
+	require.True(t, alone)
+	require.NoError(t, second.Stop(t.Context()))
+	require.False(t, alive(pid))
+}
+
+func TestWatchStartsADeadServerAgain(t *testing.T) {
+	t.Parallel()
+	s := start(t, testDir(t))
+	write(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	watched := make(chan error, 1)
+	go func() { watched <- s.Watch(ctx) }()
+	dead := s.PID()
+	require.NoError(t, syscall.Kill(dead, syscall.SIGKILL))
+	require.Eventually(t, func() bool {
+		pid := s.PID()
+		if pid == 0 || pid == dead {
+			return false
+		}
+		conn, err := pgx.Connect(t.Context(), s.DSN())
+		if err != nil {
+			return false
+		}
+		return conn.Close(t.Context()) == nil
+	}, 30*time.Second, 50*time.Millisecond)
+	_, err := s.Alone(t.Context()) // waits for its turn, so the start has returned
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, <-watched)
+	require.Equal(t, 42, query[int](t, s, "SELECT answer FROM kept"))
+	require.NoError(t, s.Stop(t.Context()))
+}
+
+// envUser makes this test binary a user of the database in the named directory, for tests that kill it.
+const envUser = "PGEMBED_TEST_USER_OF"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(envUser); dir != "" {
+		s, err := pgembed.Start(context.Background(), pgembed.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		if err != nil {
+			os.Exit(1)
+		}
+		_, _ = os.Stdout.WriteString(s.DSN() + "\n")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func TestAServerOutlivesItsKilledUserAndIsAdopted(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	_, err := pgembed.Find(t.Context(), testLog(t), 0)
+	if err != nil {
+		t.Skip("no PostgreSQL is installed here: ", err)
+	}
+	user := exec.CommandContext(t.Context(), os.Args[0])
+	user.Env = append(os.Environ(), envUser+"="+dir)
+	user.Stderr = t.Output()
+	out, err := user.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, user.Start())
+	dsn, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, user.Process.Kill())
+	_ = user.Wait()
+
+	s := start(t, dir)
+	require.Equal(t, strings.TrimSpace(dsn), s.DSN())
+	require.Equal(t, 1, query[int](t, s, "SELECT 1"))
+	pid := s.PID()
+	require.NoError(t, s.Stop(t.Context()))
+	require.False(t, alive(pid), "the killed process no longer counts as a user")
+}
+
+func TestAKillInTheMiddleOfInitdbBlocksNothing(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	s := start(t, dir)
+	require.NoError(t, s.Stop(t.Context()))
+	// What such a kill leaves: half of a cluster, under a name that is not yet the cluster's.
+	home := filepath.Join(dir, "postgres")
+	require.NoError(t, os.Rename(filepath.Join(home, "data"), filepath.Join(home, "initdb-1")))
+	require.NoError(t, os.RemoveAll(filepath.Join(home, "initdb-1", "global")))
+
+	s = start(t, dir)
+	require.Equal(t, 1, query[int](t, s, "SELECT 1"))
+	require.NoError(t, s.Stop(t.Context()))
+	left, err := filepath.Glob(filepath.Join(home, "initdb-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestRootKeepsTheDataWhereItsUserCanReachIt(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root lends postgresql to another user")
+	}
+	dir := filepath.Join(t.TempDir(), "closed")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	s := start(t, dir)
+	home, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(home, "/var/lib/holdfast/"), home)
+	write(t, s)
+	require.NoError(t, s.Stop(t.Context()))
+	s = start(t, dir)
+	require.Equal(t, 42, query[int](t, s, "SELECT answer FROM kept"))
+	require.NoError(t, s.Destroy(t.Context()))
+	require.NoDirExists(t, filepath.Dir(home))
+}
+
+func TestALongPathGetsAShortSocket(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(testDir(t), strings.Repeat("long/", 25))
+	s := start(t, dir)
+	require.Equal(t, 1, query[int](t, s, "SELECT 1"))
+	require.NoError(t, s.Destroy(t.Context()))
+}
+
+func TestNothingInstalledSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", "/nowhere")
+	t.Setenv(pgembed.EnvBin, "")
+	missing := httptest.NewServer(http.NotFoundHandler())
+	defer missing.Close()
+	t.Setenv(pgembed.EnvRepository, missing.URL)
+	// No machine has this version, so every step fails.
+	_, err := pgembed.Ensure(t.Context(), testLog(t), 99)
+	require.ErrorContains(t, err, "apt-get install postgresql")
+	require.ErrorContains(t, err, "dnf install postgresql-server")
+	require.ErrorContains(t, err, "brew install postgresql")
+}
+
+func TestAWrongDirectoryInTheEnvironmentIsAnError(t *testing.T) {
+	t.Setenv(pgembed.EnvBin, "/nowhere")
+	_, err := pgembed.Ensure(t.Context(), testLog(t), 0)
+	require.ErrorContains(t, err, "HOLDFAST_PG_BIN")
+}
+
+// TestAsAnOrdinaryUser repeats everything as the other kind of user.
+func TestAsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("this already is one")
+	}
+	dir := testDir(t)
+	binary, err := os.ReadFile(os.Args[0])
+	require.NoError(t, err)
+	copied := filepath.Join(dir, "pgembed.test")
+	require.NoError(t, os.WriteFile(copied, binary, 0o755))
+	cmd := exec.CommandContext(t.Context(), copied, "-test.v", "-test.shuffle=on")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "HOME="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	t.Log(string(out))
+	require.NoError(t, err)
+}

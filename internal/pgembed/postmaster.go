@@ -1,0 +1,111 @@
+package pgembed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// postmaster is the running server of a data directory; its pid is 0 if none runs.
+type postmaster struct{ pid int }
+
+func (c cluster) pidFile() string { return filepath.Join(c.data(), "postmaster.pid") }
+
+// postmaster reads the server's pid file and checks that the process is what the file says. After a reboot, or in a
+// container, the number may belong to anybody.
+func (c cluster) postmaster() (postmaster, error) {
+	pid, err := c.recordedPID()
+	if err != nil || pid <= 0 || !c.isPostmaster(pid) {
+		return postmaster{}, err
+	}
+	return postmaster{pid: pid}, nil
+}
+
+// recordedPID is the pid file's first line, 0 without a file.
+func (c cluster) recordedPID() (int, error) {
+	raw, err := os.ReadFile(c.pidFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("postgresql's pid file: %w", err)
+	}
+	first, _, _ := strings.Cut(string(raw), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil {
+		return 0, nil //nolint:nilerr // half written: its author has died, and postgres deals with that
+	}
+	return max(pid, -pid), nil
+}
+
+// isPostmaster reports whether the process is a PostgreSQL server in our data directory, which is its working
+// directory. A zombie is not: it has none.
+func (c cluster) isPostmaster(pid int) bool {
+	if runtime.GOOS == "linux" {
+		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		return err == nil && cwd == c.data()
+	}
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	out, err := exec.Command("ps", "-o", "stat=,command=", "-p", strconv.Itoa(pid)).Output() //nolint:noctx // instant
+	return err == nil && !strings.HasPrefix(string(out), "Z") && strings.Contains(string(out), "postgres")
+}
+
+// clearStale makes the traces of a dead server harmless. Postgres itself ignores a pid file whose process is gone, but
+// refuses to start if the number has been given to another process of the same user. It makes one exception, for the
+// process that starts it, so we put our own number there, and leave the rest of the file for its check that no child
+// of the dead server still uses the shared memory.
+func (c cluster) clearStale() error {
+	if pm, err := c.postmaster(); err != nil || pm.pid != 0 {
+		return errors.Join(errRemains, err)
+	}
+	raw, err := os.ReadFile(c.pidFile())
+	if err == nil {
+		if _, rest, ok := strings.Cut(string(raw), "\n"); ok {
+			err = os.WriteFile(c.pidFile(), []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600)
+		} else {
+			err = os.Remove(c.pidFile())
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("postgresql's pid file: %w", err)
+	}
+	// The socket's lock file has the same rule. The directory is this cluster's alone, so it can just go.
+	err = os.Remove(filepath.Join(c.socketDir(), ".s.PGSQL."+port+".lock"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("postgresql's socket: %w", err)
+	}
+	return nil
+}
+
+// stop signals the server and waits until it has ended.
+func (c cluster) stop(ctx context.Context, sig syscall.Signal) error {
+	pm, err := c.postmaster()
+	if err != nil || pm.pid == 0 {
+		return err
+	}
+	if err := syscall.Kill(pm.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stop postgresql: %w", err)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for c.isPostmaster(pm.pid) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("postgresql is still shutting down (pid %d): %w", pm.pid, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+	c.log.Info("postgresql is stopped", "dir", c.home)
+	return nil
+}
