@@ -1,0 +1,18 @@
+# syntax=docker/dockerfile:1
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY . .
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/holdfast ./cmd/server
+
+# Certificates, a user that is not root, and nothing else: agents that are commands bring their own image.
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY --from=build /out/holdfast /holdfast
+# The admin port must be reachable from the balancer's health checks; do not publish it.
+ENV HOLDFAST_LISTEN=:8080 HOLDFAST_ADMIN_LISTEN=:9090
+EXPOSE 8080 9090
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["/holdfast", "ready"]
+ENTRYPOINT ["/holdfast"]
+CMD ["serve"]

@@ -1,0 +1,69 @@
+# Holdfast. `make` lists the targets. Everything here needs Go; PostgreSQL is found, fetched or installed by what runs.
+.DEFAULT_GOAL := help
+
+SHELL    := /bin/bash
+TOOLS    := bin/sqlc bin/golangci-lint
+FUZZTIME ?= 30s
+PACKAGES ?= ./...
+
+.PHONY: help run build test race check lint fmt generate sqlc-vet bench fuzz cover clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## serve the demo agent on http://127.0.0.1:8080, with a database in ./.holdfast
+	go run ./cmd/server
+
+build: ## a static binary, bin/holdfast
+	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/server
+
+test: ## every test, against a real PostgreSQL
+	go test -shuffle=on $(PACKAGES)
+
+race: ## the tests under the race detector (needs a C compiler)
+	go test -race -shuffle=on $(PACKAGES)
+
+check: lint sqlc-vet race ## what a change must pass
+
+lint: $(TOOLS) ## formatting, vet, linters, generated code and go.mod up to date
+	bin/golangci-lint fmt --diff
+	go vet ./...
+	bin/golangci-lint run
+	bin/sqlc diff
+	go mod verify
+	go mod tidy -diff
+
+sqlc-vet: bin/sqlc ## prepare every query on a migrated database
+	go run ./internal/store/storetest/withdb bin/sqlc vet
+
+fmt: bin/golangci-lint ## rewrite the sources in our format
+	bin/golangci-lint fmt
+
+generate: bin/sqlc ## rewrite generated code
+	bin/sqlc generate
+	go generate ./...
+
+bench: ## benchmarks; bench/README.md has recorded results
+	go test -run '^$$' -bench . -timeout 30m ./bench/...
+
+fuzz: ## each fuzz target for FUZZTIME (30s)
+	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+		grep -o '^func Fuzz[A-Za-z0-9_]*' "$$file" | while read -r _ target; do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" </dev/null; \
+		done; \
+	done
+
+cover: ## test coverage across packages
+	go test -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
+	go tool cover -func coverage.out | tail -1
+
+clean: ## remove what was built; the database in ./.holdfast stays
+	rm -rf bin coverage.out
+
+# The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
+# parser as WebAssembly.
+bin/sqlc: tools/go.mod tools/go.sum
+	cd tools && CGO_ENABLED=0 go build -o ../$@ github.com/sqlc-dev/sqlc/cmd/sqlc
+
+bin/golangci-lint: tools/go.mod tools/go.sum
+	cd tools && CGO_ENABLED=0 go build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

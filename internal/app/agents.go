@@ -1,0 +1,91 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/command"
+	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
+	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// agents is each configured agent as its three users see it.
+type agents struct {
+	names      []string
+	engine     []engine.Agent
+	worker     []worker.Agent
+	rpc        []rpc.Agent
+	cancelWait time.Duration
+}
+
+func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
+	out := &agents{}
+	for i := range cfg.Agents {
+		a := &cfg.Agents[i]
+		out.names = append(out.names, a.Name)
+		out.engine = append(out.engine, engine.Agent{
+			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
+		})
+		out.rpc = append(out.rpc, rpc.Agent{Name: a.Name, Default: a.Default, Card: describe(a)})
+		// A cancel is answered when the run has ended, or when it was given up on.
+		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+2*time.Second)
+		if !cfg.HasRole(config.RoleWorker) {
+			continue
+		}
+		exec, err := buildExecutor(a, o, log)
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
+		}
+		out.worker = append(out.worker, worker.Agent{
+			Name: a.Name, Executor: exec, Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
+			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
+			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
+		})
+	}
+	return out, nil
+}
+
+func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Executor, error) {
+	if e := o.Executors[a.Name]; e != nil {
+		return e, nil
+	}
+	log = log.With("agent", a.Name)
+	switch a.Executor.Kind {
+	case config.ExecutorDemo:
+		return demo.New(demo.Options{})
+	case config.ExecutorHTTP:
+		h := a.Executor.HTTP
+		return httpexec.New(httpexec.Options{
+			URL: h.URL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, MaxEvent: int(a.Limits.MaxEvent), Log: log,
+		})
+	case config.ExecutorCommand:
+		c := a.Executor.Command
+		return command.New(command.Options{
+			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Grace: c.StopGrace, MaxEvent: int(a.Limits.MaxEvent), Log: log,
+		})
+	}
+	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
+}
+
+func describe(a *config.Agent) card.Card {
+	c := card.Card{
+		Name: a.Card.Name, Description: a.Card.Description, Version: a.Card.Version,
+		DocumentationURL: a.Card.DocumentationURL, IconURL: a.Card.IconURL,
+		InputModes: a.Card.DefaultInputModes, OutputModes: a.Card.DefaultOutputModes,
+		Capabilities: card.Capabilities{Streaming: true, StateTransitionHistory: true},
+	}
+	if p := a.Card.Provider; p.Organization != "" {
+		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
+	}
+	for _, s := range a.Card.Skills {
+		c.Skills = append(c.Skills, card.Skill(s))
+	}
+	return c
+}

@@ -1,0 +1,327 @@
+// Package app puts a server together: what runs, in which order it starts, and in
+// which it stops.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/telemetry"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// Options are what a Go program adds to the configuration.
+type Options struct {
+	// Executors replaces the configured executor of agents, by name.
+	Executors map[string]executor.Executor
+	Version   string
+}
+
+// Run serves until ctx ends, then stops in order: no new requests, no new claims,
+// runs finish within the grace or are handed back, streams end with an id to
+// resume from, the lease is released, the database is left.
+func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) error {
+	// The database must outlive everything that is still being stopped.
+	base, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	url, closeDB, err := Database(ctx, base, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer closeDB()
+	if err := schema.Migrate(ctx, url, log); err != nil {
+		return err
+	}
+	s, err := newServer(ctx, cfg, log, o, url)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx, base)
+}
+
+// server is the parts of a running process.
+type server struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	store   *store.Store
+	hub     *hub.Hub
+	keeper  *worker.Keeper
+	pool    *worker.Pool // nil without the worker role
+	api     *rpc.Server  // nil without the api role
+	public  net.Listener
+	admin   *http.Server
+	adminL  net.Listener
+	missing map[task.ID]task.Attempt // of the previous reconciliation
+	ahead   time.Time                // when partitions were last looked at
+}
+
+func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, url string) (s *server, err error) {
+	s = &server{cfg: cfg, log: log}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics = telemetry.New(registry)
+
+	// Addresses first: the most likely mistake should be the first to be told.
+	if cfg.HasRole(config.RoleAPI) {
+		if s.public, err = net.Listen("tcp", cfg.Listen); err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+	}
+	if s.adminL, err = net.Listen("tcp", cfg.AdminListen); err != nil {
+		s.closeListeners()
+		return nil, fmt.Errorf("admin_listen: %w", err)
+	}
+	agents, err := buildAgents(cfg, o, log)
+	if err != nil {
+		s.closeListeners()
+		return nil, err
+	}
+
+	listenURL := cfg.ListenDatabaseURL
+	if listenURL == "" {
+		listenURL = url
+	}
+	s.hub = hub.New(hub.Options{
+		URL: listenURL, PollInterval: cfg.Hub.PollInterval, Log: log, Observer: s.hubObserver(),
+		OnReady: func(agent string) {
+			if s.pool != nil {
+				s.pool.Wake(agent)
+			}
+		},
+		OnCancel: func(id task.ID) {
+			if s.pool != nil {
+				s.pool.Cancel(id)
+			}
+		},
+	})
+	s.store, err = store.Open(ctx, store.Options{
+		URL: url, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
+		Listener: s.hub, Observer: s.storeObserver(), Log: log,
+	})
+	if err != nil {
+		s.closeListeners()
+		return nil, err
+	}
+	s.hub.SetReader(s.store)
+	s.keeper = worker.NewKeeper(worker.KeeperOptions{
+		Store: s.store, TTL: cfg.Worker.LeaseTTL, Log: log,
+		Process: store.Process{Name: processName(), Version: o.Version, Roles: roles(cfg)},
+		OnPeers: s.hub.SetPeers, OnTick: s.tick,
+		OnLost: func() {
+			if s.pool != nil {
+				s.pool.LoseAll()
+			}
+		},
+		Rescued: s.metrics.Rescued,
+	})
+	eng := engine.Options{
+		Store: s.store, Hub: s.hub, Agents: agents.engine, MaxBlock: cfg.Limits.MaxBlock,
+		CancelWait: agents.cancelWait, Log: log,
+	}
+	if cfg.HasRole(config.RoleWorker) {
+		s.pool = worker.New(worker.Options{
+			Store: s.store, Agents: agents.worker, PollInterval: cfg.Worker.PollInterval,
+			StopGrace: cfg.Worker.StopGrace, Worker: s.keeper.ID, Observer: s.workerObserver(), Log: log,
+		})
+		eng.Workers = s.pool
+	}
+	s.metrics.Agents(agents.names...)
+	telemetry.RegisterQueue(registry, s.queueDepths, agents.names...)
+	for name, p := range s.store.Pools() {
+		telemetry.RegisterPool(registry, name, func() telemetry.PoolStat { return p.Stat() })
+	}
+	if s.public != nil {
+		s.api = rpc.New(rpc.Options{
+			Agents: agents.rpc, PublicURL: cfg.BaseURL(s.public.Addr().String()), Log: log,
+			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
+			JSONRPC: jsonrpc.New(jsonrpc.Options{
+				Engine: engine.New(eng), MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
+				BodyTimeout: cfg.Limits.BodyTimeout, KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
+				MaxStreams: cfg.Limits.MaxStreams, LegacyTaskIDs: cfg.Protocol.LegacyClientTaskIDs,
+				Observer: s.rpcObserver(), Log: log,
+			}),
+		})
+	}
+	s.admin = &http.Server{
+		Handler:           telemetry.AdminHandler(registry, s.checks()...),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// run starts everything, waits for ctx, and stops it in order.
+func (s *server) run(ctx, base context.Context) error {
+	defer s.closeListeners()
+	defer func() {
+		closing, cancel := context.WithTimeout(base, 10*time.Second)
+		defer cancel()
+		s.store.Close(closing)
+	}()
+	if err := s.keeper.Start(ctx); err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	// Before the first task, so that none lands in the default partition.
+	if _, err := s.store.EnsurePartitions(ctx); err != nil {
+		s.log.Warn("partitions are not all there; events go to the default one", "error", err)
+	}
+	live, stopLive := context.WithCancel(base)
+	defer stopLive()
+	background, bctx := errgroup.WithContext(live)
+	background.Go(func() error { return s.hub.Run(bctx) })
+	background.Go(func() error { return s.keeper.Run(bctx) })
+	background.Go(func() error { return serveAdmin(s.admin, s.adminL) })
+	if s.api != nil {
+		background.Go(func() error { return s.api.Serve(s.public) })
+	}
+	claiming, stopClaiming := context.WithCancel(base)
+	defer stopClaiming()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		if s.pool != nil {
+			_ = s.pool.Run(claiming)
+		}
+	}()
+	s.announce()
+
+	var failure error
+	select {
+	case <-ctx.Done():
+		s.log.Info("stopping")
+	case <-bctx.Done():
+		s.log.Error("a part of the server ended", "error", context.Cause(bctx))
+	}
+	stopClaiming()
+	refused := make(chan struct{})
+	if s.api != nil {
+		go func() {
+			defer close(refused)
+			closing, cancel := context.WithTimeout(base, s.cfg.Worker.StopGrace+15*time.Second)
+			defer cancel()
+			if err := s.api.Shutdown(closing); err != nil {
+				s.log.Warn("connections were cut", "error", err)
+			}
+		}()
+	} else {
+		close(refused)
+	}
+	// While runs finish, their callers and streams are still served.
+	<-drained
+	s.hub.Close()
+	<-refused
+	s.keeper.Stop(withTimeout(base, 5*time.Second))
+	stopLive()
+	_ = s.admin.Close()
+	if err := background.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		failure = err
+	}
+	s.log.Info("stopped")
+	return failure
+}
+
+func withTimeout(ctx context.Context, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+func serveAdmin(s *http.Server, l net.Listener) error {
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("admin server: %w", err)
+	}
+	return nil
+}
+
+func (s *server) closeListeners() {
+	for _, l := range []net.Listener{s.public, s.adminL} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// announce tells a newcomer what to do next.
+func (s *server) announce() {
+	admin := "http://" + config.ReachableAddr(s.adminL.Addr().String())
+	if s.public == nil {
+		s.log.Info("holdfast runs agents", "admin", admin)
+		return
+	}
+	url := s.cfg.BaseURL(s.public.Addr().String())
+	s.log.Info("holdfast serves", "url", url, "card", url+"/.well-known/agent-card.json", "admin", admin)
+	s.log.Info("try: curl -s " + url + ` -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send",` +
+		`"params":{"message":{"kind":"message","messageId":"m-1","role":"user","parts":[{"kind":"text","text":"echo:hello"}]}}}'`)
+}
+
+// tick is the keeper's round: what must be looked at regularly, hints or not.
+func (s *server) tick(ctx context.Context) {
+	if s.pool != nil {
+		missing, err := s.pool.Reconcile(ctx, s.missing)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("runs were not compared with the database", "error", err)
+		}
+		s.missing = missing
+	}
+	if time.Since(s.ahead) > partitionsEvery {
+		s.ahead = time.Now()
+		s.lookAhead(ctx)
+	}
+}
+
+const (
+	partitionsEvery = 10 * time.Minute
+	dutyPartitions  = "partitions"
+)
+
+// lookAhead creates next months' partitions, on one process at a time.
+func (s *server) lookAhead(ctx context.Context) {
+	leads, err := s.store.Lead(ctx, dutyPartitions, s.keeper.ID(), 2*partitionsEvery)
+	if err == nil && leads {
+		var made []string
+		made, err = s.store.EnsurePartitions(ctx)
+		if len(made) > 0 {
+			s.log.Info("partitions were created", "partitions", made)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("partitions could not be looked after", "error", err)
+	}
+}
+
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+func roles(cfg *config.Config) string {
+	names := make([]string, len(cfg.Roles))
+	for i, r := range cfg.Roles {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ",")
+}

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/telemetry"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// The parts measure themselves by functions; here these meet the metrics.
+
+func (s *server) hubObserver() hub.Observer {
+	m := s.metrics
+	return hub.Observer{Delivered: m.Delivered, PollFound: m.PollFound, Listening: m.Listening, Reread: m.Reread}
+}
+
+func (s *server) storeObserver() store.Observer {
+	m := s.metrics
+	return store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event}
+}
+
+func (s *server) workerObserver() worker.Observer {
+	m := s.metrics
+	return worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running}
+}
+
+func (s *server) rpcObserver() jsonrpc.Observer {
+	m := s.metrics
+	return jsonrpc.Observer{Request: m.Request, StreamOpened: m.StreamOpened, Resumed: m.Resumed}
+}
+
+func (s *server) queueDepths(ctx context.Context) ([]telemetry.QueueDepth, error) {
+	rows, err := s.store.QueueDepths(ctx)
+	out := make([]telemetry.QueueDepth, len(rows))
+	for i, r := range rows {
+		out[i] = telemetry.QueueDepth{Agent: r.Agent, Waiting: r.Waiting, Running: r.Running, Oldest: r.Oldest}
+	}
+	return out, err
+}
+
+// checks are what /readyz looks at.
+func (s *server) checks() []telemetry.Check {
+	return []telemetry.Check{
+		{Name: "database", Probe: func(ctx context.Context) (string, error) {
+			start := time.Now()
+			if err := s.store.Ping(ctx); err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("answered in %s", time.Since(start).Round(10*time.Microsecond)), nil
+		}},
+		{Name: "lease", Probe: func(context.Context) (string, error) {
+			if !s.keeper.Healthy() {
+				return "", errors.New("the lease is not being renewed")
+			}
+			return s.keeper.ID().String(), nil
+		}},
+		{Name: "listener", Probe: func(context.Context) (string, error) {
+			detail, degraded := s.hub.Health()
+			if degraded {
+				return "", telemetry.Degraded(errors.New(detail))
+			}
+			return detail, nil
+		}},
+	}
+}

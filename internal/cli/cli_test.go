@@ -1,0 +1,519 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// session runs command lines with an environment and dependencies of its own.
+type session struct {
+	deps Deps
+	env  map[string]string
+	in   string
+}
+
+type result struct {
+	code     int
+	out, err string
+}
+
+func (s session) run(t *testing.T, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), args, IO{
+		In: strings.NewReader(s.in), Out: &out, Err: &errs,
+		Env: func(name string) (string, bool) {
+			v, ok := s.env[name]
+			return v, ok
+		},
+	}, s.deps)
+	return result{code, out.String(), errs.String()}
+}
+
+// golden compares output with a file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o750))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(string(want), got))
+}
+
+func TestServeGetsTheConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"as a verb":         {"serve", "--listen", ":1", "--roles", "worker"},
+		"when no verb does": {"--listen", ":1", "--roles", "worker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got *config.Config
+			s := session{
+				env: map[string]string{"HOLDFAST_LISTEN": ":2", "HOLDFAST_ADMIN_LISTEN": ":3"},
+				deps: Deps{Serve: func(_ context.Context, cfg *config.Config, log *slog.Logger) error {
+					got = cfg
+					log.Info("serving", "listen", cfg.Listen)
+					return nil
+				}},
+			}
+			r := s.run(t, args...)
+			require.Zero(t, r.code, r.err)
+			require.Equal(t, ":1", got.Listen)
+			require.Equal(t, ":3", got.AdminListen)
+			require.Equal(t, []config.Role{config.RoleWorker}, got.Roles)
+			var line map[string]any
+			require.NoError(t, json.Unmarshal([]byte(r.err), &line), "logs are JSON where no terminal is")
+			require.Equal(t, "serving", line["msg"])
+		})
+	}
+}
+
+func TestWrongUsageExitsWith2(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"srve"}, `unknown verb "srve"; did you mean serve?`},
+		{[]string{"frobnicate"}, `unknown verb "frobnicate" (holdfast --help lists them)`},
+		{[]string{"--frobnicate"}, "unknown flag: --frobnicate"},
+		{[]string{"serve", "now"}, "usage: holdfast serve"},
+		{[]string{"serve", "--listen", "nowhere"}, `configuration: flag for listen: listen: "nowhere" is not host:port`},
+		{[]string{"send"}, "what to send is missing"},
+		{[]string{"send", "hello", "world"}, `"hello" is not a URL; a text of several words needs quotes`},
+		{[]string{"send", "--data", "/does/not/exist.json"}, "--data: open /does/not/exist.json"},
+		{[]string{"send", "-H", "nonsense", "x"}, `--header "nonsense": want "Name: value"`},
+		{[]string{"stream", "-o", "yaml", "x"}, `invalid argument "yaml" for "-o, --output" flag: must be table or json`},
+		{[]string{"card", "localhost:8080"}, `"localhost:8080" is not a URL`},
+		{[]string{"tasks", "destroy"}, `unknown verb "tasks destroy"`},
+		{[]string{"tasks", "get"}, "usage: holdfast tasks get ID"},
+		{[]string{"tasks", "list", "--state", "asleep"}, `--state "asleep": want one of submitted, working`},
+		{[]string{"tasks", "list", "--limit", "0"}, "--limit must be at least 1"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel()
+			r := session{}.run(t, c.args...)
+			require.Equal(t, exitUsage, r.code)
+			require.Contains(t, r.err, "holdfast: "+c.want)
+			require.Empty(t, r.out)
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	verbs := []string{"serve", "migrate", "card", "send", "stream", "tasks", "ready", "version"}
+	root := session{}.run(t, "--help")
+	require.Zero(t, root.code)
+	for _, verb := range verbs {
+		require.Contains(t, root.out, "\n  "+verb+" ")
+		help := session{}.run(t, verb, "--help")
+		require.Zero(t, help.code)
+		if verb != "tasks" {
+			require.Contains(t, help.out, "Examples:\n  holdfast "+verb)
+		}
+	}
+	golden(t, "help.txt", root.out)
+}
+
+// remoteAgent is an A2A 0.3 server whose answers depend on the text that it gets.
+type remoteAgent struct {
+	*httptest.Server
+	headers http.Header
+	params  string
+}
+
+const taskHead = `"kind":"task","id":"t1","contextId":"c1"`
+
+var sendAnswers = map[string]string{
+	"hello": `{` + taskHead + `,"status":{"state":"completed","timestamp":"2026-01-02T03:04:05Z"},"metadata":{"n":1.0,"big":12345678901234567890},
+"artifacts":[{"artifactId":"a1","name":"greeting","parts":[{"kind":"text","text":"Hello,\nworld"},
+{"kind":"data","data":{"b":1,"a":[2]}},{"kind":"file","file":{"name":"x.bin","mimeType":"application/octet-stream","bytes":"AAECAw=="}},
+{"kind":"file","file":{"uri":"https://example.com/y"}}]}]}`,
+	"ask":    `{` + taskHead + `,"status":{"state":"input-required","message":{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"Which city?"}]}}}`,
+	"auth":   `{` + taskHead + `,"status":{"state":"auth-required"}}`,
+	"fail":   `{` + taskHead + `,"status":{"state":"failed","message":{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"no \u001b[31mluck"}]}}}`,
+	"slow":   `{` + taskHead + `,"status":{"state":"working"}}`,
+	"direct": `{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"just words"}]}`,
+}
+
+const streamEvents = `: welcome
+
+id: 1
+data: {"jsonrpc":"2.0","id":1,"result":{` + taskHead + `,"status":{"state":"submitted"}}}
+
+id: 2
+data: {"jsonrpc":"2.0","id":1,"result":{"kind":"status-update","taskId":"t1","contextId":"c1","final":false,"status":{"state":"working","message":{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"on it"}]}}}}
+
+id: 3
+data: {"jsonrpc":"2.0","id":1,"result":{"kind":"artifact-update","taskId":"t1","contextId":"c1","append":true,"lastChunk":true,"artifact":{"artifactId":"a1","parts":[{"kind":"text","text":"chunk"}]}}}
+
+`
+
+func newRemoteAgent(t *testing.T) *remoteAgent {
+	t.Helper()
+	a := &remoteAgent{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /.well-known/agent-card.json", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"name":"Weather","description":"Tells the weather.","url":"http://agent/","version":"1.2.0",
+"protocolVersion":"0.3.0","provider":{"organization":"Acme","url":"https://acme.example"},
+"capabilities":{"streaming":true,"pushNotifications":false},"defaultInputModes":["text/plain"],
+"defaultOutputModes":["text/plain","application/json"],
+"skills":[{"id":"forecast","name":"Forecast","description":"A week ahead.","tags":[],"examples":["Oslo?"]}]}`)
+	})
+	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Method string
+			Params json.RawMessage
+		}
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Errorf("read the request: %v", err)
+			return
+		}
+		a.headers, a.params = r.Header.Clone(), string(body.Params)
+		var params struct {
+			Message struct{ Parts []struct{ Text string } }
+		}
+		if err := json.Unmarshal(body.Params, &params); err != nil {
+			t.Errorf("read the params: %v", err)
+			return
+		}
+		switch body.Method {
+		case "message/send":
+			result, ok := sendAnswers[params.Message.Parts[0].Text]
+			if !ok {
+				_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"message.parts: what?"}}`)
+				return
+			}
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":%s}`, result)
+		case "message/stream":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, streamEvents)
+			if params.Message.Parts[0].Text == "cut" {
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
+			end(w, params.Message.Parts[0].Text)
+		case "tasks/resubscribe":
+			if r.Header.Get("Last-Event-ID") != "3" {
+				http.Error(w, "resumed after another event", http.StatusTeapot)
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			end(w, "completed")
+		}
+	})
+	a.Server = httptest.NewServer(mux)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func end(w io.Writer, state string) {
+	_, _ = fmt.Fprintf(w, "id: 4\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"kind\":\"status-update\",\"taskId\":\"t1\",\"contextId\":\"c1\",\"final\":true,\"status\":{\"state\":%q}}}\n\n", state)
+}
+
+func TestRemoteVerbs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		golden string
+		args   []string
+		code   int
+	}{
+		{"card.txt", []string{"card"}, exitOK},
+		{"card.json", []string{"card", "-o", "json"}, exitOK},
+		{"send.txt", []string{"send", "hello"}, exitOK},
+		{"send.json", []string{"send", "hello", "-o", "json"}, exitOK},
+		{"send-ask.txt", []string{"send", "ask"}, exitWaits},
+		{"send-auth.txt", []string{"send", "auth"}, exitWaits},
+		{"send-fail.txt", []string{"send", "fail"}, exitEnded},
+		{"send-slow.txt", []string{"send", "slow"}, exitOK},
+		{"send-no-wait.txt", []string{"send", "slow", "--no-wait"}, exitOK},
+		{"send-direct.txt", []string{"send", "direct"}, exitOK},
+		{"send-refused.txt", []string{"send", "what"}, exitFailed},
+		{"stream.txt", []string{"stream", "completed"}, exitOK},
+		{"stream.json", []string{"stream", "completed", "-o", "json"}, exitOK},
+		{"stream-rejected.txt", []string{"stream", "rejected"}, exitEnded},
+		{"stream-cut.txt", []string{"stream", "cut"}, exitOK},
+	} {
+		t.Run(c.golden, func(t *testing.T) {
+			t.Parallel()
+			agent := newRemoteAgent(t)
+			r := session{env: map[string]string{"HOLDFAST_URL": agent.URL}}.run(t, c.args...)
+			require.Equal(t, c.code, r.code, r.err)
+			text := r.out
+			if r.err != "" {
+				text += "--- stderr\n" + r.err
+			}
+			golden(t, c.golden, text)
+		})
+	}
+}
+
+func TestWhatSendSends(t *testing.T) {
+	t.Parallel()
+	agent := newRemoteAgent(t)
+	data := filepath.Join(t.TempDir(), "data.json")
+	require.NoError(t, os.WriteFile(data, []byte(`{"n": 1.0, "big": 12345678901234567890}`), 0o600))
+	r := session{in: "hello"}.run(t, "send", agent.URL, "-", "--data", data, "--task", "t1", "--context", "c1", "-H", "Authorization: Bearer x")
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, "Bearer x", agent.headers.Get("Authorization"))
+	require.Equal(t, "0.3", agent.headers.Get("A2A-Version"))
+	require.Contains(t, agent.params, `"taskId":"t1","contextId":"c1"`)
+	require.Contains(t, agent.params, `{"kind":"text","text":"hello"},{"kind":"data","data":{"n":1.0,"big":12345678901234567890}}`)
+	require.Contains(t, agent.params, `"blocking":true`)
+}
+
+func TestAServerThatIsAwayIsSaidPlainly(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	for _, verb := range []string{"card", "send", "stream"} {
+		args := []string{verb, server.URL}
+		if verb != "card" {
+			args = append(args, "hello")
+		}
+		r := session{}.run(t, args...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "Is the server running?")
+	}
+}
+
+func TestAStreamThatStaysCutExitsWith1(t *testing.T) {
+	t.Parallel()
+	agent := newRemoteAgent(t)
+	r := session{}.run(t, "stream", agent.URL, "cut", "--attempts", "0")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "could not be resumed")
+	require.Contains(t, r.err, "holdfast tasks get t1")
+}
+
+type fakeOperator struct {
+	filter TaskFilter
+	after  task.Seq
+	closed bool
+}
+
+var storedAt = time.Date(2026, 1, 2, 3, 4, 5, 678_900_000, time.FixedZone("", 3600))
+
+func storedTask() (header task.Task, events []task.Event) {
+	id, err := task.ParseID("0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f")
+	if err != nil {
+		panic(err)
+	}
+	header = task.Task{
+		ID: id, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c1", Dialect: "0.1",
+		CreatedAt: storedAt, Metadata: json.RawMessage(`{"n":1.0}`),
+	}
+	say := func(role task.Role, text string) *task.Message {
+		return &task.Message{ID: "m-" + text, Role: role, Parts: []task.Part{task.Text(text)}}
+	}
+	events = []task.Event{
+		{Kind: task.EventMessage, Message: say(task.RoleUser, "Oslo?")},
+		{Kind: task.EventStatus, Attempt: 1, State: task.StateWorking, Message: say(task.RoleAgent, "looking")},
+		{Kind: task.EventRun, Attempt: 1, Run: &task.RunNote{Outcome: task.RunLost, Worker: "w1", Error: "lease expired"}},
+		{Kind: task.EventArtifact, Attempt: 2, Last: true, Artifact: &task.Artifact{ID: "a1", Name: "forecast", Parts: []task.Part{
+			task.Text("sun"),
+			{Kind: task.PartData, Data: json.RawMessage(`{"t":-3.0}`)},
+			{Kind: task.PartRaw, Raw: []byte{1, 2, 3}, Filename: "map.png", MediaType: "image/png"},
+			{Kind: task.PartURL, URL: "https://example.com/map"},
+		}}},
+		{Kind: task.EventStatus, Attempt: 2, State: task.StateCompleted},
+	}
+	for i := range events {
+		events[i].Task, events[i].Seq, events[i].At = id, task.Seq(i+1), storedAt.Add(time.Duration(i)*time.Second)
+	}
+	return header, events
+}
+
+func (o *fakeOperator) ListTasks(_ context.Context, f TaskFilter) ([]TaskRow, error) {
+	o.filter = f
+	header, events := storedTask()
+	return []TaskRow{{
+		ID: header.ID, PublicID: header.PublicID, Agent: header.Agent, State: task.StateCompleted, ContextID: header.ContextID,
+		Owner: header.Owner, LastSeq: task.Seq(len(events)), StatusAt: storedAt, CreatedAt: storedAt,
+	}}, nil
+}
+
+func (o *fakeOperator) GetTask(_ context.Context, id string) (*task.Task, error) {
+	header, events := storedTask()
+	if id != header.PublicID {
+		return nil, task.Errorf(task.NotFound, "no task %s", id)
+	}
+	return task.Fold(header, events)
+}
+
+func (o *fakeOperator) TaskEvents(_ context.Context, _ string, after task.Seq) ([]task.Event, error) {
+	o.after = after
+	_, events := storedTask()
+	return events[after:], nil
+}
+
+func (o *fakeOperator) Close() { o.closed = true }
+
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		golden string
+		args   []string
+	}{
+		{"tasks-list.txt", []string{"tasks", "list"}},
+		{"tasks-list.json", []string{"tasks", "list", "-o", "json"}},
+		{"tasks-get.txt", []string{"tasks", "get", "order-7"}},
+		{"tasks-get.json", []string{"tasks", "get", "order-7", "-o", "json"}},
+		{"tasks-events.txt", []string{"tasks", "events", "order-7"}},
+		{"tasks-events.json", []string{"tasks", "events", "order-7", "--after", "2", "-o", "json"}},
+	} {
+		t.Run(c.golden, func(t *testing.T) {
+			t.Parallel()
+			op := &fakeOperator{}
+			s := session{deps: Deps{OpenOperator: func(_ context.Context, cfg *config.Config, _ *slog.Logger) (Operator, error) {
+				require.Equal(t, "host=db", cfg.DatabaseURL)
+				return op, nil
+			}}}
+			r := s.run(t, append(c.args, "--database-url", "host=db")...)
+			require.Zero(t, r.code, r.err)
+			require.True(t, op.closed)
+			golden(t, c.golden, r.out)
+		})
+	}
+}
+
+func TestTasksFilterAndErrors(t *testing.T) {
+	t.Parallel()
+	op := &fakeOperator{}
+	s := session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil }}}
+	r := s.run(t, "tasks", "list", "--agent", "weather", "--state", "working", "--context", "c1", "--owner", "alice", "--limit", "7")
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, TaskFilter{Agent: "weather", State: task.StateWorking, Context: "c1", Owner: "alice", Limit: 7}, op.filter)
+
+	r = s.run(t, "tasks", "get", "order-8")
+	require.Equal(t, result{exitFailed, "", "holdfast: no task order-8\n"}, r)
+}
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	migrated := false
+	s := session{deps: Deps{
+		Migrate: func(context.Context, *config.Config, *slog.Logger) error {
+			migrated = true
+			return nil
+		},
+		MigrationStatus: func(context.Context, *config.Config, *slog.Logger) ([]Migration, error) {
+			return []Migration{{1, "00001_tasks.sql", &storedAt}, {2, "00002_events.sql", nil}}, nil
+		},
+	}}
+	r := s.run(t, "migrate", "--status")
+	require.Zero(t, r.code, r.err)
+	require.False(t, migrated)
+	golden(t, "migrate-status.txt", r.out)
+	r = s.run(t, "migrate", "--status", "-o", "json")
+	require.Zero(t, r.code, r.err)
+	golden(t, "migrate-status.json", r.out)
+
+	require.Zero(t, s.run(t, "migrate").code)
+	require.True(t, migrated)
+
+	s.deps.Migrate = func(context.Context, *config.Config, *slog.Logger) error { return errors.New("database is away") }
+	require.Equal(t, result{exitFailed, "", "holdfast: database is away\n"}, s.run(t, "migrate"))
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		code   int
+		out    string
+	}{
+		"ready":     {200, `{"status":"ok","checks":[{"name":"database","status":"ok","detail":"fine"}]}`, exitOK, "ok\ndatabase  ok  fine\n"},
+		"not ready": {503, `{"status":"failed","checks":[{"name":"database","status":"failed","error":"away"}]}`, exitFailed, "failed\ndatabase  failed  away\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mux := http.NewServeMux()
+			mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			})
+			server := httptest.NewServer(mux)
+			defer server.Close()
+			addr := strings.TrimPrefix(server.URL, "http://")
+			require.Equal(t, result{c.code, c.out, ""}, session{}.run(t, "ready", "--admin-listen", addr))
+			r := session{env: map[string]string{"HOLDFAST_ADMIN_LISTEN": addr}}.run(t, "ready", "-o", "json")
+			require.Equal(t, c.code, r.code)
+			require.JSONEq(t, c.body, r.out)
+		})
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	r := session{}.run(t, "ready", "--admin-listen", strings.TrimPrefix(gone.URL, "http://"))
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "connection refused")
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	r := session{}.run(t, "version")
+	require.Zero(t, r.code)
+	require.True(t, strings.HasPrefix(r.out, "holdfast "), r.out)
+	r = session{}.run(t, "version", "-o", "json")
+	var v map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.out), &v))
+	require.NotEmpty(t, v["go"])
+	require.Equal(t, v["version"], Version())
+	require.Equal(t, "holdfast v1.2.0 revision abc with local changes of 2026-01-02 go1.26", versionInfo{
+		Version: "v1.2.0", Revision: "abc", Modified: true, Time: "2026-01-02", Go: "go1.26",
+	}.String())
+}
+
+func TestLogFormats(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	newLogger(&text, config.Log{Level: "warn", Format: config.LogText}).Info("hidden")
+	require.Empty(t, text.String())
+	newLogger(&text, config.Log{Level: "debug", Format: config.LogText}).Debug("shown", "task_id", "t1")
+	require.Contains(t, text.String(), "DBG shown task_id=t1")
+	require.NotContains(t, text.String(), "\x1b", "no colours where no terminal is")
+}
+
+// A reader that goes away must not look like success.
+func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+	t.Parallel()
+	agent := newRemoteAgent(t)
+	for _, args := range [][]string{{"card"}, {"send", "hello"}, {"stream", "completed"}} {
+		code := Run(t.Context(), args, IO{
+			In: strings.NewReader(""), Out: brokenPipe{}, Err: io.Discard,
+			Env: func(name string) (string, bool) { return agent.URL, name == "HOLDFAST_URL" },
+		}, Deps{})
+		require.Equal(t, exitFailed, code, args)
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -1,0 +1,314 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// request is what the fake agent saw.
+type request struct {
+	Method      string
+	LastEventID string
+	Params      string
+}
+
+// agent answers the nth request with the nth handler and records what was asked.
+type agent struct {
+	*Client
+	seen []request
+}
+
+func newAgent(t *testing.T, answers ...http.HandlerFunc) *agent {
+	t.Helper()
+	a := &agent{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Method string
+			Params json.RawMessage
+		}
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		a.seen = append(a.seen, request{body.Method, r.Header.Get("Last-Event-ID"), string(body.Params)})
+		if n := len(a.seen); n <= len(answers) {
+			answers[n-1](w, r)
+			return
+		}
+		http.Error(w, "no more answers", http.StatusTeapot)
+	}))
+	t.Cleanup(server.Close)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	a.Client = &Client{URL: server.URL, HTTP: &http.Client{Transport: transport}}
+	return a
+}
+
+func (a *agent) methods() []string {
+	var m []string
+	for _, r := range a.seen {
+		m = append(m, strings.TrimSpace(r.Method+" "+r.LastEventID))
+	}
+	return m
+}
+
+func answer(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func status(code int, header, value, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if header != "" {
+			w.Header().Set(header, value)
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// cut is a line of a script at which the connection is torn down.
+const cut = "cut"
+
+// stream sends events, each written as id and result, and then closes or is cut.
+func stream(events ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		flush := http.NewResponseController(w)
+		for _, e := range events {
+			if e == cut {
+				_, _ = io.WriteString(w, "id: 99\ndata: {\"jsonrpc\"")
+				_ = flush.Flush()
+				panic(http.ErrAbortHandler)
+			}
+			id, result, _ := strings.Cut(e, " ")
+			_, _ = fmt.Fprintf(w, ": keep-alive\n\nid: %s\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":%s}\n\n", id, result)
+			_ = flush.Flush()
+		}
+	}
+}
+
+const (
+	opened  = `1 {"kind":"task","id":"t1","contextId":"c1","status":{"state":"submitted"}}`
+	working = `2 {"kind":"status-update","taskId":"t1","contextId":"c1","status":{"state":"working"},"final":false}`
+	chunk3  = `3 {"kind":"artifact-update","taskId":"t1","contextId":"c1","artifact":{"artifactId":"a","parts":[{"kind":"text","text":"x"}]}}`
+	chunk4  = `4 {"kind":"artifact-update","taskId":"t1","contextId":"c1","append":true,"artifact":{"artifactId":"a","parts":[{"kind":"text","text":"y"}]}}`
+	done    = `5 {"kind":"status-update","taskId":"t1","contextId":"c1","status":{"state":"completed"},"final":true}`
+)
+
+// follow collects the ids of the events that Follow shows.
+func (a *agent) follow(t *testing.T) (ids []string, err error) {
+	t.Helper()
+	err = a.Follow(t.Context(), SendParams{Parts: []Part{{Kind: "text", Text: "hi"}}}, FollowOptions{
+		Attempts: 3, Wait: time.Millisecond, MaxWait: 5 * time.Millisecond, Cut: func(error, string) {},
+	}, func(e *Event) error {
+		ids = append(ids, e.ID)
+		return nil
+	})
+	return ids, err
+}
+
+func TestFollowResumesAfterEveryKindOfCut(t *testing.T) {
+	t.Parallel()
+	all := []string{"1", "2", "3", "4", "5"}
+	for name, c := range map[string]struct {
+		answers []http.HandlerFunc
+		methods []string
+	}{
+		"no cut": {
+			[]http.HandlerFunc{stream(opened, working, chunk3, chunk4, done)},
+			[]string{"message/stream"},
+		},
+		"the connection is torn down in the middle of an event": {
+			[]http.HandlerFunc{stream(opened, working, cut), stream(chunk3, cut), stream(chunk4, done)},
+			[]string{"message/stream", "tasks/resubscribe 2", "tasks/resubscribe 3"},
+		},
+		"the server closes politely before the end": {
+			[]http.HandlerFunc{stream(opened, working, chunk3), stream(chunk4, done)},
+			[]string{"message/stream", "tasks/resubscribe 3"},
+		},
+		"the server is away for a while": {
+			[]http.HandlerFunc{
+				stream(opened, cut),
+				status(503, "Retry-After", "0", `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"database is away"}}`),
+				status(502, "", "", "bad gateway"),
+				stream(working, chunk3, chunk4, done),
+			},
+			[]string{"message/stream", "tasks/resubscribe 1", "tasks/resubscribe 1", "tasks/resubscribe 1"},
+		},
+		"more cuts than attempts, each after progress": {
+			[]http.HandlerFunc{stream(opened, cut), stream(working, cut), stream(chunk3, cut), stream(chunk4, cut), stream(done)},
+			[]string{"message/stream", "tasks/resubscribe 1", "tasks/resubscribe 2", "tasks/resubscribe 3", "tasks/resubscribe 4"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, c.answers...)
+			ids, err := a.follow(t)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(all, ids))
+			require.Empty(t, cmp.Diff(c.methods, a.methods()))
+		})
+	}
+}
+
+func TestFollowNeverSucceedsOnACut(t *testing.T) {
+	t.Parallel()
+	away := status(503, "", "", "")
+	refused := answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}`)
+	for name, c := range map[string]struct {
+		answers []http.HandlerFunc
+		calls   int
+		cutAt   string
+	}{
+		"the server stays away":                  {[]http.HandlerFunc{stream(opened, working, cut), away, away, away, away}, 4, "2"},
+		"streams that end without any event":     {[]http.HandlerFunc{stream(opened, working), stream(), stream(), stream()}, 4, "2"},
+		"the task is gone":                       {[]http.HandlerFunc{stream(opened, working, cut), refused}, 2, "2"},
+		"a cut before the task is known":         {[]http.HandlerFunc{stream(cut)}, 1, ""},
+		"a stream that closes without any event": {[]http.HandlerFunc{stream()}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, c.answers...)
+			_, err := a.follow(t)
+			var cutErr *CutError
+			require.ErrorAs(t, err, &cutErr)
+			require.Equal(t, c.cutAt, cutErr.LastEventID)
+			require.Len(t, a.seen, c.calls)
+		})
+	}
+}
+
+func TestFollowEnds(t *testing.T) {
+	t.Parallel()
+	t.Run("with a bare message", func(t *testing.T) {
+		t.Parallel()
+		a := newAgent(t, stream(`1 {"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"hi"}]}`))
+		ids, err := a.follow(t)
+		require.NoError(t, err)
+		require.Equal(t, []string{"1"}, ids)
+	})
+	t.Run("with the snapshot of a task that had ended meanwhile", func(t *testing.T) {
+		t.Parallel()
+		a := newAgent(t, stream(opened, cut), stream(`9 {"kind":"task","id":"t1","contextId":"c1","status":{"state":"failed"}}`))
+		ids, err := a.follow(t)
+		require.NoError(t, err)
+		require.Equal(t, []string{"1", "9"}, ids)
+	})
+	t.Run("with an error that the stream carries", func(t *testing.T) {
+		t.Parallel()
+		a := newAgent(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32004,\"message\":\"no\"}}\n\n")
+		})
+		_, err := a.follow(t)
+		var refused *RPCError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, -32004, refused.Code)
+		require.Len(t, a.seen, 1, "what the server refused is not asked again")
+	})
+	t.Run("when the caller cannot go on", func(t *testing.T) {
+		t.Parallel()
+		a := newAgent(t, stream(opened, done))
+		full := errors.New("disk full")
+		err := a.Follow(t.Context(), SendParams{}, FollowOptions{Attempts: 3}, func(*Event) error { return full })
+		require.ErrorIs(t, err, full)
+		require.Len(t, a.seen, 1)
+	})
+	t.Run("when it is canceled", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		a := newAgent(t, func(w http.ResponseWriter, r *http.Request) {
+			stream(opened)(w, r)
+			<-r.Context().Done()
+		})
+		err := a.Follow(ctx, SendParams{}, FollowOptions{Attempts: 3}, func(*Event) error {
+			cancel()
+			return nil
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Len(t, a.seen, 1)
+	})
+}
+
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	const task = `{"kind":"task","id":"t1","contextId":"c1","status":{"state":"completed"},"metadata":{"big":12345678901234567890}}`
+	reply := answer(`{"jsonrpc":"2.0","id":1,"result":` + task + `}`)
+	a := newAgent(t, reply, reply, reply)
+
+	got, err := a.Send(t.Context(), SendParams{
+		Parts: []Part{{Kind: "text", Text: "hi"}, {Kind: "data", Data: json.RawMessage(`{"n":1.0}`)}}, TaskID: "t1", Blocking: true,
+	})
+	require.NoError(t, err)
+	require.Equal(t, "completed", got.State())
+	require.Empty(t, cmp.Diff(task, string(got.Raw)), "the result is kept as it came")
+
+	_, err = a.Get(t.Context(), "t1")
+	require.NoError(t, err)
+	_, err = a.Cancel(t.Context(), "t1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"message/send", "tasks/get", "tasks/cancel"}, a.methods())
+	require.JSONEq(t, `{"id":"t1"}`, a.seen[1].Params)
+
+	var sent struct {
+		Message       Message
+		Configuration struct{ Blocking bool }
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.seen[0].Params), &sent))
+	require.True(t, sent.Configuration.Blocking)
+	require.NotEmpty(t, sent.Message.MessageID)
+	require.Equal(t, "t1", sent.Message.TaskID)
+	require.Equal(t, "user", sent.Message.Role)
+}
+
+func TestAnswersThatAreErrors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"an error of JSON-RPC":     {answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"message.parts: is empty"}}`), "message.parts: is empty (-32602)"},
+		"one with a status":        {status(401, "", "", `{"jsonrpc":"2.0","id":1,"error":{"code":-32007,"message":"who are you"}}`), "who are you (-32007)"},
+		"a status alone":           {status(404, "", "", "no such page\n"), "HTTP 404 Not Found: no such page"},
+		"no JSON":                  {answer("<html>"), "the server's answer is not JSON-RPC"},
+		"a result of another kind": {answer(`{"jsonrpc":"2.0","id":1,"result":{"id":"t1","sessionId":"s"}}`), "not a task, a message or an event of A2A 0.3"},
+		"neither result nor error": {answer(`{"jsonrpc":"2.0","id":1}`), "not a task, a message or an event of A2A 0.3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := newAgent(t, c.answer).Get(t.Context(), "t1")
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestTheCardMayBeAtItsOlderPlace(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/a/.well-known/agent.json", answer(`{"name":"Old","extra":1}`))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for _, url := range []string{"/a", "/a/", "/a/.well-known/agent.json"} {
+		c := &Client{URL: server.URL + url, HTTP: &http.Client{Transport: transport}}
+		card, err := c.Card(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "Old", card.Name)
+		require.JSONEq(t, `{"name":"Old","extra":1}`, string(card.Raw))
+	}
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	AppliedAt *time.Time `json:"applied_at"` // nil: pending
+}
+
+func (c *command) migrate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database schema up to date",
+		Long: `Apply the migrations that the database lacks. Many replicas may do so at once: one of
+them works, the others wait. serve migrates by itself, so this verb is for deployments
+that keep it apart.`,
+		Example: `  holdfast migrate --database-url postgres://holdfast@db/holdfast
+  holdfast migrate --status`,
+		Args: argCount(0, 0),
+	}
+	cmd.Flags().String("database-url", "", "PostgreSQL to migrate (default: the configured one)")
+	status := cmd.Flags().Bool("status", false, "list the migrations and apply none")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := c.load(configFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		log := newLogger(c.Err, cfg.Log)
+		if !*status {
+			return c.deps.Migrate(cmd.Context(), cfg, log)
+		}
+		migrations, err := c.deps.MigrationStatus(cmd.Context(), cfg, log)
+		if err != nil {
+			return err
+		}
+		if *format == outputJSON {
+			return printJSON(c.Out, migrations)
+		}
+		rows := [][]string{{"VERSION", "APPLIED", "NAME"}}
+		for _, m := range migrations {
+			applied := "pending"
+			if m.AppliedAt != nil {
+				applied = m.AppliedAt.UTC().Format(time.RFC3339)
+			}
+			rows = append(rows, []string{strconv.FormatInt(m.Version, 10), applied, m.Name})
+		}
+		return table(c.Out, rows)
+	}
+	return cmd
+}

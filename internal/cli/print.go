@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+)
+
+// printer writes lines and keeps the first error, so that a closed pipe ends a command
+// with a failure.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err != nil {
+		return
+	}
+	_, p.err = fmt.Fprintln(p.w, printable(fmt.Sprintf(format, args...)))
+}
+
+// field writes a name and a value, unless there is none.
+func (p *printer) field(name, value string) {
+	if value != "" {
+		p.line("%-12s %s", name, value)
+	}
+}
+
+// printable drops what could drive a terminal: the text comes from someone else.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// printLine writes v as JSON on one line. Numbers and the order of keys stay as they
+// are, also in what a server sent over several lines.
+func printLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// printRaw writes JSON exactly as it came.
+func printRaw(w io.Writer, raw json.RawMessage) error {
+	_, err := fmt.Fprintln(w, strings.TrimSpace(string(raw)))
+	return err
+}
+
+// table writes rows in aligned columns. The first row is the heading.
+func table(w io.Writer, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(t, printable(strings.Join(row, "\t"))); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+// indented puts a text of several lines under its heading.
+func indented(s string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
+}
+
+// shownPart is a part as people read it.
+func shownPart(part client.Part) string {
+	switch {
+	case part.Kind == "file" && part.File != nil:
+		f := part.File
+		text := "file"
+		if f.Name != "" {
+			text += " " + f.Name
+		}
+		if f.MimeType != "" {
+			text += " (" + f.MimeType + ")"
+		}
+		if f.URI != "" {
+			return text + " at " + f.URI
+		}
+		return fmt.Sprintf("%s, %d bytes", text, base64.StdEncoding.DecodedLen(len(f.Bytes))-strings.Count(f.Bytes, "="))
+	case part.Kind == "data":
+		return "data " + string(part.Data)
+	}
+	return part.Text
+}
+
+func (p *printer) parts(parts []client.Part) {
+	for _, part := range parts {
+		p.line("%s", indented(shownPart(part)))
+	}
+}
+
+func (p *printer) message(m *client.Message) {
+	p.line("%s:", m.Role)
+	p.parts(m.Parts)
+}
+
+func (p *printer) task(t *client.Task) {
+	p.field("task", t.ID)
+	p.field("context", t.ContextID)
+	p.field("state", t.Status.State)
+	if t.Status.Message != nil {
+		p.message(t.Status.Message)
+	}
+	for _, a := range t.Artifacts {
+		p.line("artifact %s:", label(a))
+		p.parts(a.Parts)
+	}
+}
+
+func label(a client.Artifact) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	return a.ArtifactID
+}
+
+// event writes one event of a stream.
+func (p *printer) event(e *client.Event) {
+	switch {
+	case e.Task != nil:
+		p.task(e.Task)
+	case e.Message != nil:
+		p.message(e.Message)
+	case e.Status != nil:
+		p.line("%s%s", number(e.ID), e.Status.Status.State)
+		if m := e.Status.Status.Message; m != nil {
+			p.parts(m.Parts)
+		}
+	case e.Artifact != nil:
+		a := e.Artifact
+		note := ""
+		if a.Append {
+			note += ", more"
+		}
+		if a.LastChunk {
+			note += ", last"
+		}
+		p.line("%sartifact %s%s", number(e.ID), label(a.Artifact), note)
+		p.parts(a.Artifact.Parts)
+	}
+}
+
+// number is the prefix of an event that has an id.
+func number(id string) string {
+	if id == "" {
+		return ""
+	}
+	return "[" + id + "] "
+}

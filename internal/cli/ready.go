@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+)
+
+func (c *command) ready() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ready",
+		Short: "Ask a server whether it should get requests",
+		Long: `Ask the admin address for /readyz and exit with 0 or 1, for the health check of a
+container. The address is that of the configuration, so inside the server's container
+no flag is needed.`,
+		Example: `  holdfast ready
+  holdfast ready --admin-listen 127.0.0.1:9090 -o json`,
+		Args: argCount(0, 0),
+	}
+	cmd.Flags().String("admin-listen", "", "admin address of the server (default: the configured one)")
+	timeout := cmd.Flags().Duration("timeout", 4*time.Second, "how long to wait for the answer")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := c.load(configFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
+		defer cancel()
+		ready, body, err := askReady(ctx, "http://"+config.ReachableAddr(cfg.AdminListen)+"/readyz")
+		if err != nil {
+			return err
+		}
+		if err := c.printReadiness(body, *format); err != nil {
+			return err
+		}
+		if !ready {
+			return &exitError{code: exitFailed}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func askReady(ctx context.Context, url string) (ready bool, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false, nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode == http.StatusOK, body, err
+}
+
+func (c *command) printReadiness(body []byte, format output) error {
+	var answer struct {
+		Status string `json:"status"`
+		Checks []struct {
+			Name, Status, Detail, Error string
+		} `json:"checks"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("the answer is not that of /readyz: %w", err)
+	}
+	if format == outputJSON {
+		return printRaw(c.Out, body)
+	}
+	rows := [][]string{{answer.Status}}
+	for _, check := range answer.Checks {
+		said := strings.TrimSpace(check.Detail + " " + check.Error)
+		rows = append(rows, []string{check.Name, check.Status, said})
+	}
+	return table(c.Out, rows)
+}

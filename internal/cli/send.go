@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+)
+
+func (c *command) send() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "send [URL] TEXT",
+		Short: "Send a message to an agent and print the task",
+		Long: `Send a message by A2A 0.3 and wait for the task to settle. URL is the agent's endpoint,
+by default HOLDFAST_URL, else http://127.0.0.1:8080. "-" as the text reads standard
+input.
+
+The exit code is 3 when the task failed, was rejected or canceled, and 4 when it waits
+for input or authentication; answer with --task.`,
+		Example: `  holdfast send "echo:hello"
+  holdfast send "ask:which city?"
+  holdfast send --task 0199a3c1-… "Oslo"
+  holdfast send http://127.0.0.1:8080/agents/weather --data city.json --no-wait -o json`,
+		Args: argCount(0, 2),
+	}
+	var r remote
+	var o outgoing
+	o.register(cmd)
+	noWait := cmd.Flags().Bool("no-wait", false, "print the task as soon as it is stored")
+	r.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		url, params, err := c.message(&o, args)
+		if err != nil {
+			return err
+		}
+		agent, err := c.client(url, &r)
+		if err != nil {
+			return err
+		}
+		params.Blocking = !*noWait
+		answer, err := agent.Send(cmd.Context(), params)
+		if err != nil {
+			return explain(err, agent.URL)
+		}
+		if err := c.printAnswer(answer, *r.output); err != nil {
+			return err
+		}
+		if answer.Task != nil && params.Blocking && !client.Settled(answer.State()) {
+			c.note("The task goes on; the server waits only so long with its answer. See it with: holdfast tasks get %s", answer.Task.ID)
+		}
+		return verdict(answer.State())
+	}
+	return cmd
+}
+
+func (c *command) printAnswer(e *client.Event, format output) error {
+	if format == outputJSON {
+		return printRaw(c.Out, e.Raw)
+	}
+	p := &printer{w: c.Out}
+	p.event(e)
+	return p.err
+}

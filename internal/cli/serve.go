@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func (c *command) serve() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server (the default verb)",
+		Long: `Serve the configured agents until SIGINT or SIGTERM, then let runs finish within the
+grace and hand the rest to other replicas.
+
+Without --database-url an embedded PostgreSQL keeps its data in ./.holdfast. Flags win
+over environment variables, and these over the file; docs/configuration.md has all keys.`,
+		Example: `  holdfast serve
+  holdfast serve --listen :8080 --public-url https://agents.example.com
+  holdfast serve --config holdfast.yaml --roles worker`,
+		Args: argCount(0, 0),
+	}
+	flags := cmd.Flags()
+	flags.String("listen", "", "address of the public API (default 127.0.0.1:8080)")
+	flags.String("admin-listen", "", "address of metrics and health (default 127.0.0.1:9090)")
+	flags.String("database-url", "", "PostgreSQL to use in place of the embedded one")
+	flags.String("public-url", "", "base URL that the agent cards give")
+	flags.String("roles", "", "what this replica does: api, worker, or both separated by a comma (default both)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := c.load(configFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		return c.deps.Serve(cmd.Context(), cfg, newLogger(c.Err, cfg.Log))
+	}
+	return cmd
+}
+
+// configFlags are the flags that were given, by the key of the configuration that each
+// sets: --admin-listen is admin_listen. Flags that set none are ignored by config.Load.
+func configFlags(flags *pflag.FlagSet) map[string]string {
+	given := map[string]string{}
+	flags.Visit(func(f *pflag.Flag) {
+		given[strings.ReplaceAll(f.Name, "-", "_")] = f.Value.String()
+	})
+	return given
+}

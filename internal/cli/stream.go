@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/cli/client"
+)
+
+func (c *command) stream() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stream [URL] TEXT",
+		Short: "Send a message to an agent and print events as they come",
+		Long: `Send a message by A2A 0.3 and print its events until the task settles. When the
+connection breaks, the stream is resumed after the last event that was printed, so that
+nothing is missing and nothing comes twice. If that does not succeed the exit code is 1,
+never 0.
+
+With -o json every event is one line of JSON.`,
+		Example: `  holdfast stream "chunks=20 size=64 delay=100ms"
+  holdfast stream http://127.0.0.1:8080/agents/weather "Oslo?" -o json | jq .kind`,
+		Args: argCount(0, 2),
+	}
+	var r remote
+	var o outgoing
+	o.register(cmd)
+	attempts := cmd.Flags().Int("attempts", 10, "how often in a row resuming may fail")
+	r.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		url, params, err := c.message(&o, args)
+		if err != nil {
+			return err
+		}
+		agent, err := c.client(url, &r)
+		if err != nil {
+			return err
+		}
+		state := ""
+		err = agent.Follow(cmd.Context(), params, client.FollowOptions{
+			Attempts: *attempts,
+			Wait:     200 * time.Millisecond,
+			MaxWait:  5 * time.Second,
+			Cut:      c.reportCut,
+		}, func(e *client.Event) error {
+			if s := e.State(); s != "" {
+				state = s
+			}
+			if *r.output == outputJSON {
+				return printLine(c.Out, e.Raw)
+			}
+			return c.printAnswer(e, *r.output)
+		})
+		var cut *client.CutError
+		if errors.As(err, &cut) && cut.TaskID != "" {
+			return fmt.Errorf("%w\nThe task goes on without us. See it with: holdfast tasks get %s", err, printable(cut.TaskID))
+		}
+		if err != nil {
+			return explain(err, agent.URL)
+		}
+		return verdict(state)
+	}
+	return cmd
+}
+
+func (c *command) reportCut(err error, after string) {
+	if after == "" {
+		c.note("The stream was cut (%v); joining it again. This server numbers no events, so some may be missing.", err)
+		return
+	}
+	c.note("The stream was cut (%v); resuming after event %s.", err, after)
+}

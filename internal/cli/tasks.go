@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func (c *command) tasks() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tasks",
+		Short: "Look at the tasks in the database",
+		Long: `For operators: read tasks straight from the database, those of every owner. The database
+is that of the configuration, HOLDFAST_DATABASE_URL, or --database-url.
+
+An ID is what clients call the task, or its UUID.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown verb \"tasks %s\"; there are list, get and events", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to read (default: the configured one)")
+	cmd.AddCommand(c.tasksList(), c.tasksGet(), c.tasksEvents())
+	return cmd
+}
+
+// withOperator opens the database for one command.
+func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, Operator) error) error {
+	cfg, err := c.load(configFlags(cmd.Flags()))
+	if err != nil {
+		return err
+	}
+	op, err := c.deps.OpenOperator(cmd.Context(), cfg, newLogger(c.Err, cfg.Log))
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	return do(cmd.Context(), op)
+}
+
+func (c *command) tasksList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List tasks, newest first",
+		Example: `  holdfast tasks list --state working
+  holdfast tasks list --agent weather --limit 200 -o json`,
+		Args: argCount(0, 0),
+	}
+	var f TaskFilter
+	cmd.Flags().StringVar(&f.Agent, "agent", "", "only this agent's")
+	state := cmd.Flags().String("state", "", "only in this state, such as working or input-required")
+	cmd.Flags().StringVar(&f.Context, "context", "", "only of this context")
+	cmd.Flags().StringVar(&f.Owner, "owner", "", "only of this owner")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "at most this many")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *state != "" {
+			var ok bool
+			if f.State, ok = task.ParseState(*state); !ok {
+				return usage("--state %q: want one of %s", *state, stateNames())
+			}
+		}
+		if f.Limit < 1 {
+			return usage("--limit must be at least 1")
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			rows, err := op.ListTasks(ctx, f)
+			if err != nil {
+				return err
+			}
+			return c.printTasks(rows, *format)
+		})
+	}
+	return cmd
+}
+
+func stateNames() string {
+	names := make([]string, len(task.States))
+	for i, s := range task.States {
+		names[i] = s.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+func (c *command) printTasks(rows []TaskRow, format output) error {
+	if format == outputJSON {
+		views := make([]rowView, len(rows))
+		for i := range rows {
+			views[i] = viewRow(&rows[i])
+		}
+		return printJSON(c.Out, views)
+	}
+	lines := [][]string{{"TASK", "AGENT", "STATE", "EVENTS", "SINCE", "OWNER", "CONTEXT"}}
+	for _, r := range rows {
+		lines = append(lines, []string{
+			r.PublicID, r.Agent, r.State.String(), fmt.Sprint(r.LastSeq), stamp(r.StatusAt), r.Owner, r.ContextID,
+		})
+	}
+	return table(c.Out, lines)
+}
+
+func (c *command) tasksGet() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "get ID",
+		Short:   "Show a task with its history and artifacts",
+		Example: "  holdfast tasks get 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f -o json",
+		Args:    argCount(1, 1),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			t, err := op.GetTask(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if *format == outputJSON {
+				return printJSON(c.Out, viewTask(t))
+			}
+			return printStoredTask(&printer{w: c.Out}, t)
+		})
+	}
+	return cmd
+}
+
+func (c *command) tasksEvents() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events ID",
+		Short: "Show a task's log",
+		Long: `Show every event of a task in its one order, those too that clients do not see: run
+events tell of attempts that ended badly. With -o json every event is one line.`,
+		Example: "  holdfast tasks events 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40",
+		Args:    argCount(1, 1),
+	}
+	after := cmd.Flags().Int64("after", 0, "only events with a higher number")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			events, err := op.TaskEvents(ctx, args[0], task.Seq(*after))
+			if err != nil {
+				return err
+			}
+			return c.printEvents(events, *format)
+		})
+	}
+	return cmd
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}

@@ -1,0 +1,250 @@
+// Package config turns a YAML file, the environment and command line flags into one
+// validated Config. It is strict: an unknown key, a wrong type or a value out of range
+// is a mistake, and every mistake is reported at once, with where it stands.
+//
+// docs/configuration.md lists every key; a test keeps it and the structs here alike.
+package config
+
+import (
+	"net"
+	"strings"
+	"time"
+)
+
+// Config is everything that an operator decides. A Config that Load returned is
+// complete: defaults are filled in and every value was checked.
+type Config struct {
+	Listen            string `yaml:"listen" env:"HOLDFAST_LISTEN"`
+	AdminListen       string `yaml:"admin_listen" env:"HOLDFAST_ADMIN_LISTEN"`
+	PublicURL         string `yaml:"public_url" env:"HOLDFAST_PUBLIC_URL"`
+	DatabaseURL       string `yaml:"database_url" env:"HOLDFAST_DATABASE_URL"`
+	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL"`
+	DataDir           string `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
+	Roles             []Role `yaml:"roles" env:"HOLDFAST_ROLES"`
+
+	Log      Log      `yaml:"log"`
+	Limits   Limits   `yaml:"limits"`
+	Protocol Protocol `yaml:"protocol"`
+	SSE      SSE      `yaml:"sse"`
+	Worker   Worker   `yaml:"worker"`
+	Hub      Hub      `yaml:"hub"`
+	Store    Store    `yaml:"store"`
+	Agents   []Agent  `yaml:"agents"`
+}
+
+// Role is a part of the work that a replica may take.
+type Role string
+
+// The roles.
+const (
+	RoleAPI    Role = "api"    // serves clients
+	RoleWorker Role = "worker" // runs agents
+)
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string    `yaml:"level" env:"HOLDFAST_LOG_LEVEL"`
+	Format LogFormat `yaml:"format" env:"HOLDFAST_LOG_FORMAT"`
+}
+
+// LogFormat is the shape of log lines on stderr.
+type LogFormat string
+
+// The log formats.
+const (
+	LogAuto LogFormat = "auto" // text on a terminal, else JSON
+	LogJSON LogFormat = "json"
+	LogText LogFormat = "text"
+)
+
+// Limits bound what clients may ask of one replica.
+type Limits struct {
+	MaxBody       Size          `yaml:"max_body"`
+	MaxDepth      int           `yaml:"max_depth"`
+	MaxBlock      time.Duration `yaml:"max_block"`
+	MaxStreams    int           `yaml:"max_streams"`
+	HeaderTimeout time.Duration `yaml:"header_timeout"`
+	BodyTimeout   time.Duration `yaml:"body_timeout"`
+	IdleTimeout   time.Duration `yaml:"idle_timeout"`
+}
+
+// Protocol holds the choices that the A2A documents leave open.
+type Protocol struct {
+	// LegacyClientTaskIDs lets an unknown message.taskId of 0.2 and 0.3 become the id of
+	// a new task, as early clients expect.
+	LegacyClientTaskIDs bool            `yaml:"legacy_client_task_ids"`
+	BlockingDefault     BlockingDefault `yaml:"blocking_default"`
+}
+
+// BlockingDefault is what message/send does when the request does not say.
+type BlockingDefault string
+
+// The values of BlockingDefault.
+const (
+	BlockingWait   BlockingDefault = "wait"
+	BlockingReturn BlockingDefault = "return"
+)
+
+// SSE tunes event streams.
+type SSE struct {
+	KeepAlive    time.Duration `yaml:"keep_alive"`
+	WriteTimeout time.Duration `yaml:"write_timeout"`
+}
+
+// Worker tunes the worker pool of a replica.
+type Worker struct {
+	LeaseTTL     time.Duration `yaml:"lease_ttl"`
+	PollInterval time.Duration `yaml:"poll_interval"`
+	StopGrace    time.Duration `yaml:"stop_grace"`
+}
+
+// Hub tunes how events of other replicas arrive.
+type Hub struct {
+	PollInterval time.Duration `yaml:"poll_interval"`
+}
+
+// Store tunes the database connections of a replica.
+type Store struct {
+	PoolSize    int `yaml:"pool_size"`
+	WriterConns int `yaml:"writer_conns"`
+}
+
+// Agent is one agent: what its card says, what runs it, and within which bounds.
+type Agent struct {
+	Name          string      `yaml:"name"`
+	Default       bool        `yaml:"default"`
+	OnBusy        OnBusy      `yaml:"on_busy"`
+	DirectReplies bool        `yaml:"direct_replies"`
+	Card          Card        `yaml:"card"`
+	Executor      Executor    `yaml:"executor"`
+	Limits        AgentLimits `yaml:"limits"`
+}
+
+// OnBusy is what happens to a message for a task that has a live run.
+type OnBusy string
+
+// The values of OnBusy.
+const (
+	BusyEnqueue OnBusy = "enqueue" // it waits for the next run
+	BusyReject  OnBusy = "reject"  // the client gets an error
+)
+
+// Card is what the agent tells about itself, whatever the A2A version.
+type Card struct {
+	Name               string   `yaml:"name"`
+	Description        string   `yaml:"description"`
+	Version            string   `yaml:"version"`
+	Provider           Provider `yaml:"provider"`
+	DocumentationURL   string   `yaml:"documentation_url"`
+	IconURL            string   `yaml:"icon_url"`
+	DefaultInputModes  []string `yaml:"default_input_modes"`
+	DefaultOutputModes []string `yaml:"default_output_modes"`
+	Skills             []Skill  `yaml:"skills"`
+}
+
+// Provider is who offers the agent; empty when the card does not say.
+type Provider struct {
+	Organization string `yaml:"organization"`
+	URL          string `yaml:"url"`
+}
+
+// Skill is one thing that the agent can do.
+type Skill struct {
+	ID          string   `yaml:"id"`
+	Name        string   `yaml:"name"`
+	Description string   `yaml:"description"`
+	Tags        []string `yaml:"tags"`
+	Examples    []string `yaml:"examples"`
+	InputModes  []string `yaml:"input_modes"`
+	OutputModes []string `yaml:"output_modes"`
+}
+
+// Executor says what runs the agent. Only the section of its kind is meaningful.
+type Executor struct {
+	Kind    ExecutorKind    `yaml:"kind"`
+	HTTP    HTTPExecutor    `yaml:"http"`
+	Command CommandExecutor `yaml:"command"`
+}
+
+// ExecutorKind names a built-in executor.
+type ExecutorKind string
+
+// The built-in executors.
+const (
+	ExecutorDemo    ExecutorKind = "demo"
+	ExecutorHTTP    ExecutorKind = "http"
+	ExecutorCommand ExecutorKind = "command"
+)
+
+// HTTPExecutor is an agent behind an HTTP endpoint.
+type HTTPExecutor struct {
+	URL            string            `yaml:"url"`
+	Headers        map[string]string `yaml:"headers"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
+}
+
+// CommandExecutor is an agent that is a program, started once per run.
+type CommandExecutor struct {
+	Argv      []string          `yaml:"argv"`
+	Dir       string            `yaml:"dir"`
+	Env       map[string]string `yaml:"env"`
+	Inherit   []string          `yaml:"inherit"` // names of the server's variables
+	StopGrace time.Duration     `yaml:"stop_grace"`
+}
+
+// AgentLimits bound the runs of one agent on one replica.
+type AgentLimits struct {
+	Concurrency       int           `yaml:"concurrency"`
+	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
+	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none
+	MaxAttempts       int           `yaml:"max_attempts"`
+	Backoff           time.Duration `yaml:"backoff"`
+	CancelGrace       time.Duration `yaml:"cancel_grace"`
+	MaxEvent          Size          `yaml:"max_event"`
+}
+
+// HasRole reports whether this replica takes the role.
+func (c *Config) HasRole(r Role) bool {
+	for _, have := range c.Roles {
+		if have == r {
+			return true
+		}
+	}
+	return false
+}
+
+// DefaultAgent is the agent that is served at the root.
+func (c *Config) DefaultAgent() *Agent {
+	for i := range c.Agents {
+		if c.Agents[i].Default {
+			return &c.Agents[i]
+		}
+	}
+	return nil
+}
+
+// BaseURL is the URL that clients reach this server at, without a trailing slash:
+// PublicURL, or one made from the address that the listener was bound to. A wildcard
+// address becomes the loopback one, because a card must name a host.
+func (c *Config) BaseURL(bound string) string {
+	if c.PublicURL != "" {
+		return strings.TrimRight(c.PublicURL, "/")
+	}
+	return "http://" + ReachableAddr(bound)
+}
+
+// ReachableAddr replaces the wildcard host of a listen address by the loopback address.
+func ReachableAddr(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	ip := net.ParseIP(host)
+	switch {
+	case host == "" || (ip != nil && ip.IsUnspecified() && ip.To4() != nil):
+		host = "127.0.0.1"
+	case ip != nil && ip.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,133 @@
+package config
+
+import "time"
+
+// Default is the configuration of a server to which nothing was said, before the demo
+// agent is added: that one is there only when the file has no agents.
+func Default() *Config {
+	return &Config{
+		Listen:      "127.0.0.1:8080",
+		AdminListen: "127.0.0.1:9090",
+		DataDir:     "./.holdfast",
+		Roles:       []Role{RoleAPI, RoleWorker},
+		Log:         Log{Level: "info", Format: LogAuto},
+		Limits: Limits{
+			MaxBody:       16 * MiB,
+			MaxDepth:      128,
+			MaxBlock:      60 * time.Second,
+			MaxStreams:    20000,
+			HeaderTimeout: 10 * time.Second,
+			BodyTimeout:   60 * time.Second,
+			IdleTimeout:   120 * time.Second,
+		},
+		Protocol: Protocol{BlockingDefault: BlockingWait},
+		SSE:      SSE{KeepAlive: 15 * time.Second, WriteTimeout: 10 * time.Second},
+		Worker: Worker{
+			LeaseTTL:     15 * time.Second,
+			PollInterval: time.Second,
+			StopGrace:    20 * time.Second,
+		},
+		Hub:   Hub{PollInterval: 2 * time.Second},
+		Store: Store{PoolSize: 10, WriterConns: 2},
+	}
+}
+
+// setDefaults fills what does not depend on other keys; the decoder calls it on every
+// agent before it reads the agent's keys.
+func (a *Agent) setDefaults() {
+	*a = Agent{
+		OnBusy: BusyEnqueue,
+		Card: Card{
+			Version:            "1.0.0",
+			DefaultInputModes:  []string{"text/plain"},
+			DefaultOutputModes: []string{"text/plain"},
+		},
+		Executor: Executor{
+			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
+			Command: CommandExecutor{StopGrace: 5 * time.Second},
+		},
+		Limits: AgentLimits{
+			RunTimeout:  time.Hour,
+			MaxAttempts: 3,
+			Backoff:     time.Second,
+			CancelGrace: 10 * time.Second,
+			MaxEvent:    16 * MiB,
+		},
+	}
+}
+
+// defaultConcurrency is how many runs of an agent one replica holds at once: a demo run
+// costs a goroutine, an http run a connection, a command run a process.
+var defaultConcurrency = map[ExecutorKind]int{
+	ExecutorDemo:    512,
+	ExecutorHTTP:    256,
+	ExecutorCommand: 16,
+}
+
+// complete fills what follows from other keys.
+func (a *Agent) complete(concurrencySet bool) {
+	if !concurrencySet {
+		a.Limits.Concurrency = defaultConcurrency[a.Executor.Kind]
+	}
+	if a.Card.Name == "" {
+		a.Card.Name = a.Name
+	}
+	if a.Card.Description == "" {
+		a.Card.Description = "The agent " + a.Name + "."
+	}
+	if len(a.Card.Skills) == 0 {
+		// Clients of every version expect a skill, so an agent without one gets itself.
+		a.Card.Skills = []Skill{{ID: a.Name, Name: a.Card.Name, Description: a.Card.Description}}
+	}
+	for i := range a.Card.Skills {
+		s := &a.Card.Skills[i]
+		if s.Name == "" {
+			s.Name = s.ID
+		}
+		if s.Description == "" {
+			s.Description = s.Name
+		}
+		if len(s.Tags) == 0 {
+			s.Tags = []string{s.ID}
+		}
+	}
+}
+
+// demoAgent is served when the file names no agents.
+func demoAgent() Agent {
+	var a Agent
+	a.setDefaults()
+	a.Name = "demo"
+	a.Default = true
+	a.DirectReplies = true
+	a.Executor.Kind = ExecutorDemo
+	modes := []string{"text/plain", "application/json", "application/octet-stream"}
+	a.Card = Card{
+		Name: "Holdfast demo",
+		Description: "Shows every feature of A2A without a model: the first text part of a message is a small script, " +
+			"such as echo:hello, chunks=20 size=64 delay=100ms, or ask:which city?",
+		Version:            "1.0.0",
+		Provider:           Provider{Organization: "Holdfast", URL: "https://github.com/holdfast-a2a/holdfast"},
+		DefaultInputModes:  modes,
+		DefaultOutputModes: modes,
+		Skills: []Skill{
+			{
+				ID: "echo", Name: "Echo", Description: "Answers with an artifact that holds what was sent.",
+				Tags: []string{"demo", "text"}, Examples: []string{"echo:hello", "file", "data"},
+			},
+			{
+				ID: "stream", Name: "Stream", Description: "Streams an artifact chunk by chunk, to watch streams and to resume them.",
+				Tags: []string{"demo", "streaming"}, Examples: []string{"chunks=20 size=64 delay=100ms", "sleep=2s", "hold"},
+			},
+			{
+				ID: "converse", Name: "Converse", Description: "Asks back and waits for the next message, or for authentication.",
+				Tags: []string{"demo", "multi-turn"}, Examples: []string{"ask:which city?", "auth", "message:hi"},
+			},
+			{
+				ID: "end", Name: "End badly", Description: "Fails, rejects or crashes, to see how that looks.",
+				Tags: []string{"demo", "errors"}, Examples: []string{"fail:no luck", "reject:not today", "crash"},
+			},
+		},
+	}
+	return a
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Source says what a configuration is made from. A flag wins over the environment, the
+// environment over the file, the file over the defaults.
+type Source struct {
+	// File is the path of the YAML file. When empty, HOLDFAST_CONFIG names it, and
+	// without that there is none.
+	File string
+	// Env looks up a variable, as os.LookupEnv does. An empty value counts as unset,
+	// because that is how compose files pass on what nobody set.
+	Env func(name string) (string, bool)
+	// Flags are values given on the command line, by the path of their key.
+	Flags map[string]string
+}
+
+// Load reads, completes and checks a configuration. When something is wrong with its
+// content the error is an *Error that holds every mistake.
+func Load(src Source) (*Config, error) {
+	l := &loader{report: report{origins: map[string]origin{}}, env: src.Env, file: src.File}
+	if l.file == "" {
+		l.file, _ = l.lookup("HOLDFAST_CONFIG")
+	}
+	c := Default()
+	root := reflect.ValueOf(c).Elem()
+	if l.file != "" {
+		if err := l.readFile(root); err != nil {
+			return nil, err
+		}
+	}
+	l.readEnvironment("", root)
+	l.readFlags(src.Flags, root)
+
+	if !l.given("agents") {
+		c.Agents = []Agent{demoAgent()}
+	}
+	l.validate(c)
+	if err := l.err(); err != nil {
+		return nil, err
+	}
+	for i := range c.Agents {
+		c.Agents[i].complete(l.given(fmt.Sprintf("agents[%d].limits.concurrency", i)))
+	}
+	if c.DefaultAgent() == nil {
+		c.Agents[0].Default = true
+	}
+	return c, nil
+}
+
+type loader struct {
+	report
+	env  func(string) (string, bool)
+	file string
+}
+
+func (l *loader) lookup(name string) (string, bool) {
+	if l.env == nil {
+		return "", false
+	}
+	v, ok := l.env(name)
+	return v, ok && v != ""
+}
+
+// readFile decodes the file into root. An unreadable file is an error of its own; what
+// is wrong inside it goes to the report.
+func (l *loader) readFile(root reflect.Value) error {
+	f, err := os.Open(l.file)
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	defer func() { _ = f.Close() }() // nothing was written to it
+	docs, err := yaml.NewLoader(f)
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	var doc, second yaml.Node
+	if err := docs.Load(&doc); errors.Is(err, io.EOF) {
+		return nil // nothing but comments
+	} else if err != nil {
+		l.syntax(err)
+		return nil
+	}
+	if err := docs.Load(&second); err == nil {
+		l.problems = append(l.problems, Problem{
+			Where: l.where(&second), line: second.Line, Text: "a second YAML document; the configuration is one",
+		})
+	} else if !errors.Is(err, io.EOF) {
+		l.syntax(err)
+		return nil
+	}
+	l.decode("", doc.Content[0], root)
+	return nil
+}
+
+// syntax records a mistake of the YAML parser, which stops at the first.
+func (l *loader) syntax(err error) {
+	p := Problem{Where: l.file, Text: err.Error()}
+	var at *yaml.LoadError
+	if errors.As(err, &at) {
+		p.Text = at.Message
+		if at.ContextMsg != "" {
+			p.Text += " (" + at.ContextMsg + ")"
+		}
+		if at.Mark.Line > 0 {
+			p.Where = fmt.Sprintf("%s:%d", l.file, at.Mark.Line)
+			p.line = at.Mark.Line
+		}
+	}
+	l.problems = append(l.problems, p)
+}
+
+// readEnvironment sets every field that names a variable.
+func (l *loader) readEnvironment(path string, section reflect.Value) {
+	for i := range section.NumField() {
+		field := section.Type().Field(i)
+		key := join(path, field.Tag.Get("yaml"))
+		if name := field.Tag.Get("env"); name != "" {
+			if v, ok := l.lookup(name); ok {
+				l.override(key, "environment variable "+name, v, section.Field(i))
+			}
+		}
+		if field.Type.Kind() == reflect.Struct {
+			l.readEnvironment(key, section.Field(i))
+		}
+	}
+}
+
+func (l *loader) readFlags(flags map[string]string, root reflect.Value) {
+	for i := range root.NumField() {
+		key := root.Type().Field(i).Tag.Get("yaml")
+		if v, ok := flags[key]; ok {
+			l.override(key, "flag for "+key, v, root.Field(i))
+		}
+	}
+}
+
+// override sets a value from outside the file. It forgives a mistake that the file
+// made with the same key, since that value is not used.
+func (l *loader) override(key, where, text string, v reflect.Value) {
+	kept := l.problems[:0]
+	for _, p := range l.problems {
+		if p.Key != key && !strings.HasPrefix(p.Key, key+"[") {
+			kept = append(kept, p)
+		}
+	}
+	l.problems = kept
+	l.origins[key] = origin{where: where}
+	l.setText(key, text, v)
+}

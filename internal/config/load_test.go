@@ -1,0 +1,246 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func environment(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, ok := vars[name]
+		return v, ok
+	}
+}
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "holdfast.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// problems loads content and returns its problems without the directory of the file.
+func problems(t *testing.T, content string, vars map[string]string) []string {
+	t.Helper()
+	path := file(t, content)
+	_, err := Load(Source{File: path, Env: environment(vars)})
+	var mistakes *Error
+	require.ErrorAs(t, err, &mistakes)
+	texts := make([]string, len(mistakes.Problems))
+	for i, p := range mistakes.Problems {
+		texts[i] = strings.ReplaceAll(p.String(), path, "holdfast.yaml")
+	}
+	return texts
+}
+
+func TestNothingConfiguredServesTheDemoAgent(t *testing.T) {
+	t.Parallel()
+	for name, source := range map[string]Source{
+		"no file":                  {},
+		"a file of comments only":  {File: file(t, "# nothing yet\n")},
+		"sections without content": {File: file(t, "log:\n  # level: debug\nlimits:\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := Load(source)
+			require.NoError(t, err)
+			require.Len(t, c.Agents, 1)
+			demo := c.DefaultAgent()
+			require.NotNil(t, demo)
+			require.Equal(t, "demo", demo.Name)
+			require.Equal(t, ExecutorDemo, demo.Executor.Kind)
+			require.True(t, demo.DirectReplies)
+			require.Equal(t, 512, demo.Limits.Concurrency)
+			require.NotEmpty(t, demo.Card.Skills)
+			require.True(t, c.HasRole(RoleAPI))
+			require.True(t, c.HasRole(RoleWorker))
+
+			want := Default()
+			want.Agents = c.Agents
+			require.Empty(t, cmp.Diff(want, c))
+		})
+	}
+}
+
+func TestAnAgentIsCompletedFromWhatIsThere(t *testing.T) {
+	t.Parallel()
+	c, err := Load(Source{File: file(t, `
+agents:
+  - name: weather
+    card: {version: 1.10, skills: [{id: forecast}]}
+    executor: {kind: http, http: {url: "http://localhost:9000"}}
+  - name: notes
+    executor: {kind: command, command: {argv: [cat]}}
+    limits: {concurrency: 3}
+`)})
+	require.NoError(t, err)
+	weather, notes := c.Agents[0], c.Agents[1]
+	require.True(t, weather.Default, "the first agent is the default when none is marked")
+	require.False(t, notes.Default)
+	require.Equal(t, "1.10", weather.Card.Version, "a version that looks like a number keeps its digits")
+	require.Equal(t, 256, weather.Limits.Concurrency)
+	require.Equal(t, 3, notes.Limits.Concurrency)
+	require.Equal(t, 10*time.Second, weather.Executor.HTTP.ConnectTimeout)
+	require.Equal(t, BusyEnqueue, notes.OnBusy)
+	require.Equal(t, "weather", weather.Card.Name)
+	require.Equal(t, []Skill{{ID: "forecast", Name: "forecast", Description: "forecast", Tags: []string{"forecast"}}}, weather.Card.Skills)
+	require.Equal(t, "notes", notes.Card.Skills[0].ID)
+}
+
+func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
+	t.Parallel()
+	path := file(t, "listen: 127.0.0.1:1\nadmin_listen: 127.0.0.1:2\ndata_dir: from-file\nroles: [api, nonsense]\n")
+	c, err := Load(Source{
+		Env: environment(map[string]string{
+			"HOLDFAST_CONFIG": path, "HOLDFAST_LISTEN": ":3", "HOLDFAST_ADMIN_LISTEN": ":4",
+			"HOLDFAST_DATA_DIR": "", "HOLDFAST_ROLES": "worker, api", "HOLDFAST_LOG_LEVEL": "debug",
+			"HOLDFAST_DATABASE_URL": "postgres://db/holdfast",
+		}),
+		Flags: map[string]string{"listen": ":5"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, ":5", c.Listen)
+	require.Equal(t, ":4", c.AdminListen)
+	require.Equal(t, "from-file", c.DataDir, "an empty variable counts as unset")
+	require.Equal(t, []Role{RoleWorker, RoleAPI}, c.Roles, "the environment replaces a list, mistakes and all")
+	require.Equal(t, "debug", c.Log.Level)
+	require.Equal(t, "postgres://db/holdfast", c.DatabaseURL)
+}
+
+func TestMistakesOutsideTheFileNameTheirOrigin(t *testing.T) {
+	t.Parallel()
+	_, err := Load(Source{
+		Env:   environment(map[string]string{"HOLDFAST_LOG_FORMAT": "xml"}),
+		Flags: map[string]string{"listen": "nowhere"},
+	})
+	require.ErrorContains(t, err, "environment variable HOLDFAST_LOG_FORMAT: log.format: is \"xml\"")
+	require.ErrorContains(t, err, "flag for listen: listen: \"nowhere\" is not host:port")
+}
+
+func TestVariablesAreExpanded(t *testing.T) {
+	t.Parallel()
+	c, err := Load(Source{
+		File: file(t, `
+store: {pool_size: "${POOL}"}
+limits: {max_block: "${BLOCK}s"}
+agents:
+  - name: a
+    executor:
+      kind: http
+      http: {url: "http://${HOST}/${PATH_PART}", headers: {X-Literal: "$${HOST} $5", X-Empty: "${EMPTY}"}}
+`),
+		Env: environment(map[string]string{"POOL": "7", "BLOCK": "30", "HOST": "localhost", "PATH_PART": "${HOST}", "EMPTY": ""}),
+	})
+	require.NoError(t, err)
+	require.Equal(t, 7, c.Store.PoolSize)
+	require.Equal(t, 30*time.Second, c.Limits.MaxBlock)
+	h := c.Agents[0].Executor.HTTP
+	require.Equal(t, "http://localhost/${HOST}", h.URL, "a value is not expanded again")
+	require.Equal(t, map[string]string{"X-Literal": "${HOST} $5", "X-Empty": ""}, h.Headers)
+
+	require.Equal(t, []string{
+		"holdfast.yaml:1: data_dir: environment variable NOT_SET, NEITHER is not set",
+		"holdfast.yaml:2: public_url: ${ without a closing }; write $${ for a literal ${",
+	}, problems(t, "data_dir: ${NOT_SET}/${NEITHER}\npublic_url: http://${HOST\n", nil))
+}
+
+func TestEveryMistakeIsListedWithItsLine(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("testdata/mistakes.yaml")
+	require.NoError(t, err)
+	got := strings.Join(problems(t, string(content), nil), "\n") + "\n"
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/mistakes.txt", []byte(got), 0o600))
+	}
+	want, err := os.ReadFile("testdata/mistakes.txt")
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(string(want), got))
+	require.NotContains(t, got, "sesame", "a password of the configuration is never repeated")
+}
+
+func TestMistakesOfYAML(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		content string
+		want    []string
+	}{
+		"syntax":             {"listen: [1\nlog: x", []string{"holdfast.yaml:2: did not find expected ',' or ']' (while parsing a flow sequence)"}},
+		"tab":                {"log:\n\tlevel: info", []string{"holdfast.yaml:2: found character that cannot start any token (while scanning for the next token)"}},
+		"two documents":      {"data_dir: a\n---\ndata_dir: b\n", []string{"holdfast.yaml:2: a second YAML document; the configuration is one"}},
+		"not a mapping":      {"- a\n", []string{"holdfast.yaml:1: is a list, want a section with keys"}},
+		"merge key":          {"log: &l {level: info}\nsse:\n  <<: *l\n", []string{"holdfast.yaml:3: sse: merge keys (<<) are not supported; use an alias for a whole value"}},
+		"an alias to itself": {"log: &l {level: *l}\n", []string{"holdfast.yaml:1: log.level: is a section with keys, want text"}},
+		"no agents":          {"agents: []\n", []string{"holdfast.yaml:1: agents: must not be empty; leave the key out to serve the demo agent"}},
+		"a listener without a database": {"listen_database_url: host=db\n", []string{
+			"holdfast.yaml:1: listen_database_url: needs database_url: the embedded database has no pooler in front",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, problems(t, c.content, nil))
+		})
+	}
+}
+
+func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := Load(Source{File: "/does/not/exist.yaml"})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	var mistakes *Error
+	require.NotErrorAs(t, err, &mistakes)
+}
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Size{
+		"0": 0, "4096": 4096, "4096B": 4096, "64KiB": 64 * KiB, "16MiB": 16 * MiB, "2 GiB": 2 * GiB,
+	} {
+		got, err := ParseSize(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+		again, err := ParseSize(got.String())
+		require.NoError(t, err)
+		require.Equal(t, got, again)
+	}
+	for _, text := range []string{"", "MiB", "16MB", "-1", "1.5GiB", "9223372036854775807KiB", "99999999999999999999"} {
+		_, err := ParseSize(text)
+		require.Error(t, err, text)
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ public, bound, want string }{
+		{"https://agents.example.com/a2a/", ":8080", "https://agents.example.com/a2a"},
+		{"", "127.0.0.1:8080", "http://127.0.0.1:8080"},
+		{"", ":8080", "http://127.0.0.1:8080"},
+		{"", "0.0.0.0:80", "http://127.0.0.1:80"},
+		{"", "[::]:8080", "http://[::1]:8080"},
+	} {
+		require.Equal(t, c.want, (&Config{PublicURL: c.public}).BaseURL(c.bound), fmt.Sprint(c))
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	mistakes, err := os.ReadFile("testdata/mistakes.yaml")
+	require.NoError(f, err)
+	f.Add(string(mistakes))
+	f.Add("agents: [{name: a, executor: {kind: demo}}]")
+	f.Add("log: &l {level: *l}")
+	f.Fuzz(func(t *testing.T, content string) {
+		c, err := Load(Source{File: file(t, content)})
+		if (err == nil) == (c == nil) {
+			t.Fatalf("Load returned %v and %v", c, err)
+		}
+	})
+}

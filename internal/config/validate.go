@@ -1,0 +1,323 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"mime"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// agentName keeps names usable in a path, a metric label and a log line.
+var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$`)
+
+// reservedNames mean something else where an agent's name may stand: default is the
+// agent at the root, other the metric label of agents that this replica does not know.
+var reservedNames = map[string]bool{"default": true, "other": true, "agents": true}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// headerName is a token of RFC 9110.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+// validate checks what types alone do not. It goes on after each problem.
+func (l *loader) validate(c *Config) {
+	l.addresses(c)
+	l.databases(c)
+	if c.DataDir == "" {
+		l.at("data_dir", "must not be empty")
+	}
+	l.roles(c.Roles)
+	oneOf(l, "log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf(l, "log.format", c.Log.Format, LogAuto, LogJSON, LogText)
+	oneOf(l, "protocol.blocking_default", c.Protocol.BlockingDefault, BlockingWait, BlockingReturn)
+
+	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
+	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
+	inRange(l, "limits.max_block", c.Limits.MaxBlock, time.Second, time.Hour)
+	inRange(l, "limits.max_streams", c.Limits.MaxStreams, 1, 1_000_000)
+	inRange(l, "limits.header_timeout", c.Limits.HeaderTimeout, time.Second, 5*time.Minute)
+	inRange(l, "limits.body_timeout", c.Limits.BodyTimeout, time.Second, time.Hour)
+	inRange(l, "limits.idle_timeout", c.Limits.IdleTimeout, time.Second, time.Hour)
+
+	inRange(l, "sse.keep_alive", c.SSE.KeepAlive, time.Second, 5*time.Minute)
+	inRange(l, "sse.write_timeout", c.SSE.WriteTimeout, time.Second, 5*time.Minute)
+
+	inRange(l, "worker.lease_ttl", c.Worker.LeaseTTL, 3*time.Second, 10*time.Minute)
+	inRange(l, "worker.poll_interval", c.Worker.PollInterval, 50*time.Millisecond, time.Minute)
+	inRange(l, "worker.stop_grace", c.Worker.StopGrace, 0, time.Hour)
+
+	inRange(l, "hub.poll_interval", c.Hub.PollInterval, 100*time.Millisecond, time.Minute)
+
+	inRange(l, "store.pool_size", c.Store.PoolSize, 2, 1000)
+	inRange(l, "store.writer_conns", c.Store.WriterConns, 1, 64)
+
+	l.agents(c.Agents)
+}
+
+func (l *loader) addresses(c *Config) {
+	l.address("listen", c.Listen)
+	l.address("admin_listen", c.AdminListen)
+	if _, port, err := net.SplitHostPort(c.Listen); err == nil && port != "0" && c.Listen == c.AdminListen {
+		l.at("admin_listen", "is the same address as listen")
+	}
+	if c.PublicURL == "" {
+		return
+	}
+	if l.webURL("public_url", c.PublicURL) && strings.ContainsAny(c.PublicURL, "?#") {
+		l.at("public_url", "must have neither a query nor a fragment")
+	}
+}
+
+func (l *loader) address(key, addr string) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		l.at(key, "%q is not host:port, such as 127.0.0.1:8080 or :8080", addr)
+		return
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		l.at(key, "%q is not a port number", port)
+	}
+}
+
+// databases only looks at the form: the driver knows the rest, and its answer comes
+// when it connects. The values hold passwords, so no message repeats them.
+func (l *loader) databases(c *Config) {
+	for _, db := range []struct{ key, dsn string }{
+		{"database_url", c.DatabaseURL}, {"listen_database_url", c.ListenDatabaseURL},
+	} {
+		if db.dsn == "" || strings.Contains(db.dsn, "=") && !strings.Contains(db.dsn, "://") {
+			continue
+		}
+		u, err := url.Parse(db.dsn)
+		if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+			l.at(db.key, "is neither a postgres:// URL nor a list such as host=db user=holdfast")
+		}
+	}
+	if c.ListenDatabaseURL != "" && c.DatabaseURL == "" {
+		l.at("listen_database_url", "needs database_url: the embedded database has no pooler in front")
+	}
+}
+
+func (l *loader) roles(roles []Role) {
+	if len(roles) == 0 {
+		l.at("roles", "must not be empty; known are %s, %s", RoleAPI, RoleWorker)
+	}
+	seen := map[Role]bool{}
+	for _, r := range roles {
+		switch {
+		case r != RoleAPI && r != RoleWorker:
+			l.at("roles", "%q is not a role; known are %s, %s", r, RoleAPI, RoleWorker)
+		case seen[r]:
+			l.at("roles", "%q is given twice", r)
+		}
+		seen[r] = true
+	}
+}
+
+func (l *loader) agents(agents []Agent) {
+	if len(agents) == 0 && !l.hasProblem("agents") {
+		l.at("agents", "must not be empty; leave the key out to serve the demo agent")
+	}
+	names := map[string]int{}
+	marked := -1
+	for i := range agents {
+		a, path := &agents[i], fmt.Sprintf("agents[%d]", i)
+		if l.hasProblem(path) {
+			continue
+		}
+		if first, twice := names[a.Name]; twice && a.Name != "" {
+			l.at(path+".name", "%q is already the name of agents[%d]", a.Name, first)
+		} else {
+			names[a.Name] = i
+		}
+		if a.Default && marked >= 0 {
+			l.at(path+".default", "agents[%d] is already the default", marked)
+		} else if a.Default {
+			marked = i
+		}
+		l.agent(path, a)
+	}
+}
+
+func (l *loader) agent(path string, a *Agent) {
+	switch name := path + ".name"; {
+	case l.hasProblem(name):
+	case a.Name == "":
+		l.at(name, "is missing")
+	case reservedNames[a.Name]:
+		l.at(name, "%q is reserved", a.Name)
+	case !agentName.MatchString(a.Name):
+		l.at(name, "%q may have lower-case letters, digits, - and _ only, at most 63 of them, and begins and ends with a letter or digit", a.Name)
+	}
+	oneOf(l, path+".on_busy", a.OnBusy, BusyEnqueue, BusyReject)
+	l.card(path+".card", &a.Card)
+	l.executor(path+".executor", &a.Executor)
+
+	limits, lim := path+".limits", &a.Limits
+	if l.given(limits + ".concurrency") {
+		inRange(l, limits+".concurrency", lim.Concurrency, 1, 100_000)
+	}
+	inRange(l, limits+".run_timeout", lim.RunTimeout, 0, 30*24*time.Hour)
+	inRange(l, limits+".inactivity_timeout", lim.InactivityTimeout, 0, 30*24*time.Hour)
+	inRange(l, limits+".max_attempts", lim.MaxAttempts, 1, 1000)
+	inRange(l, limits+".backoff", lim.Backoff, 0, time.Hour)
+	inRange(l, limits+".cancel_grace", lim.CancelGrace, 0, time.Hour)
+	inRange(l, limits+".max_event", lim.MaxEvent, 1*KiB, 1*GiB)
+}
+
+func (l *loader) card(path string, c *Card) {
+	if c.Version == "" {
+		l.at(path+".version", "must not be empty")
+	}
+	if (c.Provider.Organization == "") != (c.Provider.URL == "") {
+		l.at(path+".provider", "needs both organization and url")
+	}
+	for _, u := range []struct{ key, value string }{
+		{".provider.url", c.Provider.URL}, {".documentation_url", c.DocumentationURL}, {".icon_url", c.IconURL},
+	} {
+		if u.value != "" {
+			l.webURL(path+u.key, u.value)
+		}
+	}
+	l.modes(path+".default_input_modes", c.DefaultInputModes, true)
+	l.modes(path+".default_output_modes", c.DefaultOutputModes, true)
+	ids := map[string]bool{}
+	for i, s := range c.Skills {
+		skill := fmt.Sprintf("%s.skills[%d]", path, i)
+		switch {
+		case l.hasProblem(skill), l.hasProblem(skill + ".id"):
+		case s.ID == "":
+			l.at(skill+".id", "is missing")
+		case ids[s.ID]:
+			l.at(skill+".id", "%q is already the id of another skill", s.ID)
+		}
+		ids[s.ID] = true
+		l.modes(skill+".input_modes", s.InputModes, false)
+		l.modes(skill+".output_modes", s.OutputModes, false)
+	}
+}
+
+func (l *loader) modes(key string, modes []string, required bool) {
+	if required && len(modes) == 0 && !l.hasProblem(key) {
+		l.at(key, "must not be empty")
+	}
+	for i, m := range modes {
+		if t, _, err := mime.ParseMediaType(m); err != nil || !strings.Contains(t, "/") {
+			l.at(fmt.Sprintf("%s[%d]", key, i), "%q is not a media type such as text/plain", m)
+		}
+	}
+}
+
+func (l *loader) executor(path string, e *Executor) {
+	kind := path + ".kind"
+	switch {
+	case l.hasProblem(path) || l.hasProblem(kind):
+		return
+	case e.Kind == "":
+		l.at(kind, "is missing; one of %s, %s, %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand)
+		return
+	}
+	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand)
+	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand} {
+		if key := join(path, string(section)); section != e.Kind && l.given(key) {
+			l.at(key, "does not belong to an executor of kind %s", e.Kind)
+		}
+	}
+	switch e.Kind {
+	case ExecutorDemo:
+	case ExecutorHTTP:
+		l.httpExecutor(path+".http", &e.HTTP)
+	case ExecutorCommand:
+		l.commandExecutor(path+".command", &e.Command)
+	}
+}
+
+func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
+	switch {
+	case l.hasProblem(path) || l.hasProblem(path+".url"):
+	case h.URL == "":
+		l.at(path+".url", "is missing: where the agent listens, such as http://127.0.0.1:9000/run")
+	default:
+		l.webURL(path+".url", h.URL)
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
+		key, value := path+".headers."+name, h.Headers[name]
+		if !headerName.MatchString(name) {
+			l.at(key, "is not the name of an HTTP header")
+		}
+		if strings.ContainsAny(value, "\r\n\x00") {
+			l.at(key, "holds a line break or NUL")
+		}
+	}
+	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+}
+
+func (l *loader) commandExecutor(path string, c *CommandExecutor) {
+	if !l.hasProblem(path) && !l.hasProblem(path+".argv") && (len(c.Argv) == 0 || c.Argv[0] == "") {
+		l.at(path+".argv", "is missing: the program and its arguments, such as [python3, agent.py]")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		if !envName.MatchString(name) {
+			l.at(path+".env."+name, "is not the name of an environment variable")
+		}
+	}
+	for i, name := range c.Inherit {
+		if !envName.MatchString(name) {
+			l.at(fmt.Sprintf("%s.inherit[%d]", path, i), "%q is not the name of an environment variable", name)
+		}
+	}
+	inRange(l, path+".stop_grace", c.StopGrace, 0, 5*time.Minute)
+}
+
+// webURL does not repeat the value: a URL may hold a password.
+func (l *loader) webURL(key, value string) bool {
+	u, err := url.Parse(value)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		l.at(key, "is not an absolute http or https URL")
+		return false
+	}
+	return true
+}
+
+func inRange[T int | Size | time.Duration](l *loader, key string, v, low, high T) {
+	if l.hasProblem(key) || v >= low && v <= high {
+		return
+	}
+	l.at(key, "is %s, want %s to %s", show(v), show(low), show(high))
+}
+
+// show writes a value as an operator would: 1h and not 1h0m0s.
+func show(v any) string {
+	d, ok := v.(time.Duration)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	s := d.String()
+	if short, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = short + "m"
+	}
+	if short, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = short + "h"
+	}
+	return s
+}
+
+func oneOf[T ~string](l *loader, key string, v T, allowed ...T) {
+	if l.hasProblem(key) {
+		return
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		if v == a {
+			return
+		}
+		names[i] = string(a)
+	}
+	l.at(key, "is %q, want one of %s", v, strings.Join(names, ", "))
+}

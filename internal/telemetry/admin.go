@@ -1,0 +1,113 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Check is one thing that /readyz looks at. Probe returns a word on how it stands, and
+// an error when the replica should get no requests because of it; an error wrapped by
+// Degraded is shown but does not take the replica out.
+type Check struct {
+	Name  string
+	Probe func(ctx context.Context) (detail string, err error)
+}
+
+type degraded struct{ err error }
+
+func (d *degraded) Error() string { return d.err.Error() }
+func (d *degraded) Unwrap() error { return d.err }
+
+// Degraded marks the error of a check as one that the replica can live with.
+func Degraded(err error) error { return &degraded{err} }
+
+// checkTimeout bounds a probe, so that /readyz answers before its caller gives up.
+const checkTimeout = 2 * time.Second
+
+// The statuses of a check and of the whole.
+const (
+	statusOK       = "ok"
+	statusDegraded = "degraded"
+	statusFailed   = "failed"
+)
+
+type checkResult struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+type readiness struct {
+	Status string        `json:"status"`
+	Checks []checkResult `json:"checks"`
+}
+
+// AdminHandler serves /livez, /readyz, /metrics and /debug/pprof/. It belongs on an
+// address that only operators reach: profiles and check details are not for clients.
+func AdminHandler(metrics prometheus.Gatherer, checks ...Check) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		answer := probe(r.Context(), checks)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if answer.Status == statusFailed {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+	// One failing collector must not hide all the others.
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// probe runs all checks at the same time and keeps their order.
+func probe(ctx context.Context, checks []Check) readiness {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	answer := readiness{Status: statusOK, Checks: make([]checkResult, len(checks))}
+	var wg sync.WaitGroup
+	for i, c := range checks {
+		wg.Go(func() { answer.Checks[i] = c.run(ctx) })
+	}
+	wg.Wait()
+	for _, r := range answer.Checks {
+		switch {
+		case r.Status == statusFailed:
+			answer.Status = statusFailed
+		case r.Status == statusDegraded && answer.Status == statusOK:
+			answer.Status = statusDegraded
+		}
+	}
+	return answer
+}
+
+func (c Check) run(ctx context.Context) checkResult {
+	detail, err := c.Probe(ctx)
+	r := checkResult{Name: c.Name, Status: statusOK, Detail: detail}
+	if err != nil {
+		r.Status, r.Error = statusFailed, err.Error()
+		var d *degraded
+		if errors.As(err, &d) {
+			r.Status = statusDegraded
+		}
+	}
+	return r
+}

@@ -1,0 +1,266 @@
+// Package telemetry is what operators watch: the Prometheus metrics, and the admin
+// server's handler with health checks, metrics and profiles.
+//
+// Labels come from small fixed sets or from the configuration; ids, names chosen by
+// clients and message content never become labels. docs/operations.md describes every
+// metric, and a test keeps that page complete.
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Metrics is what the parts of a server count. Its methods have the shapes of the
+// observers that those parts declare, so that wiring is an assignment; they also keep
+// the labels bounded.
+type Metrics struct {
+	claims    *prometheus.CounterVec
+	claimWait *prometheus.HistogramVec
+	runs      *prometheus.CounterVec
+	runTime   *prometheus.HistogramVec
+	running   *prometheus.GaugeVec
+	rescues   prometheus.Counter
+	fenced    prometheus.Counter
+	commit    *prometheus.HistogramVec
+	batch     *prometheus.HistogramVec
+	retries   *prometheus.CounterVec
+	events    *prometheus.CounterVec
+	hintLag   prometheus.Histogram
+	pollFound prometheus.Counter
+	rereads   prometheus.Counter
+	listening prometheus.Gauge
+	streams   *prometheus.GaugeVec
+	resumes   *prometheus.CounterVec
+	requests  *prometheus.CounterVec
+}
+
+// The labels for what is not in a fixed set, and for what was never determined.
+const (
+	other = "other"
+	none  = "none"
+)
+
+// The fixed sets.
+var (
+	flushKinds  = set("create", "append", "claim")
+	retryKinds  = set("create", "append", "message", "cancel")
+	runOutcomes = set("settled", "canceled", "failed", "retry", "returned", "lost")
+	dialects    = set("0.1", "0.3", "1.0", none)
+	operations  = set("send", "stream", "get", "list", "cancel", "subscribe",
+		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)
+	// What a request can end with, beyond ok: refused by the binding, or the reason of
+	// an error as the table of faults has it.
+	requestOutcomes = set("ok", "refused",
+		"CONTENT_TYPE_NOT_SUPPORTED", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "EXTENSION_SUPPORT_REQUIRED", "FORBIDDEN",
+		"INTERNAL_ERROR", "INVALID_AGENT_RESPONSE", "INVALID_PARAMS", "PUSH_NOTIFICATION_NOT_SUPPORTED", "RATE_LIMITED",
+		"REQUEST_TOO_LARGE", "TASK_NOT_CANCELABLE", "TASK_NOT_FOUND", "UNAUTHENTICATED", "UNAVAILABLE",
+		"UNSUPPORTED_OPERATION", "VERSION_NOT_SUPPORTED")
+)
+
+func set(members ...string) map[string]bool {
+	m := make(map[string]bool, len(members))
+	for _, s := range members {
+		m[s] = true
+	}
+	return m
+}
+
+// bounded returns the value when the set has it, so that no caller can make a label
+// without end.
+func bounded(allowed map[string]bool, value string) string {
+	if allowed[value] {
+		return value
+	}
+	return other
+}
+
+// New makes the metrics and registers them with reg.
+func New(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+	}
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+	}
+	histograms := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return register(reg, prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
+	}
+	// From a commit on a local disk to a database that is in trouble.
+	latency := []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
+	// From an echo to an hour of thought.
+	work := []float64{.005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
+
+	m := &Metrics{
+		claims: counters("holdfast_claims_total",
+			"Tasks claimed from the queue.", "agent"),
+		claimWait: histograms("holdfast_claim_wait_seconds",
+			"How long claimed tasks had been due.", latency, "agent"),
+		runs: counters("holdfast_runs_total",
+			"Runs that ended, by how.", "agent", "outcome"),
+		runTime: histograms("holdfast_run_seconds",
+			"Time that runs took.", work, "agent"),
+		running: gauges("holdfast_runs_active",
+			"Runs under way on this replica.", "agent"),
+		rescues: counter("holdfast_rescues_total",
+			"Runs that this replica took from a worker that was silent."),
+		fenced: counter("holdfast_fenced_writes_total",
+			"Writes of runs that were refused because their lease had passed on."),
+		commit: histograms("holdfast_commit_seconds",
+			"Time of one flush to the database, from its start to its commit.", latency, "kind"),
+		batch: histograms("holdfast_commit_batch_size",
+			"Writes that shared one flush.", []float64{1, 2, 5, 10, 20, 50, 100, 200, 500}, "kind"),
+		retries: counters("holdfast_write_retries_total",
+			"Writes that were repeated because the database failed.", "kind"),
+		events: counters("holdfast_events_total",
+			"Events written to the logs of tasks.", "kind"),
+		hintLag: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "holdfast_hint_delivery_seconds", Buckets: latency,
+			Help: "Time from the arrival of another replica's hint to the delivery of its events here.",
+		})),
+		pollFound: counter("holdfast_hub_poll_found_total",
+			"Watched tasks for which the hub's poll found events that no hint had announced."),
+		rereads: counter("holdfast_hub_rereads_total",
+			"Streams that fell behind what is kept in memory and read the table."),
+		listening: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_listener_connected",
+			Help: "1 while LISTEN works, 0 while this replica polls instead.",
+		})),
+		streams: gauges("holdfast_streams_open",
+			"Event streams that are open on this replica.", "dialect"),
+		resumes: counters("holdfast_stream_resumes_total",
+			"Streams that were opened with Last-Event-ID.", "dialect"),
+		requests: counters("holdfast_requests_total",
+			"A2A requests answered, by operation, dialect and outcome.", "operation", "dialect", "outcome"),
+	}
+	m.showZeros()
+	return m
+}
+
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	reg.MustRegister(c)
+	return c
+}
+
+// showZeros makes the series of the fixed sets exist from the start: a rate over a
+// counter that appears at 1 misses the first event.
+func (m *Metrics) showZeros() {
+	for kind := range flushKinds {
+		m.commit.WithLabelValues(kind)
+		m.batch.WithLabelValues(kind)
+	}
+	for kind := range retryKinds {
+		m.retries.WithLabelValues(kind)
+	}
+	for _, kind := range []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun} {
+		m.events.WithLabelValues(kind.String())
+	}
+	for dialect := range dialects {
+		if dialect != none {
+			m.streams.WithLabelValues(dialect)
+			m.resumes.WithLabelValues(dialect)
+		}
+	}
+}
+
+// Agents makes the series of the configured agents exist from the start.
+func (m *Metrics) Agents(names ...string) {
+	for _, agent := range names {
+		m.claims.WithLabelValues(agent)
+		m.claimWait.WithLabelValues(agent)
+		m.runTime.WithLabelValues(agent)
+		m.running.WithLabelValues(agent)
+		for outcome := range runOutcomes {
+			m.runs.WithLabelValues(agent, outcome)
+		}
+	}
+}
+
+// Claimed counts n tasks taken from the queue that had been due for so long. Here and
+// below, agent is a name of the configuration.
+func (m *Metrics) Claimed(agent string, n int, waited time.Duration) {
+	m.claims.WithLabelValues(agent).Add(float64(n))
+	m.claimWait.WithLabelValues(agent).Observe(waited.Seconds())
+}
+
+// Running follows the runs under way.
+func (m *Metrics) Running(agent string, delta int) {
+	m.running.WithLabelValues(agent).Add(float64(delta))
+}
+
+// Ran counts a run by how it ended.
+func (m *Metrics) Ran(agent, outcome string, took time.Duration) {
+	m.runs.WithLabelValues(agent, bounded(runOutcomes, outcome)).Inc()
+	m.runTime.WithLabelValues(agent).Observe(took.Seconds())
+}
+
+// Rescued counts runs taken from dead workers.
+func (m *Metrics) Rescued(runs int) { m.rescues.Add(float64(runs)) }
+
+// Fenced counts writes that were refused because the lease had passed on.
+func (m *Metrics) Fenced(writes int) { m.fenced.Add(float64(writes)) }
+
+// Flushed records one flush of a batcher: how many writes it carried and how long the
+// database took.
+func (m *Metrics) Flushed(kind string, items int, took time.Duration) {
+	kind = bounded(flushKinds, kind)
+	m.commit.WithLabelValues(kind).Observe(took.Seconds())
+	m.batch.WithLabelValues(kind).Observe(float64(items))
+}
+
+// Retried counts a write that was repeated because the database failed.
+func (m *Metrics) Retried(kind string) {
+	m.retries.WithLabelValues(bounded(retryKinds, kind)).Inc()
+}
+
+// Event counts an event that was committed.
+func (m *Metrics) Event(kind task.EventKind) {
+	m.events.WithLabelValues(kind.String()).Inc()
+}
+
+// Delivered records how long a hint waited for its events to be delivered.
+func (m *Metrics) Delivered(lag time.Duration) { m.hintLag.Observe(lag.Seconds()) }
+
+// PollFound counts tasks whose events no hint had announced.
+func (m *Metrics) PollFound(topics int) { m.pollFound.Add(float64(topics)) }
+
+// Reread counts a stream that fell behind.
+func (m *Metrics) Reread() { m.rereads.Inc() }
+
+// Listening says whether hints arrive by LISTEN.
+func (m *Metrics) Listening(connected bool) {
+	m.listening.Set(0)
+	if connected {
+		m.listening.Set(1)
+	}
+}
+
+// StreamOpened counts an open stream until the returned function is called.
+func (m *Metrics) StreamOpened(dialect string) (closed func()) {
+	g := m.streams.WithLabelValues(bounded(dialects, dialect))
+	g.Inc()
+	return g.Dec
+}
+
+// Resumed counts a stream that was opened with Last-Event-ID.
+func (m *Metrics) Resumed(dialect string) {
+	m.resumes.WithLabelValues(bounded(dialects, dialect)).Inc()
+}
+
+// Request counts an answered request. operation is a name such as send or push_set,
+// dialect a version such as 0.3, or empty when none was recognised; outcome is ok,
+// refused, or the reason of an error. What is unknown counts as other.
+func (m *Metrics) Request(operation, dialect, outcome string) {
+	if dialect == "" {
+		dialect = none
+	}
+	m.requests.WithLabelValues(
+		bounded(operations, operation), bounded(dialects, dialect), bounded(requestOutcomes, outcome)).Inc()
+}

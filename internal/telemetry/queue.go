@@ -1,0 +1,116 @@
+package telemetry
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// QueueDepth is what waits for one agent, over all replicas.
+type QueueDepth struct {
+	Agent            string
+	Waiting, Running int64         // tasks that a worker could claim now; tasks that a worker has
+	Oldest           time.Duration // how long the oldest waiting task has been due; 0 when none waits
+}
+
+// Queue reads the depth of the queue. One query, cheap enough for every scrape.
+type Queue func(ctx context.Context) ([]QueueDepth, error)
+
+const (
+	// queueInterval is how long one reading serves. Several scrapers, or an impatient
+	// one, then cost the database no more than one would.
+	queueInterval = 5 * time.Second
+	queueTimeout  = 2 * time.Second
+)
+
+// RegisterQueue exports the depth of the queue. Agents that are not among the known
+// ones are added up under the label other.
+func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
+	reg.MustRegister(&queueCollector{
+		read:  read,
+		known: set(known...),
+		waiting: prometheus.NewDesc("holdfast_queue_waiting",
+			"Tasks that wait for a worker, over all replicas.", []string{"agent"}, nil),
+		running: prometheus.NewDesc("holdfast_queue_running",
+			"Tasks that a worker runs, over all replicas.", []string{"agent"}, nil),
+		oldest: prometheus.NewDesc("holdfast_queue_oldest_seconds",
+			"How long the oldest waiting task has been due.", []string{"agent"}, nil),
+		readable: prometheus.NewDesc("holdfast_queue_readable",
+			"1 when the queue could be read for this scrape; without it its other metrics are absent.", nil, nil),
+	})
+}
+
+type queueCollector struct {
+	read                               Queue
+	known                              map[string]bool
+	waiting, running, oldest, readable *prometheus.Desc
+
+	mu     sync.Mutex // held while reading, so that scrapes at the same moment share a query
+	readAt time.Time
+	depths []QueueDepth
+	err    error
+}
+
+func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.waiting
+	ch <- c.running
+	ch <- c.oldest
+	ch <- c.readable
+}
+
+func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	depths, err := c.depth()
+	if err != nil {
+		// No old numbers: a queue that cannot be read must not look calm.
+		gauge(c.readable, 0)
+		return
+	}
+	gauge(c.readable, 1)
+	for _, d := range depths {
+		gauge(c.waiting, float64(d.Waiting), d.Agent)
+		gauge(c.running, float64(d.Running), d.Agent)
+		gauge(c.oldest, d.Oldest.Seconds(), d.Agent)
+	}
+}
+
+func (c *queueCollector) depth() ([]QueueDepth, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.readAt.IsZero() && time.Since(c.readAt) < queueInterval {
+		return c.depths, c.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), queueTimeout)
+	defer cancel()
+	rows, err := c.read(ctx)
+	c.readAt, c.depths, c.err = time.Now(), c.merge(rows), err
+	return c.depths, c.err
+}
+
+// merge has one entry per label: zero for a known agent without tasks, and the sum of
+// all unknown ones.
+func (c *queueCollector) merge(rows []QueueDepth) []QueueDepth {
+	byLabel := map[string]QueueDepth{}
+	for agent := range c.known {
+		byLabel[agent] = QueueDepth{Agent: agent}
+	}
+	for _, r := range rows {
+		label := bounded(c.known, r.Agent)
+		d := byLabel[label]
+		byLabel[label] = QueueDepth{
+			Agent:   label,
+			Waiting: d.Waiting + r.Waiting,
+			Running: d.Running + r.Running,
+			Oldest:  max(d.Oldest, r.Oldest),
+		}
+	}
+	merged := make([]QueueDepth, 0, len(byLabel))
+	for _, d := range byLabel {
+		merged = append(merged, d)
+	}
+	return merged
+}

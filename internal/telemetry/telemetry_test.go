@@ -1,0 +1,256 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+var _ PoolStat = (*pgxpool.Stat)(nil)
+
+type fakePool struct{}
+
+func (fakePool) AcquiredConns() int32                { return 3 }
+func (fakePool) IdleConns() int32                    { return 2 }
+func (fakePool) MaxConns() int32                     { return 10 }
+func (fakePool) AcquireCount() int64                 { return 100 }
+func (fakePool) EmptyAcquireCount() int64            { return 7 }
+func (fakePool) EmptyAcquireWaitTime() time.Duration { return 1500 * time.Millisecond }
+func (fakePool) CanceledAcquireCount() int64         { return 1 }
+
+// get asks the admin handler through a real server.
+func get(t *testing.T, h http.Handler, path string) (status int, body string) {
+	t.Helper()
+	server := httptest.NewServer(h)
+	defer server.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+	require.NoError(t, err)
+	resp, err := server.Client().Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(b)
+}
+
+// everything registers all there is and uses each metric once.
+func everything(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	m := New(reg)
+	m.Agents("weather")
+	RegisterPool(reg, "api", func() PoolStat { return fakePool{} })
+	RegisterPool(reg, "writer", func() PoolStat { return fakePool{} })
+	RegisterQueue(reg, func(context.Context) ([]QueueDepth, error) {
+		return []QueueDepth{
+			{Agent: "weather", Waiting: 4, Running: 2, Oldest: 90 * time.Second},
+			{Agent: "gone", Waiting: 1, Oldest: time.Hour},
+			{Agent: "forgotten", Waiting: 2, Oldest: time.Minute},
+		}, nil
+	}, "weather", "idle")
+
+	m.Claimed("weather", 5, 40*time.Millisecond)
+	m.Running("weather", 1)
+	m.Running("weather", 1)
+	m.Running("weather", -1)
+	m.Ran("weather", "settled", 3*time.Second)
+	m.Rescued(2)
+	m.Fenced(3)
+	m.Flushed("append", 40, 2*time.Millisecond)
+	m.Retried("cancel")
+	m.Event(task.EventArtifact)
+	m.Delivered(3 * time.Millisecond)
+	m.PollFound(4)
+	m.Reread()
+	m.Listening(false)
+	m.Listening(true)
+	closed := m.StreamOpened("0.3")
+	m.StreamOpened("0.3")
+	closed()
+	m.Resumed("0.1")
+	m.Request("send", "0.1", "ok")
+	m.Request("none", "", "refused")
+	m.Request("tasks/drop; DROP TABLE", "9.9", "surprised")
+	return reg
+}
+
+func TestScrape(t *testing.T) {
+	t.Parallel()
+	status, body := get(t, AdminHandler(everything(t)), "/metrics")
+	require.Equal(t, http.StatusOK, status)
+	for _, line := range []string{
+		`holdfast_queue_waiting{agent="weather"} 4`,
+		`holdfast_queue_waiting{agent="idle"} 0`,
+		`holdfast_queue_waiting{agent="other"} 3`,
+		`holdfast_queue_running{agent="weather"} 2`,
+		`holdfast_queue_oldest_seconds{agent="weather"} 90`,
+		`holdfast_queue_oldest_seconds{agent="other"} 3600`,
+		`holdfast_queue_readable 1`,
+		`holdfast_claims_total{agent="weather"} 5`,
+		`holdfast_claim_wait_seconds_count{agent="weather"} 1`,
+		`holdfast_runs_total{agent="weather",outcome="settled"} 1`,
+		`holdfast_runs_total{agent="weather",outcome="lost"} 0`,
+		`holdfast_run_seconds_sum{agent="weather"} 3`,
+		`holdfast_runs_active{agent="weather"} 1`,
+		`holdfast_rescues_total 2`,
+		`holdfast_fenced_writes_total 3`,
+		`holdfast_commit_seconds_bucket{kind="append",le="0.001"} 0`,
+		`holdfast_commit_seconds_bucket{kind="append",le="0.002"} 1`,
+		`holdfast_commit_seconds_count{kind="claim"} 0`,
+		`holdfast_commit_batch_size_sum{kind="append"} 40`,
+		`holdfast_write_retries_total{kind="cancel"} 1`,
+		`holdfast_events_total{kind="artifact"} 1`,
+		`holdfast_events_total{kind="status"} 0`,
+		`holdfast_hint_delivery_seconds_count 1`,
+		`holdfast_hub_poll_found_total 4`,
+		`holdfast_hub_rereads_total 1`,
+		`holdfast_listener_connected 1`,
+		`holdfast_streams_open{dialect="0.3"} 1`,
+		`holdfast_stream_resumes_total{dialect="0.1"} 1`,
+		`holdfast_requests_total{dialect="0.1",operation="send",outcome="ok"} 1`,
+		`holdfast_requests_total{dialect="none",operation="none",outcome="refused"} 1`,
+		`holdfast_requests_total{dialect="other",operation="other",outcome="other"} 1`,
+		`holdfast_pool_waits_total{pool="api"} 7`,
+		`holdfast_pool_wait_seconds_total{pool="writer"} 1.5`,
+	} {
+		require.Contains(t, body, "\n"+line+"\n")
+	}
+	require.NotContains(t, body, "DROP")
+}
+
+func TestEveryReasonOfAnErrorIsAnOutcome(t *testing.T) {
+	t.Parallel()
+	for kind, row := range fault.Base {
+		require.True(t, requestOutcomes[row.Reason], "%s of %s", row.Reason, task.Kind(kind))
+	}
+}
+
+func TestEveryMetricIsDocumented(t *testing.T) {
+	t.Parallel()
+	families, err := everything(t).Gather()
+	require.NoError(t, err)
+	registered := map[string]string{}
+	for _, f := range families {
+		registered[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
+	page, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	documented := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(holdfast_[a-z_]+)` \\| ([a-z]+) \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
+		documented[m[1]] = m[2]
+	}
+	require.Empty(t, cmp.Diff(registered, documented), "-registered +docs/operations.md")
+}
+
+func TestTheQueueIsReadOncePerInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int32
+		var broken atomic.Bool
+		reg := prometheus.NewPedanticRegistry()
+		RegisterQueue(reg, func(ctx context.Context) ([]QueueDepth, error) {
+			reads.Add(1)
+			_, bounded := ctx.Deadline()
+			require.True(t, bounded, "a scrape must not hang on a slow database")
+			if broken.Load() {
+				return nil, errors.New("database is away")
+			}
+			return []QueueDepth{{Agent: "a", Waiting: 1}}, nil
+		}, "a")
+
+		var scrapes sync.WaitGroup
+		for range 10 {
+			scrapes.Go(func() {
+				_, err := reg.Gather()
+				require.NoError(t, err)
+			})
+		}
+		scrapes.Wait()
+		require.EqualValues(t, 1, reads.Load())
+
+		broken.Store(true)
+		time.Sleep(queueInterval)
+		families, err := reg.Gather()
+		require.NoError(t, err)
+		require.EqualValues(t, 2, reads.Load())
+		require.Len(t, families, 1, "no stale numbers when the queue cannot be read")
+		require.Equal(t, "holdfast_queue_readable", families[0].GetName())
+		require.Zero(t, families[0].GetMetric()[0].GetGauge().GetValue())
+	})
+}
+
+func TestReadiness(t *testing.T) {
+	t.Parallel()
+	fine := Check{"database", func(context.Context) (string, error) { return "PostgreSQL 16.4", nil }}
+	polling := Check{"listener", func(context.Context) (string, error) {
+		return "", Degraded(errors.New("polling every 2s"))
+	}}
+	broken := Check{"worker", func(context.Context) (string, error) { return "", errors.New("no claim for 1m") }}
+	for name, c := range map[string]struct {
+		checks []Check
+		code   int
+		want   string
+	}{
+		"nothing to check": {nil, 200, `{"status":"ok","checks":[]}`},
+		"all is well":      {[]Check{fine}, 200, `{"status":"ok","checks":[{"name":"database","status":"ok","detail":"PostgreSQL 16.4"}]}`},
+		"degraded but ready": {[]Check{fine, polling}, 200, `{"status":"degraded","checks":[
+			{"name":"database","status":"ok","detail":"PostgreSQL 16.4"},
+			{"name":"listener","status":"degraded","error":"polling every 2s"}]}`},
+		"not ready": {[]Check{broken, polling}, 503, `{"status":"failed","checks":[
+			{"name":"worker","status":"failed","error":"no claim for 1m"},
+			{"name":"listener","status":"degraded","error":"polling every 2s"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, body := get(t, AdminHandler(prometheus.NewRegistry(), c.checks...), "/readyz")
+			require.Equal(t, c.code, code)
+			require.True(t, json.Valid([]byte(body)))
+			require.JSONEq(t, c.want, body)
+		})
+	}
+}
+
+func TestAProbeThatHangsIsCutOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hung := Check{"database", func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}}
+		start := time.Now()
+		answer := probe(t.Context(), []Check{hung})
+		require.Equal(t, statusFailed, answer.Status)
+		require.Equal(t, checkTimeout, time.Since(start))
+	})
+}
+
+func TestLivenessAndProfiles(t *testing.T) {
+	t.Parallel()
+	down := Check{"database", func(context.Context) (string, error) { return "", errors.New("away") }}
+	h := AdminHandler(prometheus.NewRegistry(), down)
+	code, body := get(t, h, "/livez")
+	require.Equal(t, 200, code)
+	require.Equal(t, "ok\n", body)
+	code, body = get(t, h, "/debug/pprof/")
+	require.Equal(t, 200, code)
+	require.Contains(t, body, "goroutine")
+}
