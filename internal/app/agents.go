@@ -68,7 +68,7 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 	case config.ExecutorCommand:
 		c := a.Executor.Command
 		return command.New(command.Options{
-			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Grace: c.StopGrace, MaxEvent: int(a.Limits.MaxEvent), Log: log,
+			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, Grace: c.StopGrace, MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -35,6 +36,8 @@ type Options struct {
 	// Executors replaces the configured executor of agents, by name.
 	Executors map[string]executor.Executor
 	Version   string
+	// Banner receives a few lines for people when the server is up. Nil for none.
+	Banner io.Writer
 }
 
 // Run serves until ctx ends, then stops in order: no new requests, no new claims,
@@ -44,15 +47,15 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	// The database must outlive everything that is still being stopped.
 	base, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
-	url, closeDB, err := Database(ctx, base, cfg, log)
+	db, err := OpenDatabase(ctx, base, cfg, log)
 	if err != nil {
 		return err
 	}
-	defer closeDB()
-	if err := schema.Migrate(ctx, url, log); err != nil {
+	defer db.Close()
+	if err := schema.Migrate(ctx, db.DirectURL, log); err != nil {
 		return err
 	}
-	s, err := newServer(ctx, cfg, log, o, url)
+	s, err := newServer(ctx, cfg, log, o, db)
 	if err != nil {
 		return err
 	}
@@ -74,10 +77,11 @@ type server struct {
 	adminL  net.Listener
 	missing map[task.ID]task.Attempt // of the previous reconciliation
 	ahead   time.Time                // when partitions were last looked at
+	banner  io.Writer
 }
 
-func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, url string) (s *server, err error) {
-	s = &server{cfg: cfg, log: log}
+func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, db *Database) (s *server, err error) {
+	s = &server{cfg: cfg, log: log, banner: o.Banner}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.metrics = telemetry.New(registry)
@@ -98,12 +102,8 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		return nil, err
 	}
 
-	listenURL := cfg.ListenDatabaseURL
-	if listenURL == "" {
-		listenURL = url
-	}
 	s.hub = hub.New(hub.Options{
-		URL: listenURL, PollInterval: cfg.Hub.PollInterval, Log: log, Observer: s.hubObserver(),
+		URL: db.DirectURL, PollInterval: cfg.Hub.PollInterval, Log: log, Observer: s.hubObserver(),
 		OnReady: func(agent string) {
 			if s.pool != nil {
 				s.pool.Wake(agent)
@@ -116,7 +116,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		},
 	})
 	s.store, err = store.Open(ctx, store.Options{
-		URL: url, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
+		URL: db.URL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
 		Listener: s.hub, Observer: s.storeObserver(), Log: log,
 	})
 	if err != nil {
@@ -159,7 +159,8 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 				Engine: engine.New(eng), MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
 				BodyTimeout: cfg.Limits.BodyTimeout, KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
 				MaxStreams: cfg.Limits.MaxStreams, LegacyTaskIDs: cfg.Protocol.LegacyClientTaskIDs,
-				Observer: s.rpcObserver(), Log: log,
+				ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
+				Observer:        s.rpcObserver(), Log: log,
 			}),
 		})
 	}
@@ -262,7 +263,7 @@ func (s *server) closeListeners() {
 	}
 }
 
-// announce tells a newcomer what to do next.
+// announce tells operators where things are, and a newcomer what to do next.
 func (s *server) announce() {
 	admin := "http://" + config.ReachableAddr(s.adminL.Addr().String())
 	if s.public == nil {
@@ -270,10 +271,21 @@ func (s *server) announce() {
 		return
 	}
 	url := s.cfg.BaseURL(s.public.Addr().String())
-	s.log.Info("holdfast serves", "url", url, "card", url+"/.well-known/agent-card.json", "admin", admin)
-	s.log.Info("try: curl -s " + url + ` -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send",` +
-		`"params":{"message":{"kind":"message","messageId":"m-1","role":"user","parts":[{"kind":"text","text":"echo:hello"}]}}}'`)
+	s.log.Info("holdfast serves", "url", url, "admin", admin)
+	if s.banner != nil {
+		_, _ = fmt.Fprintf(s.banner, banner, url)
+	}
 }
+
+const banner = `
+Holdfast serves %[1]s
+The agent's card: %[1]s/.well-known/agent-card.json
+Try:
+
+  curl -s %[1]s -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send",
+    "params":{"message":{"messageId":"m-1","role":"user","parts":[{"kind":"text","text":"echo:hello"}]}}}'
+
+`
 
 // tick is the keeper's round: what must be looked at regularly, hints or not.
 func (s *server) tick(ctx context.Context) {

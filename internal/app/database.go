@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -9,15 +10,24 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 )
 
-// Database is the configured PostgreSQL, or an embedded one that is started for
-// the purpose and watched until base ends. close leaves it.
-func Database(ctx, base context.Context, cfg *config.Config, log *slog.Logger) (url string, closeDB func(), err error) {
+// Database is the PostgreSQL that a process uses.
+type Database struct {
+	URL       string // for queries
+	DirectURL string // for LISTEN and migrations, which need a session of their own
+	Close     func() // leaves it
+}
+
+// OpenDatabase gives the configured PostgreSQL, or an embedded one that is started
+// for the purpose and watched until base ends.
+func OpenDatabase(ctx, base context.Context, cfg *config.Config, log *slog.Logger) (*Database, error) {
 	if cfg.DatabaseURL != "" {
-		return cfg.DatabaseURL, func() {}, nil
+		return &Database{
+			URL: cfg.DatabaseURL, DirectURL: cmp.Or(cfg.ListenDatabaseURL, cfg.DatabaseURL), Close: func() {},
+		}, nil
 	}
 	pg, err := pgembed.Start(ctx, pgembed.Options{Dir: cfg.DataDir, Log: log})
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	watching, stop := context.WithCancel(base)
 	watched := make(chan struct{})
@@ -25,7 +35,7 @@ func Database(ctx, base context.Context, cfg *config.Config, log *slog.Logger) (
 		defer close(watched)
 		_ = pg.Watch(watching)
 	}()
-	return pg.DSN(), func() {
+	return &Database{URL: pg.DSN(), DirectURL: pg.DSN(), Close: func() {
 		stop()
 		<-watched
 		closing, cancel := context.WithTimeout(context.WithoutCancel(base), 20*time.Second)
@@ -33,5 +43,5 @@ func Database(ctx, base context.Context, cfg *config.Config, log *slog.Logger) (
 		if err := pg.Stop(closing); err != nil {
 			log.Warn("postgresql was not stopped", "error", err)
 		}
-	}, nil
+	}}, nil
 }

@@ -498,6 +498,8 @@ func TestLogFormats(t *testing.T) {
 	require.Empty(t, text.String())
 	newLogger(&text, config.Log{Level: "debug", Format: config.LogText}).Debug("shown", "task_id", "t1")
 	require.Contains(t, text.String(), "DBG shown task_id=t1")
+	newQuietLogger(&text, config.Log{Level: "info", Format: config.LogText}).Info("hidden")
+	require.NotContains(t, text.String(), "hidden")
 	require.NotContains(t, text.String(), "\x1b", "no colours where no terminal is")
 }
 

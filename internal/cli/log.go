@@ -25,6 +25,15 @@ func newLogger(w io.Writer, cfg config.Log) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
+// newQuietLogger is for verbs whose output is the point: by default they log only what
+// went wrong.
+func newQuietLogger(w io.Writer, cfg config.Log) *slog.Logger {
+	if cfg.Level == config.Default().Log.Level {
+		cfg.Level = slog.LevelWarn.String()
+	}
+	return newLogger(w, cfg)
+}
+
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())

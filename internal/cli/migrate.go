@@ -33,11 +33,10 @@ that keep it apart.`,
 		if err != nil {
 			return err
 		}
-		log := newLogger(c.Err, cfg.Log)
 		if !*status {
-			return c.deps.Migrate(cmd.Context(), cfg, log)
+			return c.deps.Migrate(cmd.Context(), cfg, newLogger(c.Err, cfg.Log))
 		}
-		migrations, err := c.deps.MigrationStatus(cmd.Context(), cfg, log)
+		migrations, err := c.deps.MigrationStatus(cmd.Context(), cfg, newQuietLogger(c.Err, cfg.Log))
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (c *command) withOperator(cmd *cobra.Command, do func(context.Context, Oper
 	if err != nil {
 		return err
 	}
-	op, err := c.deps.OpenOperator(cmd.Context(), cfg, newLogger(c.Err, cfg.Log))
+	op, err := c.deps.OpenOperator(cmd.Context(), cfg, newQuietLogger(c.Err, cfg.Log))
 	if err != nil {
 		return err
 	}

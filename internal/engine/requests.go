@@ -56,6 +56,7 @@ type SendRequest struct {
 	Message        *task.Message
 	Metadata       json.RawMessage // becomes the task's metadata when it is new
 	Wait           bool            // answer when the task has settled, not when it is stored
+	WaitUnsaid     bool            // Wait is the version's habit and not the client's word
 	OutputModes    []string
 	IdempotencyKey string
 	RequestHash    []byte // of the request's meaning; with IdempotencyKey

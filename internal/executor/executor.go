@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -16,8 +17,8 @@ import (
 //
 // Execute runs at least once per message: after a crash, or when the lease is
 // lost, another worker calls it again with a higher Attempt, so outside effects
-// want an idempotency key (task id and turn make a good one). ctx ends when the task is canceled, the
-// lease is lost, a timeout passes or the server stops; context.Cause tells which.
+// want an idempotency key: Run.IdempotencyKey. ctx ends when the task is canceled,
+// the lease is lost, a timeout passes or the server stops; context.Cause tells which.
 //
 // Returning nil completes the task unless the run has already settled it. An
 // error fails it: a Failure's text is shown to the client, any other error is
@@ -49,6 +50,11 @@ type Run struct {
 
 	Memory Memory
 }
+
+// IdempotencyKey is the same for every attempt at one message and different for
+// everything else on the server. It uses the internal id, since clients of A2A
+// 0.1 choose the public one.
+func (r *Run) IdempotencyKey() string { return fmt.Sprintf("%s:%d", r.ID, r.Turn) }
 
 // Memory reads what the log already holds about a task. Each call is a query.
 type Memory interface {

@@ -48,7 +48,7 @@ const (
 var (
 	flushKinds  = set("create", "append", "claim")
 	retryKinds  = set("create", "append", "message", "cancel")
-	runOutcomes = set("settled", "canceled", "failed", "retry", "returned", "lost")
+	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "retried", "returned", "lost")
 	dialects    = set("0.1", "0.3", "1.0", none)
 	operations  = set("send", "stream", "get", "list", "cancel", "subscribe",
 		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)

@@ -72,7 +72,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Running("weather", 1)
 	m.Running("weather", 1)
 	m.Running("weather", -1)
-	m.Ran("weather", "settled", 3*time.Second)
+	m.Ran("weather", "completed", 3*time.Second)
 	m.Rescued(2)
 	m.Fenced(3)
 	m.Flushed("append", 40, 2*time.Millisecond)
@@ -107,7 +107,7 @@ func TestScrape(t *testing.T) {
 		`holdfast_queue_readable 1`,
 		`holdfast_claims_total{agent="weather"} 5`,
 		`holdfast_claim_wait_seconds_count{agent="weather"} 1`,
-		`holdfast_runs_total{agent="weather",outcome="settled"} 1`,
+		`holdfast_runs_total{agent="weather",outcome="completed"} 1`,
 		`holdfast_runs_total{agent="weather",outcome="lost"} 0`,
 		`holdfast_run_seconds_sum{agent="weather"} 3`,
 		`holdfast_runs_active{agent="weather"} 1`,

@@ -144,7 +144,12 @@ func (p *Pool) Reserve(agent string) *Slot {
 }
 
 // Start runs the task that was created with the slot.
-func (s *Slot) Start(c *store.Claimed) { s.pool.start(s.agent, c) }
+func (s *Slot) Start(c *store.Claimed) {
+	if s.pool.opt.Observer.Claimed != nil {
+		s.pool.opt.Observer.Claimed(s.agent.Name, 1, 0)
+	}
+	s.pool.start(s.agent, c)
+}
 
 // Release gives the slot back unused.
 func (s *Slot) Release() { s.pool.release(s.agent) }

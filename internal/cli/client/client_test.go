@@ -40,7 +40,10 @@ func newAgent(t *testing.T, answers ...http.HandlerFunc) *agent {
 			Method string
 			Params json.RawMessage
 		}
-		require.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Errorf("read the request: %v", err)
+			return
+		}
 		a.seen = append(a.seen, request{body.Method, r.Header.Get("Last-Event-ID"), string(body.Params)})
 		if n := len(a.seen); n <= len(answers) {
 			answers[n-1](w, r)

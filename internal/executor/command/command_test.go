@@ -178,8 +178,8 @@ func fifo(t *testing.T, dir string) <-chan struct{} {
 		if err != nil {
 			return
 		}
-		defer f.Close()
 		_, _ = io.Copy(io.Discard, f)
+		_ = f.Close()
 	}()
 	return dead
 }
@@ -338,7 +338,7 @@ func TestOptionsNameWhatIsWrong(t *testing.T) {
 		"command: dir: /bin/sh is not a directory":              {Argv: sh, Dir: "/bin/sh"},
 		`command: env: "A=B" cannot be set`:                     {Argv: sh, Env: map[string]string{"A=B": ""}},
 		`command: inherit: "" is not a variable's name`:         {Argv: sh, Inherit: []string{""}},
-		"command: grace: must not be negative":                  {Argv: sh, Grace: -1},
+		"command: stop_grace: must not be negative":             {Argv: sh, Grace: -1},
 		"command: max_event: must not be negative":              {Argv: sh, MaxEvent: -1},
 		"command: argv: argument 1 has a NUL character":         {Argv: []string{"sh", "a\x00"}},
 	} {

@@ -68,7 +68,7 @@ func (o *Options) resolve() (path string, err error) {
 		}
 	}
 	if o.Grace < 0 {
-		complain("grace", "must not be negative")
+		complain("stop_grace", "must not be negative")
 	}
 	if o.MaxEvent < 0 {
 		complain("max_event", "must not be negative")

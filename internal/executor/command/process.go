@@ -51,9 +51,9 @@ func (p *program) start(doc []byte, stderr io.Writer) (*process, error) {
 	started := make(chan error)
 	go child.keep(cmd, stdout, started)
 	err = <-started
-	write.Close() // the child has its own; while this one is open stdout has no end
+	_ = write.Close() // the child has its own; while this one is open stdout has no end
 	if err != nil {
-		read.Close()
+		_ = read.Close()
 		return nil, err
 	}
 	return child, nil
@@ -138,7 +138,7 @@ func (o *output) Read(p []byte) (int, error) {
 		err = io.EOF
 	}
 	if err != nil {
-		o.file.Close()
+		_ = o.file.Close()
 	}
 	return n, err
 }

@@ -113,7 +113,8 @@ func (b *backend) setHeaders(h nethttp.Header, run *executor.Run) {
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "application/x-ndjson, text/event-stream, application/json")
-	h.Set("Idempotency-Key", wire.IdempotencyKey(run))
+	// It also lets the transport repeat a call whose idle connection had died.
+	h.Set("Idempotency-Key", run.IdempotencyKey())
 	// The internal id, because a client of A2A 0.1 may choose a public one that no
 	// header can carry. The document has the public one.
 	h.Set("Holdfast-Task-Id", run.ID.String())

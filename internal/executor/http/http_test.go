@@ -102,7 +102,7 @@ func TestEventsArriveWhileTheAgentStillWorks(t *testing.T) {
 	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		for word := range next {
-			fmt.Fprintf(w, "{\"type\":\"text\",\"text\":%q}\n", word)
+			_, _ = fmt.Fprintf(w, "{\"type\":\"text\",\"text\":%q}\n", word)
 			_ = nethttp.NewResponseController(w).Flush()
 		}
 	})
@@ -214,17 +214,27 @@ func TestAnswersThatAreNotUnderstoodFail(t *testing.T) {
 	for name, c := range map[string]struct{ contentType, body, want string }{
 		"the wrong type": {"text/html", "<p>", `the agent answered with the content type "text/html"; ` +
 			"it must be application/json, application/x-ndjson or text/event-stream"},
-		"a bad line": {"application/x-ndjson", "\n{\"type\":\"artifact\",\"artifact\":{\"parts\":[{}]}}\n",
-			"the agent's answer is not understood: line 2: artifact.parts[0]: needs one of text, raw, url, data"},
-		"a bad event": {"text/event-stream", ":\n\ndata: {\"type\":\"txt\"}\n\n",
+		"a bad line": {
+			"application/x-ndjson", "\n{\"type\":\"artifact\",\"artifact\":{\"parts\":[{}]}}\n",
+			"the agent's answer is not understood: line 2: artifact.parts[0]: needs one of text, raw, url, data",
+		},
+		"a bad event": {
+			"text/event-stream", ":\n\ndata: {\"type\":\"txt\"}\n\n",
 			"the agent's answer is not understood: line 3: type: must be one of " +
-				"text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, retry"},
-		"a bad document": {"application/json", "hello",
-			"the agent's answer is not understood: not JSON: invalid character 'h' at start of value, at byte 1"},
-		"a long document": {"application/json", `{"text":"` + strings.Repeat("x", 2000) + `"}`,
-			"the agent's answer is longer than the 1000 bytes that a JSON document may have"},
-		"a long line": {"application/x-ndjson", strings.Repeat("x", 2000),
-			"the agent's answer is not understood: line 1: is longer than the 1000 bytes that an event may have"},
+				"text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, retry",
+		},
+		"a bad document": {
+			"application/json", "hello",
+			"the agent's answer is not understood: not JSON: invalid character 'h' at start of value, at byte 1",
+		},
+		"a long document": {
+			"application/json", `{"text":"` + strings.Repeat("x", 2000) + `"}`,
+			"the agent's answer is longer than the 1000 bytes that a JSON document may have",
+		},
+		"a long line": {
+			"application/x-ndjson", strings.Repeat("x", 2000),
+			"the agent's answer is not understood: line 1: is longer than the 1000 bytes that an event may have",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,13 +261,13 @@ func rawServer(t *testing.T, answer string) executor.Executor {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	t.Cleanup(func() { listener.Close() })
+	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		request, err := nethttp.ReadRequest(bufio.NewReader(conn))
 		if err != nil {
 			return

@@ -35,8 +35,8 @@ type Options struct {
 
 func (o *Options) validate() error {
 	var problems []error
-	complain := func(option, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("http: %s: %s", option, fmt.Sprintf(format, args...)))
+	complain := func(option, problem string) {
+		problems = append(problems, fmt.Errorf("http: %s: %s", option, problem))
 	}
 	switch u, err := url.Parse(o.URL); {
 	case o.URL == "":

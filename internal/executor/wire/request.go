@@ -46,20 +46,13 @@ type earlierArtifact struct {
 	Last       bool   `json:"last"`
 }
 
-// IdempotencyKey is the same for every attempt at one message, and differs for
-// everything else on this server. It uses the internal id because clients of
-// A2A 0.1 choose the public one.
-func IdempotencyKey(run *executor.Run) string {
-	return fmt.Sprintf("%s:%d", run.ID, run.Turn)
-}
-
 // EncodeRun writes the run document, with at most history previous messages. It
 // asks the log only for what can be there: a first try of a first turn costs no
 // query.
 func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, error) {
 	doc := runDocument{
 		Version:        Version,
-		IdempotencyKey: IdempotencyKey(run),
+		IdempotencyKey: run.IdempotencyKey(),
 		Task: taskDocument{
 			ID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
 		},

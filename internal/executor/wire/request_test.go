@@ -17,7 +17,7 @@ func TestTheFirstRunDocument(t *testing.T) {
 	run.Memory = memory
 	raw, err := EncodeRun(t.Context(), run, DefaultHistory)
 	require.NoError(t, err)
-	require.Equal(t, `{"version":1,"idempotencyKey":"01020304-0506-0708-0900-000000000000:1",`+
+	require.JSONEq(t, `{"version":1,"idempotencyKey":"01020304-0506-0708-0900-000000000000:1",`+
 		`"task":{"id":"task-1","contextId":"context-1","agent":"agent","tenant":"tenant","owner":"owner"},`+
 		`"message":{"messageId":"message-1","role":"user","parts":[{"text":"hello"}]},`+
 		`"turn":1,"try":1,"attempt":1}`, string(raw))

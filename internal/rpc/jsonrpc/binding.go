@@ -51,8 +51,10 @@ type Options struct {
 	MaxStreams   int           // open at a time; 0 means any number
 	// LegacyTaskIDs lets an unknown task id in message/send become a new task.
 	LegacyTaskIDs bool
-	Observer      Observer
-	Log           *slog.Logger
+	// ReturnByDefault answers a send that does not say whether to wait when it is stored.
+	ReturnByDefault bool
+	Observer        Observer
+	Log             *slog.Logger
 }
 
 // Binding serves JSON-RPC requests.
@@ -280,6 +282,9 @@ func (x *exchange) prepareSend(r *engine.SendRequest) error {
 	}
 	if x.b.opt.LegacyTaskIDs {
 		r.MayCreate = true
+	}
+	if r.WaitUnsaid && x.b.opt.ReturnByDefault {
+		r.Wait = false
 	}
 	r.IdempotencyKey = x.r.Header.Get("Idempotency-Key")
 	if len(r.IdempotencyKey) > maxKey || strings.ContainsRune(r.IdempotencyKey, 0) {

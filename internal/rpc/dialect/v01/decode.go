@@ -36,7 +36,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 // send reads TaskSendParams. The id is the client's choice, so an unknown one makes
 // a new task; there is no flag for waiting, so the answer waits.
 func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
-	s := &engine.SendRequest{Dialect: Version, MayCreate: true, Wait: true}
+	s := &engine.SendRequest{Dialect: Version, MayCreate: true, Wait: true, WaitUnsaid: true}
 	wantsPush := false
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {

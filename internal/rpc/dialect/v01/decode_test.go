@@ -83,7 +83,7 @@ func TestDecodeNullsAsAbsent(t *testing.T) {
 	require.Empty(t, cmp.Diff(&dialect.Call{
 		Op: engine.OpSend,
 		Send: &engine.SendRequest{
-			Dialect: "0.1", TaskID: "t", MayCreate: true, Wait: true,
+			Dialect: "0.1", TaskID: "t", MayCreate: true, Wait: true, WaitUnsaid: true,
 			Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{
 				{Kind: task.PartText, Text: "x"},
 				{Kind: task.PartRaw, Raw: []byte("hi")},

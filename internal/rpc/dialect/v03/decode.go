@@ -38,7 +38,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 // send reads MessageSendParams. One published example has the messageId beside the
 // message instead of in it.
 func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
-	s := &engine.SendRequest{Dialect: Version, Wait: true}
+	s := &engine.SendRequest{Dialect: Version, Wait: true, WaitUnsaid: true}
 	var beside string
 	wantsPush := false
 	for r.Object(); r.Next(); {
@@ -112,7 +112,7 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (w
 		case "acceptedOutputModes":
 			s.OutputModes = r.Strings()
 		case "blocking":
-			s.Wait = r.Bool()
+			s.Wait, s.WaitUnsaid = r.Bool(), false
 		case "historyLength":
 			*view = newest(r.Count())
 		case "pushNotificationConfig":

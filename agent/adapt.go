@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// adapt makes an Executor one that the server can run. Users' code meets only the
+// types of this package, so that the server's own may change.
+func adapt(e Executor) executor.Executor {
+	return executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		return e.Execute(ctx, fromRun(run), emitter{out})
+	})
+}
+
+func fromRun(run *executor.Run) *Run {
+	return &Run{
+		TaskID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
+		Message: fromMessage(run.Message), Metadata: run.Metadata,
+		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
+		key: run.IdempotencyKey(), memory: run.Memory,
+	}
+}
+
+type emitter struct{ out executor.Emitter }
+
+func (e emitter) Working(ctx context.Context, m Message) error {
+	return e.status(ctx, task.StateWorking, m)
+}
+
+func (e emitter) AskInput(ctx context.Context, m Message) error {
+	return e.status(ctx, task.StateInputRequired, m)
+}
+
+func (e emitter) AskAuth(ctx context.Context, m Message) error {
+	return e.status(ctx, task.StateAuthRequired, m)
+}
+
+func (e emitter) Complete(ctx context.Context, m Message) error {
+	return e.status(ctx, task.StateCompleted, m)
+}
+
+func (e emitter) Fail(ctx context.Context, m Message) error {
+	return e.status(ctx, task.StateFailed, m)
+}
+
+func (e emitter) Reject(ctx context.Context, m Message) error {
+	return e.status(ctx, task.StateRejected, m)
+}
+
+func (e emitter) Reply(ctx context.Context, m Message) error {
+	return e.out.Reply(ctx, toMessage(m))
+}
+
+// status takes a message without parts for none.
+func (e emitter) status(ctx context.Context, s task.State, m Message) error {
+	if len(m.Parts) == 0 {
+		return e.out.Status(ctx, s, nil)
+	}
+	return e.out.Status(ctx, s, toMessage(m))
+}
+
+func (e emitter) Artifact(ctx context.Context, a Artifact) error {
+	_, err := e.out.Artifact(ctx, executor.Chunk{Artifact: toArtifact(a), Last: true})
+	return err
+}
+
+func (e emitter) Chunk(ctx context.Context, c Chunk) error {
+	if c.ID == "" {
+		return errNoArtifactID
+	}
+	_, err := e.out.Artifact(ctx, executor.Chunk{Artifact: toArtifact(c.Artifact), Append: c.Append, Last: c.Last})
+	return err
+}
+
+func (e emitter) Checkpoint(ctx context.Context, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the checkpoint: %w", err)
+	}
+	return e.out.Checkpoint(ctx, data)
+}
+
+func fromMessage(m *task.Message) Message {
+	out := Message{
+		ID: m.ID, Role: User, Parts: make([]Part, len(m.Parts)), Metadata: m.Metadata,
+		Extensions: m.Extensions, References: m.References,
+	}
+	if m.Role == task.RoleAgent {
+		out.Role = Agent
+	}
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		out.Parts[i] = Part{
+			Kind: Kind(p.Kind), Text: p.Text, Bytes: p.Raw, URL: p.URL, Data: p.Data,
+			Filename: p.Filename, MediaType: p.MediaType, Metadata: p.Metadata,
+		}
+	}
+	return out
+}
+
+// toMessage leaves the role to the agent's side of the conversation, whoever the
+// message was taken from.
+func toMessage(m Message) *task.Message {
+	return &task.Message{
+		ID: m.ID, Role: task.RoleAgent, Parts: toParts(m.Parts), Metadata: m.Metadata,
+		Extensions: m.Extensions, References: m.References,
+	}
+}
+
+func toArtifact(a Artifact) task.Artifact {
+	return task.Artifact{
+		ID: a.ID, Name: a.Name, Description: a.Description, Parts: toParts(a.Parts),
+		Metadata: a.Metadata, Extensions: a.Extensions,
+	}
+}
+
+func toParts(parts []Part) []task.Part {
+	out := make([]task.Part, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		out[i] = task.Part{
+			Kind: task.PartKind(p.Kind), Text: p.Text, Raw: p.Bytes, URL: p.URL, Data: p.Data,
+			Filename: p.Filename, MediaType: p.MediaType, Metadata: p.Metadata,
+		}
+	}
+	return out
+}

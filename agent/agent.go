@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+)
+
+// Executor is an agent. Execute answers one message; see the package comment for
+// when and how often it is called. Calls run concurrently.
+type Executor interface {
+	Execute(ctx context.Context, run *Run, out Emitter) error
+}
+
+// Func makes a function an Executor.
+type Func func(ctx context.Context, run *Run, out Emitter) error
+
+// Execute calls f.
+func (f Func) Execute(ctx context.Context, run *Run, out Emitter) error { return f(ctx, run, out) }
+
+// Run is one invocation. The zero value of every field is possible, so a test can
+// make a Run from a Message alone.
+type Run struct {
+	TaskID    string
+	ContextID string
+	Agent     string // the name under which the agent is configured
+	Tenant    string
+	Owner     string
+	Message   Message         // what to answer; do not change it
+	Metadata  json.RawMessage // of the request that created the task
+	Turn      int             // 1 for the task's first message
+	Try       int             // 1 for the first invocation for this message
+	Attempt   int             // rises with every invocation for this task
+
+	key    string
+	memory executor.Memory
+}
+
+// Text is the text of the message's first text part.
+func (r *Run) Text() string { return r.Message.Text() }
+
+// IdempotencyKey is the same for every try at this message and different for
+// everything else on the server: hand it to services with side effects.
+func (r *Run) IdempotencyKey() string { return r.key }
+
+// History is the conversation of the task before this message, oldest first. Each
+// call reads the database.
+func (r *Run) History(ctx context.Context) ([]Message, error) {
+	if r.memory == nil {
+		return nil, nil
+	}
+	stored, err := r.memory.History(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the history: %w", err)
+	}
+	history := make([]Message, len(stored))
+	for i := range stored {
+		history[i] = fromMessage(&stored[i])
+	}
+	return history, nil
+}
+
+// Checkpoint decodes the last checkpoint of earlier tries at this message into v
+// and reports whether there was one.
+func (r *Run) Checkpoint(ctx context.Context, v any) (bool, error) {
+	if r.memory == nil || r.Try < 2 {
+		return false, nil
+	}
+	data, err := r.memory.Checkpoint(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the checkpoint: %w", err)
+	}
+	if data == nil {
+		return false, nil
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return false, fmt.Errorf("decode the checkpoint: %w", err)
+	}
+	return true, nil
+}
+
+// Emitter writes to the task. Its methods keep their order and return when the
+// event is on its way to the database; no client sees an event before it is
+// stored. They fail when the run has ended: when the task was canceled, the lease
+// was lost, or after one of AskInput, AskAuth, Complete, Fail, Reject and Reply.
+type Emitter interface {
+	// Working tells that the agent is busy, with a message or with the zero Message.
+	Working(ctx context.Context, m Message) error
+	// Artifact emits a whole artifact. Without an ID it is a new one.
+	Artifact(ctx context.Context, a Artifact) error
+	// Chunk emits a piece of an artifact, which needs an ID.
+	Chunk(ctx context.Context, c Chunk) error
+	// Checkpoint stores a JSON value for the next try, should there be one.
+	Checkpoint(ctx context.Context, v any) error
+
+	// AskInput ends the run with a question. The user's answer is the next turn.
+	AskInput(ctx context.Context, question Message) error
+	// AskAuth ends the run until the user has authenticated.
+	AskAuth(ctx context.Context, m Message) error
+	// Complete ends the task with a message. Returning nil completes without one.
+	Complete(ctx context.Context, m Message) error
+	// Fail ends the task as failed, with a message that the client reads.
+	Fail(ctx context.Context, m Message) error
+	// Reject ends the task as one that the agent will not do.
+	Reject(ctx context.Context, m Message) error
+	// Reply answers with a bare message in place of a task. It must be the only
+	// thing that a run emits.
+	Reply(ctx context.Context, m Message) error
+}
+
+// Why a run's context has ended, as context.Cause tells it.
+var (
+	ErrCanceled   = executor.ErrCanceled
+	ErrLeaseLost  = executor.ErrLeaseLost
+	ErrTimeout    = executor.ErrTimeout
+	ErrInactivity = executor.ErrInactivity
+	ErrShutdown   = executor.ErrShutdown
+)
+
+// Failure makes an error whose text the client may read. The cause may be nil; it
+// is logged and not shown.
+func Failure(text string, cause error) error { return &executor.Failure{Msg: text, Cause: cause} }
+
+// Retryable marks an error as passing: the run is tried again after the given
+// time, or after the server's own backoff when it is zero. When the tries are used
+// up the task fails.
+func Retryable(err error, after time.Duration) error { return executor.Retryable(err, after) }
+
+var errNoArtifactID = errors.New("agent: a chunk needs the ID of its artifact")
