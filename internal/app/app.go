@@ -144,7 +144,12 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			Store: s.store, Agents: agents.worker, PollInterval: cfg.Worker.PollInterval,
 			StopGrace: cfg.Worker.StopGrace, Worker: s.keeper.ID, Observer: s.workerObserver(), Log: log,
 		})
-		eng.Workers = s.pool
+		eng.Reserve = func(agent string) engine.Slot {
+			if slot := s.pool.Reserve(agent); slot != nil {
+				return slot
+			}
+			return nil
+		}
 	}
 	s.metrics.Agents(agents.names...)
 	telemetry.RegisterQueue(registry, s.queueDepths, agents.names...)

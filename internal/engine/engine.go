@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
-	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
 // Store is what the engine asks of the database.
@@ -30,9 +29,12 @@ type fanout interface {
 	Subscribe(owner *task.Task) *hub.Subscription
 }
 
-// reserver offers slots of this process's own workers. Nil where it has none.
-type reserver interface {
-	Reserve(agent string) *worker.Slot
+// Slot is room for one run on this process, reserved before its task exists. Start
+// or Release follows.
+type Slot interface {
+	WorkerID() task.ID
+	Start(c *store.Claimed)
+	Release()
 }
 
 // Agent is what the engine must know of an agent.
@@ -44,9 +46,10 @@ type Agent struct {
 
 // Options configures an engine. The zero value of a duration means its default.
 type Options struct {
-	Store      Store
-	Hub        fanout
-	Workers    reserver
+	Store Store
+	Hub   fanout
+	// Reserve takes a slot of this process's own workers, or returns nil. Nil where it has none.
+	Reserve    func(agent string) Slot
 	Agents     []Agent
 	MaxBlock   time.Duration // bound of a blocking send; default 60 s
 	CancelWait time.Duration // how long Cancel waits for a running task to end; default 10 s

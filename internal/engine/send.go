@@ -121,13 +121,10 @@ func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, s
 	if subscribe {
 		s.sub = e.opt.Hub.Subscribe(&n.Task)
 	}
-	var slot interface {
-		Start(c *store.Claimed)
-		Release()
-	}
-	if e.opt.Workers != nil {
-		if free := e.opt.Workers.Reserve(n.Task.Agent); free != nil {
-			n.Worker, slot = free.Worker, free
+	var slot Slot
+	if e.opt.Reserve != nil {
+		if slot = e.opt.Reserve(n.Task.Agent); slot != nil {
+			n.Worker = slot.WorkerID()
 		}
 	}
 	ev, err := e.opt.Store.Create(ctx, n)

@@ -8,6 +8,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
+// Entry is an event on a stream, with its encodings.
+type Entry = hub.Entry
+
+// ErrClosed ends a stream when the replica stops: the client resumes on another one.
+var ErrClosed = hub.ErrClosed
+
 // Stream is a task's events from some point on. Close must be called.
 type Stream struct {
 	// Task is the task as the stream begins: to be shown first. Nil when the client
@@ -78,7 +84,7 @@ func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, e
 }
 
 // Next waits for events, in order and without a gap.
-func (s *Stream) Next(ctx context.Context) ([]*hub.Entry, error) { return s.sub.Next(ctx) }
+func (s *Stream) Next(ctx context.Context) ([]*Entry, error) { return s.sub.Next(ctx) }
 
 // Superseded reports whether a parking status lies so far back that the task has
 // moved on since: a resumed stream passes over it.

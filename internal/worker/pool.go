@@ -121,10 +121,13 @@ func (p *Pool) ring() {
 // Slot is room for one run, reserved before its task exists, so that the
 // statement that creates the task can claim it as well.
 type Slot struct {
-	Worker task.ID
+	worker task.ID
 	pool   *Pool
 	agent  *slots
 }
+
+// WorkerID is who claims the task.
+func (s *Slot) WorkerID() task.ID { return s.worker }
 
 // Reserve takes a slot if the agent has one free and nothing is known to wait
 // before the new task. Start or Release must follow.
@@ -140,7 +143,7 @@ func (p *Pool) Reserve(agent string) *Slot {
 		return nil
 	}
 	s.free--
-	return &Slot{Worker: w, pool: p, agent: s}
+	return &Slot{worker: w, pool: p, agent: s}
 }
 
 // Start runs the task that was created with the slot.

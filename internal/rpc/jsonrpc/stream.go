@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -32,7 +31,7 @@ func (x *exchange) stream(open func() (*engine.Stream, error)) {
 	s := &streaming{exchange: x, st: st, head: []byte(envelopeHead + x.id + `,"result":`)}
 	x.observe(succeeded)
 	s.out = sse.Start(x.w, x.b.opt.WriteTimeout)
-	if err := s.run(); err != nil && x.r.Context().Err() == nil && !errors.Is(err, hub.ErrClosed) && !isWrite(err) {
+	if err := s.run(); err != nil && x.r.Context().Err() == nil && !errors.Is(err, engine.ErrClosed) && !isWrite(err) {
 		x.b.opt.Log.Error("stream broke off", "task_id", st.Header.PublicID, "error", err)
 	}
 }
@@ -139,7 +138,7 @@ func (s *streaming) open() (ended bool, err error) {
 }
 
 // next waits for events, with signs of life in between.
-func (s *streaming) next() ([]*hub.Entry, error) {
+func (s *streaming) next() ([]*engine.Entry, error) {
 	for {
 		ctx, cancel := context.WithTimeout(s.r.Context(), s.b.opt.KeepAlive)
 		evs, err := s.st.Next(ctx)
@@ -155,7 +154,7 @@ func (s *streaming) next() ([]*hub.Entry, error) {
 }
 
 // show adds one event, and reports whether the stream ends with it.
-func (s *streaming) show(ev *hub.Entry) (ended bool, err error) {
+func (s *streaming) show(ev *engine.Entry) (ended bool, err error) {
 	if !ev.Streamed() {
 		return false, nil
 	}
