@@ -8,7 +8,8 @@
 -- repetition of a statement that had been committed.
 --
 -- A run that parks while a message is already waiting does not park: the task goes back to
--- submitted for that message, with the status message that the run gave.
+-- submitted for that message, with the status message that the run gave. One that parks after
+-- the client asked to cancel it is canceled instead.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@tasks::uuid[]) AS task,
            unnest(@attempts::integer[]) AS attempt,
@@ -27,15 +28,16 @@ WITH inp AS MATERIALIZED (
     SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord
       FROM inp GROUP BY task, attempt, ordinal
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.attempt, t.last_seq, t.pending, r.n, r.status_ord
+    SELECT t.id, t.attempt, t.last_seq, t.pending, t.cancel_requested, r.n, r.status_ord
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
      WHERE t.state < 3 AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.attempt, l.last_seq, l.n, l.status_ord, s.rn AS status_rn, coalesce(s.direct, false) AS direct,
-           coalesce(s.state IN (3, 4) AND l.pending > 0, false) AS again,
-           CASE WHEN s.state IN (3, 4) AND l.pending > 0 THEN 1::smallint ELSE s.state END AS state
+    SELECT l.id, l.attempt, l.last_seq, l.pending, l.n, l.status_ord, s.rn AS status_rn, coalesce(s.direct, false) AS direct,
+           coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
+           CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
+                WHEN s.state IN (3, 4) AND l.pending > 0 THEN 1::smallint ELSE s.state END AS state
       FROM lck l LEFT JOIN num s ON s.ord = l.status_ord
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -45,7 +47,9 @@ WITH inp AS MATERIALIZED (
            status_seq = coalesce(e.last_seq + e.status_rn, t.status_seq),
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR e.direct,
-           pending = CASE WHEN e.again THEN t.pending - 1 ELSE t.pending END,
+           -- From the locked row: an UPDATE whose snapshot is older is first computed, and its
+           -- CHECKs tried, on the version that it saw.
+           pending = CASE WHEN e.again THEN e.pending - 1 ELSE e.pending END,
            worker_id = CASE WHEN e.again OR coalesce(e.state, t.state) >= 3 THEN NULL ELSE t.worker_id END
       FROM eff e WHERE t.id = e.id
     RETURNING t.id, t.state
@@ -54,8 +58,13 @@ WITH inp AS MATERIALIZED (
 ), requeued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1,
-           message_seq = (SELECT min(e.seq) FROM holdfast.task_events e
-                           WHERE e.task = q.id AND e.seq > q.message_seq AND e.kind = 1)
+           -- A message that was committed while this statement waited for the lock is counted in
+           -- pending, yet invisible to its snapshot. Nothing but messages can have come in
+           -- between, so the oldest of them follows what is visible.
+           message_seq = coalesce(
+               (SELECT m.seq FROM holdfast.task_events m
+                 WHERE m.task = q.id AND m.seq > q.message_seq AND m.kind = 1 ORDER BY m.seq LIMIT 1),
+               (SELECT max(v.seq) + 1 FROM holdfast.task_events v WHERE v.task = q.id))
       FROM eff e WHERE q.id = e.id AND e.again
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload)

@@ -56,3 +56,7 @@ RETURNING until;
 
 -- name: LeaseRelease :exec
 DELETE FROM holdfast.leases WHERE name = @name AND holder = @holder;
+
+-- name: ServerUptime :one
+-- How long PostgreSQL has been up: after a restart, leases that ran out meanwhile say nothing.
+SELECT (now() - pg_postmaster_start_time())::interval;

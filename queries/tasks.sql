@@ -1,8 +1,7 @@
 -- Creating, continuing, canceling and reading tasks.
 --
--- Lock order everywhere: the tasks row, then its task_queue row. The two statements that
--- start at the queue (QueueClaim, TaskCancel) lock only rows without an owner, which no
--- statement that starts at the task ever waits for.
+-- Lock order everywhere: the tasks row, then its task_queue row. QueueClaim alone starts at
+-- the queue, and it waits for neither.
 
 -- name: TaskCreate :many
 -- Creates any number of tasks in one commit: idempotency key, task, first message and queue
@@ -43,7 +42,9 @@ WITH inp AS MATERIALIZED (
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'), f.dialect, nullif(f.metadata, '')::json
       FROM fresh f
      WHERE f.key = '' OR f.id IN (SELECT task FROM keyed)
-     ORDER BY f.id
+     -- In the order of the unique index, so that two batches with the same ids do not wait for
+     -- each other.
+     ORDER BY f.tenant, f.owner, f.agent, f.client_id, f.id
     ON CONFLICT DO NOTHING
     RETURNING id, agent, worker_id, runs, created_at
 ), queued AS (
@@ -67,8 +68,7 @@ WITH lck AS MATERIALIZED (
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
     SELECT @tenant, @owner, @key::text, @request_hash::bytea, lck.id FROM lck WHERE @key::text <> ''
-    ON CONFLICT (tenant, owner, key) DO UPDATE SET task = excluded.task, request_hash = excluded.request_hash
-     WHERE NOT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = idempotency_keys.task)
+    ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
     SELECT lck.* FROM lck WHERE @key::text = '' OR EXISTS (SELECT FROM keyed)
@@ -100,29 +100,39 @@ SELECT seq FROM holdfast.task_events WHERE task = @task AND request_id = @reques
 
 -- name: TaskCancel :one
 -- Ends a task that no worker runs, or asks the worker of a running one to end it. The queue
--- row goes first and only if nobody owns it (see the lock order above); counting the deleted
--- rows in WHERE makes that happen before the task is locked. No row: ended or unknown.
-WITH unqueued AS (
-    DELETE FROM holdfast.task_queue q WHERE q.id = @id AND q.worker_id IS NULL RETURNING q.id
-), lck AS MATERIALIZED (
-    SELECT t.id, t.last_seq, (t.state >= 3 OR EXISTS (SELECT FROM unqueued)) AS idle
+-- row is taken only if nobody owns or is claiming it. Neither ended nor owned: ask again, for
+-- the row was in somebody's hands or is newer than the snapshot. No row: ended or unknown.
+WITH lck AS MATERIALIZED (
+    SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked
       FROM holdfast.tasks t
-     WHERE t.id = @id AND t.state < 5 AND (SELECT count(*) FROM unqueued) >= 0
+     WHERE t.id = @id AND t.state < 5
        FOR NO KEY UPDATE
+), free AS MATERIALIZED (
+    -- The scalar subquery has the task locked before its queue row is looked at.
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL
+       FOR UPDATE SKIP LOCKED
+), unqueued AS (
+    DELETE FROM holdfast.task_queue q USING free WHERE q.id = free.id
+), eff AS MATERIALIZED (
+    SELECT lck.id, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle FROM lck
 ), upd AS (
     UPDATE holdfast.tasks t
-       SET state = CASE WHEN lck.idle THEN 7 ELSE t.state END,
-           last_seq = CASE WHEN lck.idle THEN lck.last_seq + 1 ELSE t.last_seq END,
-           status_seq = CASE WHEN lck.idle THEN lck.last_seq + 1 ELSE t.status_seq END,
-           status_at = CASE WHEN lck.idle THEN now() ELSE t.status_at END,
-           pending = CASE WHEN lck.idle THEN 0 ELSE t.pending END,
+       SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
+           last_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.last_seq END,
+           status_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.status_seq END,
+           status_at = CASE WHEN eff.idle THEN now() ELSE t.status_at END,
+           pending = CASE WHEN eff.idle THEN 0 ELSE t.pending END,
+           -- Nobody's already; but the version that this statement's snapshot saw may have a worker,
+           -- and the CHECKs are first tried on that one.
+           worker_id = CASE WHEN eff.idle THEN NULL ELSE t.worker_id END,
            cancel_requested = true
-      FROM lck WHERE t.id = lck.id
+      FROM eff WHERE t.id = eff.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt)
-    SELECT lck.id, lck.last_seq + 1, 2, 7, 0 FROM lck WHERE lck.idle
+    SELECT eff.id, eff.last_seq + 1, 2, 7, 0 FROM eff WHERE eff.idle
 )
-SELECT lck.idle::boolean AS ended, (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM lck;
+SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM eff;
 
 -- name: TaskByID :one
 -- By primary key, for the server's own use; the caller checks whose it is.
@@ -141,3 +151,11 @@ SELECT id, last_seq FROM holdfast.tasks WHERE id = ANY(@ids::uuid[]);
 SELECT k.task, k.request_hash FROM holdfast.idempotency_keys k
   JOIN holdfast.tasks t ON t.id = k.task
  WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key;
+
+-- name: IdempotencyForget :execrows
+-- Frees a key whose task never came to be (its id was taken by another create at the same
+-- moment) or is gone. Keys are written in the same commit as their task and never changed,
+-- so a key that this statement sees without its task will not get one.
+DELETE FROM holdfast.idempotency_keys k
+ WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key
+   AND NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = k.task);

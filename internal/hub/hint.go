@@ -116,16 +116,20 @@ func (n *notifier) take() []string {
 	var out []string
 	var b strings.Builder
 	add := func(parts ...string) {
+		size := 1
+		for _, p := range parts {
+			size += len(p)
+		}
+		if b.Len() > 0 && b.Len()+size > maxPayload {
+			out = append(out, b.String())
+			b.Reset()
+		}
 		if b.Len() == 0 {
 			b.WriteString(n.name)
 		}
 		b.WriteByte(',')
 		for _, p := range parts {
 			b.WriteString(p)
-		}
-		if b.Len() > maxPayload-300 {
-			out = append(out, b.String())
-			b.Reset()
 		}
 	}
 	if n.lossy {

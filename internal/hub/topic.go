@@ -146,13 +146,18 @@ func (h *Hub) Subscribe(owner *task.Task) *Subscription {
 }
 
 // Start says what the subscriber has seen: the seq of its snapshot.
-func (s *Subscription) Start(after task.Seq) {
+func (s *Subscription) Start(after task.Seq) { s.Resume(after, after) }
+
+// Resume is Start for a subscriber that may lag behind: the log is known to have come
+// to upto. What lies between is read for it at once, since no hint will speak of it again.
+func (s *Subscription) Resume(after, upto task.Seq) {
 	s.after = after
 	t := s.topic
 	t.mu.Lock()
 	if !t.known {
-		t.known, t.tail = true, after
+		t.known, t.tail = true, upto
 	}
+	t.want = max(t.want, upto)
 	behind := t.want > t.tail
 	t.mu.Unlock()
 	if behind {

@@ -33,7 +33,8 @@ func (s *Store) Append(a *Append) {
 		a.payloads[i] = EncodePayload(e)
 	}
 	if !s.appends[s.shard(a.Task)].add(a) {
-		a.Done(false, task.Errorf(task.Unavailable, "the server is stopping"))
+		// Not from here: the caller may hold what Done needs.
+		go a.Done(false, task.Errorf(task.Unavailable, "the server is stopping"))
 	}
 }
 
@@ -48,10 +49,13 @@ type runKey struct {
 	attempt task.Attempt
 }
 
-func (s *Store) flushAppends(ctx context.Context, items []*Append) {
+func (s *Store) flushAppends(ctx context.Context, items []*Append) { s.writeAppends(ctx, items, false) }
+
+// writeAppends writes items as one commit. repeated says that an earlier try may have been
+// committed.
+func (s *Store) writeAppends(ctx context.Context, items []*Append, repeated bool) {
 	start := time.Now()
 	groups, arg := groupAppends(items)
-	repeated := false
 	for try := 0; ; try++ {
 		rows, err := s.q.EventsAppend(ctx, s.hot, arg)
 		if err == nil {
@@ -62,7 +66,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*Append) {
 		switch f := classify(err); {
 		case f == failFinal && len(groups) > 1:
 			for _, g := range groups {
-				s.flushAppends(ctx, g.items)
+				s.writeAppends(ctx, g.items, repeated)
 			}
 			return
 		case f == failFinal || ctx.Err() != nil:
@@ -219,9 +223,12 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup, repea
 			if s.listener != nil {
 				s.listener.Advanced(first.Task, task.Seq(r.LastSeq))
 			}
-			last := g.items[len(g.items)-1].Events
-			parked := last[len(last)-1].State.Parked()
-			g.done(parked && !task.State(r.State).Parked(), nil)
+			last, now := g.items[len(g.items)-1].Events, task.State(r.State)
+			requeued := last[len(last)-1].State.Parked() && !now.Settled()
+			g.done(requeued, nil)
+			if requeued && s.listener != nil {
+				s.listener.Ready(first.Agent)
+			}
 			continue
 		}
 		if s.observe.Fenced != nil {

@@ -22,6 +22,7 @@ type Claimed struct {
 	CancelRequested bool
 	Waited          time.Duration // since it became available
 	AvailableAt     time.Time
+	Unreadable      error // the message cannot be decoded; Message is empty
 }
 
 // Demand is how many runs of an agent a worker has room for.
@@ -56,13 +57,16 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			Metadata: r.Metadata, CreatedAt: r.CreatedAt,
 		})
 		e := &task.Event{Task: t.ID, Seq: task.Seq(r.MessageSeq), Kind: task.EventMessage}
-		if err := decodePayload(e, r.Payload, t); err != nil {
-			return nil, translate("claim", err)
+		// The claim is committed: one message that cannot be read must not take the others along.
+		unreadable := decodePayload(e, r.Payload, t)
+		if e.Message == nil {
+			e.Message = &task.Message{}
 		}
 		out[i] = &Claimed{
 			Task: t, Message: e.Message, MessageSeq: e.Seq, Attempt: task.Attempt(r.Attempt),
 			Turn: int(r.Turn), Try: int(r.Tries), CancelRequested: r.CancelRequested,
 			Waited: r.ClaimedAt.Sub(r.AvailableAt), AvailableAt: r.AvailableAt,
+			Unreadable: unreadable,
 		}
 	}
 	return out, nil

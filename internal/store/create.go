@@ -54,11 +54,15 @@ func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	// Not bounded by ctx: what was queued may be committed at any moment, and whoever asked
 	// must not be told that it was not.
 	r := <-c.done
-	switch {
-	case r.err != nil:
+	if r.err != nil {
 		return nil, r.err
-	case !r.made:
-		return nil, ErrTaken
+	}
+	if !r.made {
+		// Once the key is free nothing makes it dangle again but another race for the id.
+		if freed, err := s.forgetKey(ctx, &n.Task, n.Idempotency); err != nil || !freed {
+			return nil, orTaken(err)
+		}
+		return s.Create(ctx, n)
 	}
 	ev := &task.Event{Task: n.Task.ID, Seq: 1, Kind: task.EventMessage, At: r.at, Message: n.Message}
 	s.committed(ev)
@@ -68,14 +72,34 @@ func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	return ev, nil
 }
 
+func orTaken(err error) error {
+	if err != nil {
+		return err
+	}
+	return ErrTaken
+}
+
+// forgetKey frees an idempotency key whose task does not exist: another create
+// took the task's id at the same moment, or the task is gone.
+func (s *Store) forgetKey(ctx context.Context, t *task.Task, i Idempotency) (freed bool, err error) {
+	if i.Key == "" {
+		return false, nil
+	}
+	n, err := s.q.IdempotencyForget(ctx, s.api, dbsqlc.IdempotencyForgetParams{Tenant: t.Tenant, Owner: t.Owner, Key: i.Key})
+	return n > 0, translate("idempotency key", err)
+}
+
 // createPatience bounds how long a create whose outcome is unknown is repeated
 // before its caller is told so.
 const createPatience = 8 * time.Second
 
-func (s *Store) flushCreates(ctx context.Context, items []*create) {
+func (s *Store) flushCreates(ctx context.Context, items []*create) { s.writeCreates(ctx, items, false) }
+
+// writeCreates writes items as one commit. unknown says that an earlier try may have been
+// committed.
+func (s *Store) writeCreates(ctx context.Context, items []*create, unknown bool) {
 	start := time.Now()
 	arg := createParams(items)
-	unknown := false
 	for try := 0; ; try++ {
 		rows, err := s.q.TaskCreate(ctx, s.hot, arg)
 		if err == nil {
@@ -89,7 +113,7 @@ func (s *Store) flushCreates(ctx context.Context, items []*create) {
 		case f == failFinal && len(items) > 1:
 			// One of them is what the database will not have. Alone, it fails alone.
 			for _, c := range items {
-				s.flushCreates(ctx, []*create{c})
+				s.writeCreates(ctx, []*create{c}, unknown)
 			}
 			return
 		case f == failFinal || f == failCancelled,
@@ -102,9 +126,7 @@ func (s *Store) flushCreates(ctx context.Context, items []*create) {
 			return
 		}
 		s.retried("create", err, try)
-		if pause(ctx, try) != nil {
-			unknown = true
-		}
+		_ = pause(ctx, try)
 	}
 }
 

@@ -17,8 +17,8 @@
 //
 // # Locks
 //
-// A statement locks the tasks row, then its task_queue row. QueueClaim and
-// TaskCancel start at the queue, and lock only rows that no worker owns.
+// A statement locks the tasks row, then its task_queue row. QueueClaim alone starts
+// at the queue; it skips whatever is locked there or in tasks, and so waits for nobody.
 //
 // # Payloads
 //

@@ -29,6 +29,12 @@ const (
 )
 
 func classify(err error) failure {
+	// Before the server's own words: it also speaks while it refuses a connection ("the database
+	// system is starting up"), and then no statement has reached it.
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) && !errors.Is(err, context.Canceled) {
+		return failUnsent
+	}
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg):
@@ -45,10 +51,6 @@ func classify(err error) failure {
 	case errors.Is(err, context.Canceled) && !pgconn.SafeToRetry(err):
 		return failCancelled
 	case pgconn.SafeToRetry(err):
-		return failUnsent
-	}
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
 		return failUnsent
 	}
 	var network net.Error

@@ -29,7 +29,19 @@ const errDuplicate = "23505"
 // again. It returns the last seq that it wrote: the message's, or that of the
 // status behind it. Errors: task.Terminal, task.Busy,
 // task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
-func (s *Store) AddMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
+func (s *Store) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err error) {
+	for range 5 {
+		if seq, err = s.addMessage(ctx, n); !errors.Is(err, errChanged) {
+			break
+		}
+	}
+	return seq, err
+}
+
+// errChanged says that a task was not in the state for the write, and is now.
+var errChanged = &task.Error{Kind: task.Unavailable, Msg: "the task changed at the same moment", RetryAfter: time.Second}
+
+func (s *Store) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	arg := dbsqlc.MessageAppendParams{
 		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, Tenant: n.Task.Tenant, Owner: n.Task.Owner,
 		Key: n.Idempotency.Key, RequestHash: n.Idempotency.Hash, RequestID: uuid.UUID(n.RequestID),
@@ -39,7 +51,9 @@ func (s *Store) AddMessage(ctx context.Context, n *NewMessage) (task.Seq, error)
 		arg.RequestHash = []byte{}
 	}
 	row, err := s.q.MessageAppend(ctx, s.api, arg)
+	repeated := false
 	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
+		repeated = true
 		s.retried("message", err, try)
 		if pause(ctx, try) != nil {
 			break
@@ -49,16 +63,23 @@ func (s *Store) AddMessage(ctx context.Context, n *NewMessage) (task.Seq, error)
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return 0, s.whyNoMessage(ctx, n)
-	case errors.As(err, &pg) && pg.Code == errDuplicate:
-		// The first copy had been committed when its connection died.
-		seq, err := s.q.MessageFind(ctx, s.api, dbsqlc.MessageFindParams{Task: arg.ID, RequestID: arg.RequestID})
-		if err != nil {
-			return 0, translate("find message", err)
+		if repeated {
+			// The task is busy or has ended perhaps because of the first copy.
+			seq, err := s.writtenBefore(ctx, n)
+			if !errors.Is(err, task.NotFound) {
+				return seq, err
+			}
 		}
-		s.listener.Advanced(n.Task.ID, task.Seq(seq))
-		s.listener.Ready(n.Task.Agent)
-		return task.Seq(seq), nil
+		taken := s.whyNoMessage(ctx, n)
+		if errors.Is(taken, ErrTaken) {
+			if freed, err := s.forgetKey(ctx, n.Task, n.Idempotency); err != nil || !freed {
+				return 0, orTaken(err)
+			}
+			return 0, errChanged
+		}
+		return 0, taken
+	case errors.As(err, &pg) && pg.Code == errDuplicate:
+		return s.writtenBefore(ctx, n)
 	case err != nil:
 		return 0, translate("add message", err)
 	}
@@ -74,6 +95,20 @@ func (s *Store) AddMessage(ctx context.Context, n *NewMessage) (task.Seq, error)
 	return evs[len(evs)-1].Seq, nil
 }
 
+// writtenBefore finds the message whose first copy had been committed when its
+// connection died.
+func (s *Store) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, error) {
+	seq, err := s.q.MessageFind(ctx, s.api, dbsqlc.MessageFindParams{Task: uuid.UUID(n.Task.ID), RequestID: uuid.UUID(n.RequestID)})
+	if err != nil {
+		return 0, translate("find message", err)
+	}
+	if s.listener != nil {
+		s.listener.Advanced(n.Task.ID, task.Seq(seq))
+		s.listener.Ready(n.Task.Agent)
+	}
+	return task.Seq(seq), nil
+}
+
 func (s *Store) whyNoMessage(ctx context.Context, n *NewMessage) error {
 	t, err := s.taskByID(ctx, n.Task.ID)
 	switch {
@@ -86,18 +121,25 @@ func (s *Store) whyNoMessage(ctx context.Context, n *NewMessage) error {
 	case n.Idempotency.Key != "":
 		return ErrTaken
 	}
-	return &task.Error{Kind: task.Unavailable, Msg: "the task changed at the same moment", RetryAfter: time.Second}
+	return errChanged
 }
 
 // Cancel ends a task that has no run at once, and asks the worker of one that
 // has. ended tells which. Errors: task.NotCancelable, task.NotFound.
 func (s *Store) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) {
+	repeated := false
 	row, err := s.q.TaskCancel(ctx, s.api, uuid.UUID(h.ID))
-	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
-		// Harmless to repeat: at worst it finds the task canceled, by itself.
-		s.retried("cancel", err, try)
-		if pause(ctx, try) != nil {
+	for try := 0; try < 5; try++ {
+		if err == nil && (row.Ended || !row.Unowned) || err != nil && !unavailable(err) {
 			break
+		}
+		if err != nil {
+			// Harmless to repeat: at worst it finds the task canceled, by itself.
+			repeated = true
+			s.retried("cancel", err, try)
+			if pause(ctx, try) != nil {
+				break
+			}
 		}
 		row, err = s.q.TaskCancel(ctx, s.api, uuid.UUID(h.ID))
 	}
@@ -105,6 +147,12 @@ func (s *Store) Cancel(ctx context.Context, h *task.Task) (ended bool, err error
 		t, err := s.taskByID(ctx, h.ID)
 		if err != nil {
 			return false, err
+		}
+		if repeated && t.Status.State == task.StateCanceled {
+			if s.listener != nil {
+				s.listener.Advanced(h.ID, t.LastSeq)
+			}
+			return true, nil
 		}
 		return false, task.Errorf(task.NotCancelable, "the task is already %s", t.Status.State)
 	}

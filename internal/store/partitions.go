@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,23 +42,23 @@ func firstID(t time.Time) task.ID {
 
 // EnsurePartitions creates the partitions of the present month and of those
 // ahead. It is safe to run on several processes at once; a month whose events
-// already went to the default partition stays there, and the error says so.
+// already went to the default partition stays there, and the error says so, but
+// the other months get theirs.
 func (s *Store) EnsurePartitions(ctx context.Context) (created []string, err error) {
 	var now time.Time
 	if err := s.hot.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
 		return nil, translate("partitions", err)
 	}
+	var failed error
 	for i := range PartitionsAhead + 1 {
 		p := partitionOf(time.Date(now.Year(), now.Month()+time.Month(i), 1, 0, 0, 0, 0, time.UTC))
 		made, err := s.ensurePartition(ctx, p)
-		if err != nil {
-			return created, translate("partition "+p.name, err)
-		}
 		if made {
 			created = append(created, p.name)
 		}
+		failed = errors.Join(failed, translate("partition "+p.name, err))
 	}
-	return created, nil
+	return created, failed
 }
 
 // ensurePartition builds the table aside and attaches it: CREATE … PARTITION OF

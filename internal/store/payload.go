@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -151,8 +152,12 @@ func (w *writer) list(name string, v []string) {
 	w.b = append(w.b, ']')
 }
 
-// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the error only reports that.
+// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the error only reports that. So does NUL:
+// type json would keep its escape, but no query could read the member.
 func appendString(b []byte, s string) []byte {
+	if strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
+	}
 	b, _ = jsontext.AppendQuote(b, s)
 	return b
 }
@@ -207,6 +212,10 @@ func appendParts(b []byte, parts []task.Part) []byte {
 	return append(b, ']')
 }
 
+// lenient reads whatever has been stored: opaque values were let in by others, and one that is
+// odd must not make its whole task unreadable.
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
 // decodePayload fills the members of e that live in the payload.
 func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 	if len(payload) == 0 {
@@ -216,12 +225,12 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 	switch e.Kind {
 	case task.EventMessage:
 		var m messageJSON
-		if err = json.Unmarshal(payload, &m); err == nil {
+		if err = json.Unmarshal(payload, &m, lenient); err == nil {
 			e.Message = m.message(owner)
 		}
 	case task.EventStatus:
 		var s statusJSON
-		if err = json.Unmarshal(payload, &s); err == nil {
+		if err = json.Unmarshal(payload, &s, lenient); err == nil {
 			e.Direct, e.Metadata = s.Direct, raw(s.Metadata)
 			if s.Message != nil {
 				e.Message = s.Message.message(owner)
@@ -229,7 +238,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 		}
 	case task.EventArtifact:
 		var a artifactJSON
-		if err = json.Unmarshal(payload, &a); err == nil {
+		if err = json.Unmarshal(payload, &a, lenient); err == nil {
 			e.Artifact.Index, e.Artifact.Name, e.Artifact.Description = a.Index, a.Name, a.Description
 			e.Artifact.Parts = parts(a.Parts)
 			e.Artifact.Metadata, e.Artifact.Extensions = raw(a.Metadata), a.Extensions
@@ -237,7 +246,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 		}
 	case task.EventRun:
 		var r runJSON
-		if err = json.Unmarshal(payload, &r); err == nil {
+		if err = json.Unmarshal(payload, &r, lenient); err == nil {
 			e.Run = &task.RunNote{Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint)}
 		}
 	}

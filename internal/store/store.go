@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
@@ -43,6 +45,9 @@ type Options struct {
 	APIConns int // for reads and single writes; default 8
 	Writers  int // writers of appends, and of creates; default 2
 	Batch    int // requests that one flush takes at most; default 500
+	// Pooled says that URL leads to a transaction pooler. Such a one refuses session settings,
+	// which must then be set for the database role (docs/deployment.md).
+	Pooled   bool
 	Listener Listener
 	Observer Observer
 	Log      *slog.Logger
@@ -74,11 +79,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	api, err := openPool(ctx, o.URL, o.APIConns, "5s")
+	api, err := openPool(ctx, o, o.APIConns, "5s")
 	if err != nil {
 		return nil, err
 	}
-	hot, err := openPool(ctx, o.URL, 2*o.Writers+3, "30s")
+	hot, err := openPool(ctx, o, 2*o.Writers+3, "30s")
 	if err != nil {
 		api.Close()
 		return nil, err
@@ -98,8 +103,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-func openPool(ctx context.Context, url string, conns int, statementTimeout string) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+func openPool(ctx context.Context, o Options, conns int, statementTimeout string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("database url: %w", err)
 	}
@@ -108,8 +113,17 @@ func openPool(ctx context.Context, url string, conns int, statementTimeout strin
 	cfg.HealthCheckPeriod = 15 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	p := cfg.ConnConfig.RuntimeParams
+	if p["application_name"] == "" {
+		p["application_name"] = "holdfast"
+	}
+	if o.Pooled {
+		// Prepared statements belong to a session that the next statement may not get.
+		if !strings.Contains(o.URL, "default_query_exec_mode") {
+			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		}
+		return pgxpool.NewWithConfig(ctx, cfg)
+	}
 	for name, value := range map[string]string{
-		"application_name":                    "holdfast",
 		"timezone":                            "UTC",
 		"statement_timeout":                   statementTimeout,
 		"lock_timeout":                        "4s",
@@ -118,6 +132,9 @@ func openPool(ctx context.Context, url string, conns int, statementTimeout strin
 		// was empty would otherwise get a sequential scan, and the cached plan would keep it.
 		"enable_seqscan": "off",
 		"jit":            "off",
+		// Planning the append anew each time costs several times its execution, and the planner
+		// would: it cannot know how short the arrays are.
+		"plan_cache_mode": "force_generic_plan",
 	} {
 		if _, set := p[name]; !set {
 			p[name] = value

@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -115,6 +116,11 @@ func (t *Task) applyArtifact(e *Event) {
 // Fold applies events to a copy of the header and returns the task.
 func Fold(header Task, events []Event) (*Task, error) {
 	t := header
+	t.History = slices.Clone(t.History)
+	t.Artifacts = slices.Clone(t.Artifacts)
+	for i := range t.Artifacts {
+		t.Artifacts[i].Parts = slices.Clip(t.Artifacts[i].Parts)
+	}
 	for i := range events {
 		if err := t.Apply(&events[i]); err != nil {
 			return nil, err

@@ -29,15 +29,21 @@ WITH c AS MATERIALIZED (
                FOR UPDATE SKIP LOCKED
          ) x
     ) AS ids
+), l AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT x.id FROM holdfast.tasks x
+         WHERE x.id = ANY((SELECT ids FROM c)::uuid[]) AND x.state < 3
+           FOR NO KEY UPDATE SKIP LOCKED
+    ) AS ids
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = $4::uuid, tries = tries + 1
-     WHERE id = ANY((SELECT ids FROM c)::uuid[])
+     WHERE id = ANY((SELECT ids FROM l)::uuid[])
     RETURNING id, message_seq, turn, tries, available_at
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = $4::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0
       FROM q
-     WHERE t.id = ANY((SELECT ids FROM c)::uuid[]) AND t.id = q.id AND t.state < 3
+     WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.id = q.id
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at,
               q.message_seq, q.turn, q.tries, q.available_at
@@ -82,6 +88,10 @@ type QueueClaimRow struct {
 // ids are gathered in an array first: an IN or a join is planned as if LIMIT were unknown
 // and reads the whole queue. since[i] skips the dead prefix of the index that an old
 // snapshot elsewhere keeps from being vacuumed. Index task_queue_ready.
+//
+// It waits for nobody: a task whose row somebody has locked at this moment (a message, a
+// cancel, a write that is about to be fenced) is left for the next claim. So it can begin at
+// the queue, where everybody else begins at the task, without a deadlock.
 func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams) ([]QueueClaimRow, error) {
 	rows, err := db.Query(ctx, queueClaim,
 		arg.Agents,
@@ -171,7 +181,7 @@ func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, err
 
 const runRequeue = `-- name: RunRequeue :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.last_seq, t.attempt FROM holdfast.tasks t
+    SELECT t.id, t.last_seq, t.attempt, t.cancel_requested FROM holdfast.tasks t
      WHERE t.id = $1 AND t.attempt = $2 AND t.state < 3 AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE
 ), upd AS (
@@ -181,7 +191,9 @@ WITH lck AS MATERIALIZED (
       FROM lck WHERE t.id = lck.id
 ), queued AS (
     UPDATE holdfast.task_queue q
-       SET worker_id = NULL, available_at = now() + $4::interval,
+       SET worker_id = NULL,
+           -- Whoever claims a task that was asked to end only writes that down: no reason to wait.
+           available_at = CASE WHEN lck.cancel_requested THEN now() ELSE now() + $4::interval END,
            tries = CASE WHEN $3::boolean THEN q.tries - 1 ELSE q.tries END
       FROM lck WHERE q.id = lck.id
 ), logged AS (

@@ -12,6 +12,29 @@ import (
 	"github.com/google/uuid"
 )
 
+const idempotencyForget = `-- name: IdempotencyForget :execrows
+DELETE FROM holdfast.idempotency_keys k
+ WHERE k.tenant = $1 AND k.owner = $2 AND k.key = $3
+   AND NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = k.task)
+`
+
+type IdempotencyForgetParams struct {
+	Tenant string
+	Owner  string
+	Key    string
+}
+
+// Frees a key whose task never came to be (its id was taken by another create at the same
+// moment) or is gone. Keys are written in the same commit as their task and never changed,
+// so a key that this statement sees without its task will not get one.
+func (q *Queries) IdempotencyForget(ctx context.Context, db DBTX, arg IdempotencyForgetParams) (int64, error) {
+	result, err := db.Exec(ctx, idempotencyForget, arg.Tenant, arg.Owner, arg.Key)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const idempotencyGet = `-- name: IdempotencyGet :one
 SELECT k.task, k.request_hash FROM holdfast.idempotency_keys k
   JOIN holdfast.tasks t ON t.id = k.task
@@ -45,8 +68,7 @@ WITH lck AS MATERIALIZED (
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
     SELECT $3, $4, $5::text, $6::bytea, lck.id FROM lck WHERE $5::text <> ''
-    ON CONFLICT (tenant, owner, key) DO UPDATE SET task = excluded.task, request_hash = excluded.request_hash
-     WHERE NOT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = idempotency_keys.task)
+    ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
     SELECT lck.id, lck.agent, lck.last_seq, lck.turns, lck.parked FROM lck WHERE $5::text = '' OR EXISTS (SELECT FROM keyed)
@@ -210,42 +232,58 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 }
 
 const taskCancel = `-- name: TaskCancel :one
-WITH unqueued AS (
-    DELETE FROM holdfast.task_queue q WHERE q.id = $1 AND q.worker_id IS NULL RETURNING q.id
-), lck AS MATERIALIZED (
-    SELECT t.id, t.last_seq, (t.state >= 3 OR EXISTS (SELECT FROM unqueued)) AS idle
+WITH lck AS MATERIALIZED (
+    SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.state < 5 AND (SELECT count(*) FROM unqueued) >= 0
+     WHERE t.id = $1 AND t.state < 5
        FOR NO KEY UPDATE
+), free AS MATERIALIZED (
+    -- The scalar subquery has the task locked before its queue row is looked at.
+    SELECT q.id FROM holdfast.task_queue q
+     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL
+       FOR UPDATE SKIP LOCKED
+), unqueued AS (
+    DELETE FROM holdfast.task_queue q USING free WHERE q.id = free.id
+), eff AS MATERIALIZED (
+    SELECT lck.id, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle FROM lck
 ), upd AS (
     UPDATE holdfast.tasks t
-       SET state = CASE WHEN lck.idle THEN 7 ELSE t.state END,
-           last_seq = CASE WHEN lck.idle THEN lck.last_seq + 1 ELSE t.last_seq END,
-           status_seq = CASE WHEN lck.idle THEN lck.last_seq + 1 ELSE t.status_seq END,
-           status_at = CASE WHEN lck.idle THEN now() ELSE t.status_at END,
-           pending = CASE WHEN lck.idle THEN 0 ELSE t.pending END,
+       SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
+           last_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.last_seq END,
+           status_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.status_seq END,
+           status_at = CASE WHEN eff.idle THEN now() ELSE t.status_at END,
+           pending = CASE WHEN eff.idle THEN 0 ELSE t.pending END,
+           -- Nobody's already; but the version that this statement's snapshot saw may have a worker,
+           -- and the CHECKs are first tried on that one.
+           worker_id = CASE WHEN eff.idle THEN NULL ELSE t.worker_id END,
            cancel_requested = true
-      FROM lck WHERE t.id = lck.id
+      FROM eff WHERE t.id = eff.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt)
-    SELECT lck.id, lck.last_seq + 1, 2, 7, 0 FROM lck WHERE lck.idle
+    SELECT eff.id, eff.last_seq + 1, 2, 7, 0 FROM eff WHERE eff.idle
 )
-SELECT lck.idle::boolean AS ended, (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM lck
+SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM eff
 `
 
 type TaskCancelRow struct {
-	Ended bool
-	Seq   int64
-	At    time.Time
+	Ended   bool
+	Unowned bool
+	Seq     int64
+	At      time.Time
 }
 
 // Ends a task that no worker runs, or asks the worker of a running one to end it. The queue
-// row goes first and only if nobody owns it (see the lock order above); counting the deleted
-// rows in WHERE makes that happen before the task is locked. No row: ended or unknown.
+// row is taken only if nobody owns or is claiming it. Neither ended nor owned: ask again, for
+// the row was in somebody's hands or is newer than the snapshot. No row: ended or unknown.
 func (q *Queries) TaskCancel(ctx context.Context, db DBTX, id uuid.UUID) (TaskCancelRow, error) {
 	row := db.QueryRow(ctx, taskCancel, id)
 	var i TaskCancelRow
-	err := row.Scan(&i.Ended, &i.Seq, &i.At)
+	err := row.Scan(
+		&i.Ended,
+		&i.Unowned,
+		&i.Seq,
+		&i.At,
+	)
 	return i, err
 }
 
@@ -285,7 +323,9 @@ WITH inp AS MATERIALIZED (
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'), f.dialect, nullif(f.metadata, '')::json
       FROM fresh f
      WHERE f.key = '' OR f.id IN (SELECT task FROM keyed)
-     ORDER BY f.id
+     -- In the order of the unique index, so that two batches with the same ids do not wait for
+     -- each other.
+     ORDER BY f.tenant, f.owner, f.agent, f.client_id, f.id
     ON CONFLICT DO NOTHING
     RETURNING id, agent, worker_id, runs, created_at
 ), queued AS (
@@ -320,9 +360,8 @@ type TaskCreateRow struct {
 
 // Creating, continuing, canceling and reading tasks.
 //
-// Lock order everywhere: the tasks row, then its task_queue row. The two statements that
-// start at the queue (QueueClaim, TaskCancel) lock only rows without an owner, which no
-// statement that starts at the task ever waits for.
+// Lock order everywhere: the tasks row, then its task_queue row. QueueClaim alone starts at
+// the queue, and it waits for neither.
 // Creates any number of tasks in one commit: idempotency key, task, first message and queue
 // row. An input whose key or client id is taken yields no row; the caller looks up why.
 // An input with a worker is claimed in the same breath (attempt 1). An id that is already

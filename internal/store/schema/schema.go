@@ -157,7 +157,9 @@ func Status(ctx context.Context, databaseURL string) ([]Step, error) {
 	if err == nil {
 		var version int64
 		var at time.Time
-		_, err = pgx.ForEachRow(rows, []any{&version, &at}, func() error { applied[version] = at; return nil })
+		if _, err = pgx.ForEachRow(rows, []any{&version, &at}, func() error { applied[version] = at; return nil }); err == nil {
+			err = rows.Err()
+		}
 	}
 	var answer *pgconn.PgError
 	if err != nil && (!errors.As(err, &answer) || answer.Code != "42P01") {

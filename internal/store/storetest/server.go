@@ -34,10 +34,6 @@ func Server(t testing.TB, settings map[string]string) *PrivateServer {
 	}
 	s := &PrivateServer{t: t, dir: dir, settings: settings}
 	s.Start()
-	s.URL = s.pg.DSN()
-	if err := schema.Migrate(t.Context(), s.URL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatalf("private server: %v", err)
-	}
 	t.Cleanup(func() {
 		if s.pg == nil {
 			s.Start()
@@ -47,6 +43,10 @@ func Server(t testing.TB, settings map[string]string) *PrivateServer {
 		}
 		_ = os.RemoveAll(dir)
 	})
+	s.URL = s.pg.DSN()
+	if err := schema.Migrate(t.Context(), s.URL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatalf("private server: %v", err)
+	}
 	return s
 }
 

@@ -1,0 +1,482 @@
+package hub_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+const (
+	patience = 60 * time.Second
+	never    = time.Hour // a poll that does not come during the test
+)
+
+// replica is a hub with its store.
+type replica struct {
+	t     testing.TB
+	hub   *hub.Hub
+	store *store.Store
+
+	rereads, pollFound atomic.Int64
+	stop               context.CancelFunc
+}
+
+func start(t testing.TB, url string, o hub.Options) *replica {
+	t.Helper()
+	r := &replica{t: t}
+	if o.URL == "" {
+		o.URL = url
+	}
+	o.Observer = hub.Observer{
+		Reread:    func() { r.rereads.Add(1) },
+		PollFound: func(n int) { r.pollFound.Add(int64(n)) },
+	}
+	r.hub = hub.New(o)
+	var err error
+	r.store, err = store.Open(t.Context(), store.Options{URL: url, APIConns: 3, Listener: r.hub})
+	require.NoError(t, err)
+	r.hub.SetReader(r.store)
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	ended := make(chan error, 1)
+	go func() { ended <- r.hub.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+		require.Zero(t, r.hub.Topics(), "a topic was left behind")
+		closing, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		r.store.Close(closing)
+	})
+	return r
+}
+
+// listening waits until notifications arrive.
+func (r *replica) listening() *replica {
+	r.t.Helper()
+	r.eventually("it listens", func() bool { _, degraded := r.hub.Health(); return !degraded })
+	return r
+}
+
+func (r *replica) eventually(what string, holds func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waited in vain until %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// run is a task under way, and how much its only attempt has written.
+type run struct {
+	h       *task.Task
+	ordinal atomic.Int64
+}
+
+func (r *replica) run() *run {
+	r.t.Helper()
+	id := store.NewID()
+	n := &store.NewTask{
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "0.3"},
+		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
+		Worker:  store.NewID(),
+	}
+	_, err := r.store.Create(r.t.Context(), n)
+	require.NoError(r.t, err)
+	h, err := r.store.Header(r.t.Context(), id)
+	require.NoError(r.t, err)
+	return &run{h: h}
+}
+
+// write appends n chunks and waits for the commit.
+func (r *replica) write(u *run, n int) error {
+	evs := make([]*task.Event, n)
+	for i := range evs {
+		evs[i] = &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("chunk")}}}
+	}
+	done := make(chan error, 1)
+	r.store.Append(&store.Append{
+		Task: u.h.ID, Agent: "a", Attempt: 1, Ordinal: u.ordinal.Load(), Events: evs,
+		Done: func(_ bool, err error) { done <- err },
+	})
+	u.ordinal.Add(int64(n))
+	return <-done
+}
+
+func (r *replica) must(u *run, n int) {
+	r.t.Helper()
+	require.NoError(r.t, r.write(u, n))
+}
+
+// read takes events until seq upto and checks that they come without a gap.
+func read(ctx context.Context, s *hub.Subscription, upto task.Seq) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for s.Seen() < upto {
+		seen := s.Seen()
+		evs, err := s.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("after %d: %w", seen, err)
+		}
+		for _, e := range evs {
+			if seen++; e.Seq != seen {
+				return fmt.Errorf("%d came instead of %d", e.Seq, seen)
+			}
+		}
+	}
+	return nil
+}
+
+func TestLocalDelivery(t *testing.T) {
+	t.Parallel()
+	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never})
+	u := r.run()
+	s := r.hub.Subscribe(u.h)
+	defer s.Close()
+	s.Start(1)
+	r.must(u, 3)
+	require.NoError(t, read(t.Context(), s, 4))
+	require.Zero(t, r.rereads.Load())
+	require.Equal(t, 1, r.hub.Topics())
+}
+
+func TestHintsReachAnotherReplica(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a := start(t, url, hub.Options{PollInterval: never}).listening()
+	ready, cancels := make(chan string, 100), make(chan task.ID, 1)
+	b := start(t, url, hub.Options{
+		PollInterval: never,
+		OnReady:      func(agent string) { ready <- agent },
+		OnCancel:     func(id task.ID) { cancels <- id },
+	}).listening()
+	u := a.run()
+	s := b.hub.Subscribe(u.h)
+	defer s.Close()
+	s.Start(0)
+	for i := range 5 {
+		a.must(u, 2)
+		require.NoError(t, read(t.Context(), s, task.Seq(3+2*i)))
+	}
+	require.LessOrEqual(t, b.pollFound.Load(), int64(1), "but for the one poll that was due before it listened")
+	a.hub.Ready("agent")
+	a.hub.CancelWanted(u.h.ID)
+	for agent := ""; agent != "agent"; {
+		agent = <-ready
+	}
+	require.Equal(t, u.h.ID, <-cancels)
+}
+
+func TestAnEventWithoutAHintIsFoundByThePoll(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a := start(t, url, hub.Options{PollInterval: never})
+	b := start(t, url, hub.Options{PollInterval: 50 * time.Millisecond}).listening()
+	a.hub.SetPeers(0) // so it sends nothing
+	u := a.run()
+	s := b.hub.Subscribe(u.h)
+	defer s.Close()
+	s.Start(1)
+	a.must(u, 2)
+	require.NoError(t, read(t.Context(), s, 3))
+	require.Positive(t, b.pollFound.Load())
+}
+
+func TestAListenerThatLostItsConnectionMissesNothing(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a := start(t, url, hub.Options{PollInterval: never}).listening()
+	b := start(t, url, hub.Options{PollInterval: never}).listening()
+	u := a.run()
+	s := b.hub.Subscribe(u.h)
+	defer s.Close()
+	s.Start(1)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	written := task.Seq(1)
+	for range 3 {
+		_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'holdfast listener'`)
+		require.NoError(t, err)
+		for range 5 {
+			a.must(u, 1)
+			written++
+		}
+		require.NoError(t, read(t.Context(), s, written))
+		a.listening()
+		b.listening()
+	}
+}
+
+func TestADeafListenerIsNoticedAndPolls(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	proxy := pgproxy.New(t, url)
+	proxy.Deafen(true)
+	a := start(t, url, hub.Options{PollInterval: never})
+	b := start(t, url, hub.Options{URL: proxy.URL, PollInterval: never, PingInterval: 50 * time.Millisecond})
+	b.eventually("it says that notifications do not arrive", func() bool {
+		detail, degraded := b.hub.Health()
+		return degraded && strings.Contains(detail, "do not arrive")
+	})
+	u := a.run()
+	s := b.hub.Subscribe(u.h)
+	defer s.Close()
+	s.Start(1)
+	a.must(u, 2)
+	require.NoError(t, read(t.Context(), s, 3), "it polls often, whatever its interval")
+	// What ails it may pass, on the same connection.
+	proxy.Deafen(false)
+	b.listening()
+}
+
+func TestASlowSubscriberRereads(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]hub.Options{
+		"too many events": {PollInterval: never, RingEvents: 4},
+		"too many bytes":  {PollInterval: never, RingBytes: 4 * (256 + 128 + 5)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, storetest.New(t).URL, o)
+			u := r.run()
+			slow, quick := r.hub.Subscribe(u.h), r.hub.Subscribe(u.h)
+			defer slow.Close()
+			defer quick.Close()
+			slow.Start(1)
+			quick.Start(1)
+			for i := range 10 {
+				r.must(u, 2)
+				require.NoError(t, read(t.Context(), quick, task.Seq(3+2*i)))
+			}
+			require.Zero(t, r.rereads.Load(), "the quick one")
+			require.NoError(t, read(t.Context(), slow, 21))
+			require.Positive(t, r.rereads.Load())
+		})
+	}
+}
+
+// Whoever registers, reads a snapshot and starts behind it misses nothing and
+// sees nothing twice, wherever the writers are and however small the ring is.
+func TestStartBehindASnapshotMissesNothing(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	o := hub.Options{PollInterval: never, RingEvents: 8}
+	a, b := start(t, url, o).listening(), start(t, url, o).listening()
+	const tasks, commits = 6, 60
+	var writers, readers errgroup.Group
+	for i := range tasks {
+		u := a.run()
+		writer := []*replica{a, b}[i%2]
+		last := make(chan task.Seq, 1)
+		writers.Go(func() error {
+			seq := task.Seq(1)
+			for range commits {
+				n := 1 + rand.N(4)
+				if err := writer.write(u, n); err != nil {
+					return err
+				}
+				seq += task.Seq(n)
+			}
+			last <- seq
+			return nil
+		})
+		for n := range 4 {
+			r := []*replica{a, b}[n%2]
+			readers.Go(func() error {
+				var subs errgroup.Group
+				for range 5 {
+					s := r.hub.Subscribe(u.h)
+					h, err := r.store.Header(t.Context(), u.h.ID)
+					if err != nil {
+						s.Close()
+						return err
+					}
+					after := h.LastSeq
+					if rand.N(3) == 0 {
+						after = rand.N(h.LastSeq + 1) // resumed
+					}
+					s.Resume(after, h.LastSeq)
+					subs.Go(func() error {
+						defer s.Close()
+						end := <-last
+						last <- end
+						return read(t.Context(), s, end)
+					})
+				}
+				return subs.Wait()
+			})
+		}
+	}
+	require.NoError(t, writers.Wait())
+	require.NoError(t, readers.Wait())
+}
+
+// The task has ended: no hint and no commit will ever speak of it again.
+func TestResumeInALogThatIsComplete(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a := start(t, url, hub.Options{PollInterval: never})
+	b := start(t, url, hub.Options{PollInterval: never}).listening()
+	u := a.run()
+	a.must(u, 9)
+	for after := range task.Seq(10) {
+		s := b.hub.Subscribe(u.h)
+		s.Resume(after, 10)
+		require.NoError(t, read(t.Context(), s, 10))
+		s.Close()
+	}
+}
+
+func TestCloseEndsEverySubscription(t *testing.T) {
+	t.Parallel()
+	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never})
+	u := r.run()
+	var g errgroup.Group
+	for range 8 {
+		s := r.hub.Subscribe(u.h)
+		s.Start(1)
+		g.Go(func() error {
+			defer s.Close()
+			_, err := s.Next(t.Context())
+			if !errors.Is(err, hub.ErrClosed) {
+				return fmt.Errorf("ended with %w", err)
+			}
+			return nil
+		})
+	}
+	r.hub.Close()
+	r.hub.Close()
+	require.NoError(t, g.Wait())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	other := start(t, storetest.New(t).URL, hub.Options{PollInterval: never})
+	s := other.hub.Subscribe(u.h)
+	defer s.Close()
+	s.Start(1)
+	_, err := s.Next(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestHintsFitIntoNotifications(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	_, err = conn.Exec(t.Context(), "LISTEN "+store.Channel)
+	require.NoError(t, err)
+	r := start(t, url, hub.Options{PollInterval: never}).listening()
+	want := map[string]bool{}
+	var evs []*task.Event
+	for i := range 5000 {
+		id := store.NewID()
+		seq := task.Seq(2 + i)
+		evs = append(evs, &task.Event{Task: id, Seq: seq})
+		want[fmt.Sprintf("%x:%d", id[:], seq)] = true
+	}
+	long := strings.Repeat("n", 3000)
+	for i := range 4 {
+		r.hub.Ready(fmt.Sprint(long, i))
+		want[fmt.Sprint("q:", long, i)] = true
+	}
+	r.hub.Committed(evs)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	notes := 0
+	for len(want) > 0 {
+		note, err := conn.WaitForNotification(ctx)
+		require.NoError(t, err)
+		require.Less(t, len(note.Payload), 8000)
+		notes++
+		for _, entry := range strings.Split(note.Payload, ",")[1:] {
+			delete(want, entry)
+		}
+	}
+	require.Less(t, notes, 60)
+}
+
+func TestAloneItSendsNothing(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	r := start(t, url, hub.Options{PollInterval: never}).listening()
+	r.hub.SetPeers(0)
+	u := r.run()
+	_, err = conn.Exec(t.Context(), "LISTEN "+store.Channel)
+	require.NoError(t, err)
+	r.must(u, 5)
+	r.hub.Ready("a")
+	r.hub.CancelWanted(u.h.ID)
+	// The next one to come is of a process that has just started; from then on hints are sent.
+	other := start(t, url, hub.Options{PollInterval: never}).listening()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	note, err := conn.WaitForNotification(ctx)
+	require.NoError(t, err)
+	require.Regexp(t, `^[0-9a-f]{12},(h:|t:)`, note.Payload)
+	s := other.hub.Subscribe(u.h)
+	defer s.Close()
+	s.Start(6)
+	var g sync.WaitGroup
+	defer g.Wait()
+	r.eventually("a hint comes", func() bool {
+		r.must(u, 1)
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		_, err := s.Next(ctx)
+		return err == nil
+	})
+}
+
+func TestEncodingsAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	e := &hub.Entry{Event: &task.Event{Seq: 1}}
+	calls := 0
+	encode := func(*task.Event) ([]byte, error) { calls++; return []byte{byte(calls)}, nil }
+	for range 3 {
+		for slot := range 2 {
+			b, err := e.Encoded(slot, encode)
+			require.NoError(t, err)
+			require.Equal(t, []byte{byte(slot + 1)}, b)
+		}
+	}
+	require.Equal(t, 2, calls)
+	failing := errors.New("no")
+	_, err := e.Encoded(3, func(*task.Event) ([]byte, error) { return nil, failing })
+	require.ErrorIs(t, err, failing)
+}

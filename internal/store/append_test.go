@@ -1,0 +1,417 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// asOneFlush writes appends in a single statement.
+func (f *fixture) asOneFlush(items ...*Append) {
+	for _, a := range items {
+		a.payloads = make([]string, len(a.Events))
+		for i, e := range a.Events {
+			a.payloads[i] = EncodePayload(e)
+		}
+	}
+	f.flushAppends(f.t.Context(), items)
+}
+
+func TestOneFlushOfManyRuns(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	whole, fenced, ended, again := f.running("a"), f.running("b"), f.running("c"), f.running("d")
+	fenced.c.Attempt += 7
+	ended.must(t, status(task.StateCompleted))
+	_, err := f.say(again.c.Task.ID, true)
+	require.NoError(t, err)
+	var done []chan answer
+	item := func(p *pen, evs ...*task.Event) *Append {
+		ch := make(chan answer, 1)
+		done = append(done, ch)
+		return p.item(ch, evs...)
+	}
+	again.must(t, status(task.StateWorking))
+	s := status(task.StateInputRequired)
+	f.asOneFlush(
+		item(whole, status(task.StateWorking), chunk("1")),
+		item(fenced, chunk("no")),
+		item(whole, chunk("2")),
+		item(ended, chunk("no")),
+		item(again, s),
+		item(whole, chunk("3"), status(task.StateCompleted)),
+	)
+	want := []answer{{}, {err: task.LeaseLost}, {}, {err: task.LeaseLost}, {requeued: true}, {}}
+	for i, ch := range done {
+		require.Equal(t, want[i], await(t, ch), "item %d", i)
+	}
+	require.Equal(t, task.StateSubmitted, s.State)
+	var seqs []task.Seq
+	for _, e := range f.ear.committed[whole.c.Task.ID][1:] { // after the message
+		seqs = append(seqs, e.Seq)
+	}
+	require.Equal(t, []task.Seq{2, 3, 4, 5, 6}, seqs)
+	require.Len(t, f.log(whole.c.Task.ID), 6)
+	require.Len(t, f.log(fenced.c.Task.ID), 1)
+	require.Len(t, f.log(ended.c.Task.ID), 2)
+}
+
+func TestAZombieAndItsSuccessorInOneFlush(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	zombie := f.running("a")
+	zombie.must(t, chunk("old"))
+	f.exec("DELETE FROM holdfast.workers")
+	_, runs, err := f.Rescue(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, []Rescued{{zombie.c.Task.ID, "a"}}, runs)
+	successor := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+	for i, order := range []bool{true, false} {
+		z, s := make(chan answer, 1), make(chan answer, 1)
+		items := []*Append{zombie.item(z, chunk("zombie")), successor.item(s, chunk(fmt.Sprint("new", i)))}
+		if order {
+			items[0], items[1] = items[1], items[0]
+		}
+		f.asOneFlush(items...)
+		require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
+		require.Equal(t, answer{}, await(t, s))
+	}
+	var texts []string
+	for _, e := range f.log(zombie.c.Task.ID) {
+		if e.Kind == task.EventArtifact {
+			texts = append(texts, e.Artifact.Parts[0].Text)
+		}
+	}
+	require.Equal(t, []string{"old", "new0", "new1"}, texts)
+}
+
+func TestAPoisonedAppendFailsAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	good, bad, other := f.running("a"), f.running("b"), f.running("c")
+	poison := chunk("x")
+	poison.Artifact.Metadata = []byte(`{"broken`)
+	chs := []chan answer{make(chan answer, 1), make(chan answer, 1), make(chan answer, 1)}
+	f.asOneFlush(good.item(chs[0], chunk("1")), bad.item(chs[1], poison), other.item(chs[2], chunk("1")))
+	require.NoError(t, await(t, chs[0]).err)
+	require.Equal(t, task.Internal, task.KindOf(await(t, chs[1]).err))
+	require.NoError(t, await(t, chs[2]).err)
+	require.Len(t, f.log(bad.c.Task.ID), 1)
+}
+
+func TestAppendAfterClose(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	s, err := Open(t.Context(), Options{URL: f.url, APIConns: 1})
+	require.NoError(t, err)
+	s.Close(t.Context())
+	p.s = s
+	var mu sync.Mutex // as a caller that answers under its own lock
+	mu.Lock()
+	done := make(chan error, 1)
+	s.Append(&Append{Task: p.c.Task.ID, Events: []*task.Event{chunk("x")}, Done: func(_ bool, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		done <- err
+	}})
+	mu.Unlock()
+	require.ErrorIs(t, await(t, done), task.Unavailable)
+	_, err = s.Create(t.Context(), fresh("a"))
+	require.ErrorIs(t, err, task.Unavailable)
+}
+
+// Runs and clients write to the same few logs from many sides; readers that tail
+// them see every seq once and in order.
+func TestNoGapUnderContention(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const tasks, writers, rounds = 20, 8, 12
+	var runs []*pen
+	for range tasks {
+		runs = append(runs, f.running("a"))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var readers errgroup.Group
+	for r := range 4 {
+		readers.Go(func() error {
+			seen := make([]task.Seq, tasks)
+			for last := false; ; {
+				for i := r % 2; i < tasks; i += 2 {
+					evs, err := f.EventsAfter(t.Context(), runs[i].c.Task, seen[i], 1000)
+					if err != nil {
+						return err
+					}
+					for _, e := range evs {
+						if e.Seq != seen[i]+1 {
+							return fmt.Errorf("after %d came %d", seen[i], e.Seq)
+						}
+						seen[i] = e.Seq
+					}
+				}
+				if last {
+					return nil
+				}
+				last = ctx.Err() != nil
+			}
+		})
+	}
+	var g errgroup.Group
+	locks := make([]sync.Mutex, tasks)
+	for range writers {
+		g.Go(func() error {
+			for range rounds {
+				for range tasks {
+					i := rand.N(tasks)
+					if rand.N(4) == 0 {
+						if _, err := f.AddMessage(t.Context(), &NewMessage{Task: runs[i].c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()}); err != nil {
+							return err
+						}
+						continue
+					}
+					var evs []*task.Event
+					for range 1 + rand.N(5) {
+						evs = append(evs, chunk("x"))
+					}
+					locks[i].Lock()
+					done := runs[i].write(evs...)
+					locks[i].Unlock()
+					if rand.N(2) == 0 {
+						if a := <-done; a.err != nil {
+							return a.err
+						}
+					}
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	for _, p := range runs {
+		p.must(t, status(task.StateWorking))
+	}
+	stop()
+	require.NoError(t, readers.Wait())
+}
+
+func TestRescue(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const tasks = 60
+	for range tasks {
+		f.create(fresh("a"))
+	}
+	dead, alive := f.worker(0), f.worker(time.Hour)
+	lost := f.claim(dead, "a", tasks-10)
+	f.claim(alive, "a", 5)
+	orphan := NewID() // claimed by a process that nobody knows any more
+	f.claim(orphan, "a", 5)
+	zombie := &pen{s: f.Store, c: lost[0]}
+	zombie.must(t, status(task.StateWorking))
+
+	// Not before the grace is over.
+	names, runs, err := f.Rescue(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Empty(t, names)
+	require.Len(t, runs, 5, "the orphans")
+
+	var mu sync.Mutex
+	got := map[task.ID]int{}
+	reaped := 0
+	require.NoError(t, f.Renew(t.Context(), dead, 0), "expired, but nobody has acted on it")
+	var g errgroup.Group
+	for range 6 {
+		g.Go(func() error {
+			for range 4 { // one that was passed by is found again
+				names, runs, err := f.Rescue(t.Context(), 0)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				reaped += len(names)
+				for _, r := range runs {
+					got[r.Task]++
+				}
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Equal(t, 1, reaped)
+	require.Len(t, got, tasks-10)
+	for _, n := range got {
+		require.Equal(t, 1, n)
+	}
+	require.ErrorIs(t, f.Renew(t.Context(), dead, time.Hour), task.LeaseLost)
+	require.NoError(t, f.Renew(t.Context(), alive, time.Hour))
+	require.Equal(t, answer{err: task.LeaseLost}, await(t, zombie.write(chunk("late"))))
+	log := f.log(zombie.c.Task.ID)
+	require.Equal(t, task.RunLost, log[len(log)-1].Run.Outcome)
+	require.Equal(t, task.Seq(3), f.ear.advanced[zombie.c.Task.ID])
+	for _, c := range f.claim(alive, "a", tasks-5) {
+		if got[c.Task.ID] > 0 {
+			require.Equal(t, 2, c.Try)
+			require.Equal(t, task.Attempt(3), c.Attempt, "the claim, the rescue, the claim")
+		}
+	}
+}
+
+func TestLead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	a, b := NewID(), NewID()
+	lead := func(who task.ID, ttl time.Duration) bool {
+		leads, err := f.Lead(t.Context(), "duty", who, ttl)
+		require.NoError(t, err)
+		return leads
+	}
+	require.True(t, lead(a, time.Hour))
+	require.False(t, lead(b, time.Hour))
+	require.True(t, lead(a, 0))
+	require.True(t, lead(b, time.Hour), "it ran out")
+	require.NoError(t, f.Resign(t.Context(), "duty", a), "not the holder's")
+	require.False(t, lead(a, time.Hour))
+	require.NoError(t, f.Resign(t.Context(), "duty", b))
+	require.True(t, lead(a, time.Hour))
+}
+
+// Everything at once on a few tasks: whatever happens, the invariants hold
+// (newFixture checks them) and no two statements wait for each other.
+func TestEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const actors, few = 12, 6
+	ctx, stop := context.WithTimeout(t.Context(), 4*time.Second)
+	defer stop()
+	var mu sync.Mutex
+	var pens []*pen
+	headers := make([]*task.Task, few)
+	for i := range headers {
+		headers[i] = f.create(fresh("a"))
+	}
+	workers := []task.ID{f.worker(time.Hour), f.worker(time.Hour), f.worker(time.Hour)}
+	any := func() *task.Task { mu.Lock(); defer mu.Unlock(); return headers[rand.N(few)] }
+	// A pen is used by one at a time; a fenced one is used once more now and then, as a zombie does.
+	takePen := func() *pen {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(pens) == 0 {
+			return nil
+		}
+		i := rand.N(len(pens))
+		p := pens[i]
+		pens = append(pens[:i], pens[i+1:]...)
+		return p
+	}
+	putPen := func(p *pen) { mu.Lock(); pens = append(pens, p); mu.Unlock() }
+	expected := func(err error) error {
+		for _, k := range []task.Kind{task.Terminal, task.Busy, task.NotCancelable, task.LeaseLost} {
+			if errors.Is(err, k) {
+				return nil
+			}
+		}
+		return err
+	}
+	act := func() error {
+		switch n := rand.N(100); {
+		case n < 40:
+			p := takePen()
+			if p == nil {
+				return nil
+			}
+			evs := []*task.Event{status(task.StateWorking), chunk("x")}
+			over := false
+			switch rand.N(8) {
+			case 0:
+				evs, over = append(evs, status(task.StateInputRequired)), true
+			case 1:
+				evs, over = append(evs, status(task.StateCompleted)), true
+			case 2:
+				evs, over = []*task.Event{status(task.StateFailed)}, true
+			}
+			a := <-p.write(evs...)
+			if (a.err == nil && !over) || rand.N(3) == 0 {
+				putPen(p)
+			}
+			return expected(a.err)
+		case n < 60:
+			mu.Lock()
+			w := workers[rand.N(len(workers))]
+			mu.Unlock()
+			won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1 + rand.N(3)}})
+			for _, c := range won {
+				putPen(&pen{s: f.Store, c: c})
+			}
+			return err
+		case n < 75:
+			_, err := f.AddMessage(t.Context(), &NewMessage{Task: any(), Message: user("x"), Enqueue: rand.N(3) > 0, RequestID: NewID()})
+			return expected(err)
+		case n < 82:
+			_, err := f.Cancel(t.Context(), any())
+			return expected(err)
+		case n < 90:
+			p := takePen()
+			if p == nil {
+				return nil
+			}
+			return expected(f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt, Uncount: rand.N(2) == 0}))
+		case n < 93:
+			i := rand.N(len(workers))
+			mu.Lock()
+			old := workers[i]
+			workers[i] = NewID()
+			fresh := workers[i]
+			mu.Unlock()
+			if err := f.Register(t.Context(), Process{ID: fresh, Name: "n"}, time.Hour); err != nil {
+				return err
+			}
+			return f.Unregister(t.Context(), old)
+		case n < 96:
+			_, _, err := f.Rescue(t.Context(), 0)
+			return err
+		default:
+			made := fresh("a")
+			mu.Lock()
+			if rand.N(2) == 0 {
+				made.Worker = workers[0]
+			}
+			mu.Unlock()
+			if _, err := f.Create(t.Context(), made); err != nil {
+				return err
+			}
+			h := made.Task
+			mu.Lock()
+			headers[rand.N(few)] = &h
+			if !made.Worker.IsZero() {
+				pens = append(pens, &pen{s: f.Store, c: &Claimed{Task: &h, Attempt: 1}})
+			}
+			mu.Unlock()
+			return nil
+		}
+	}
+	var g errgroup.Group
+	for range actors {
+		g.Go(func() error {
+			for ctx.Err() == nil {
+				if err := act(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Zero(t, scan[int](f, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
+	t.Logf("%d tasks, %d events", scan[int](f, "SELECT count(*) FROM holdfast.tasks"), scan[int](f, "SELECT count(*) FROM holdfast.task_events"))
+}

@@ -1,0 +1,278 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// patience bounds every wait; reaching it is a failure and never the normal case.
+const patience = 60 * time.Second
+
+// fixture is a store on a database of its own. At the end of the test it closes
+// the store and checks the invariants.
+type fixture struct {
+	*Store
+	t   testing.TB
+	url string // straight to the database
+	ear *ear
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	return openFixture(t, storetest.New(t).URL, "")
+}
+
+// openFixture opens a store through another URL than the one for looking.
+func openFixture(t testing.TB, url, through string) *fixture {
+	t.Helper()
+	f := &fixture{t: t, url: url, ear: newEar()}
+	if through == "" {
+		through = url
+	}
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, Listener: f.ear})
+	require.NoError(t, err)
+	f.Store = s
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s.Close(ctx)
+		if !t.Failed() {
+			require.NoError(t, invariant.Check(ctx, url))
+		}
+	})
+	return f
+}
+
+// ear is a Listener that remembers.
+type ear struct {
+	mu        sync.Mutex
+	committed map[task.ID][]*task.Event
+	advanced  map[task.ID]task.Seq
+	ready     map[string]int
+	cancels   []task.ID
+}
+
+func newEar() *ear {
+	return &ear{committed: map[task.ID][]*task.Event{}, advanced: map[task.ID]task.Seq{}, ready: map[string]int{}}
+}
+
+func (e *ear) Committed(evs []*task.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, ev := range evs {
+		e.committed[ev.Task] = append(e.committed[ev.Task], ev)
+	}
+}
+
+func (e *ear) Advanced(id task.ID, seq task.Seq) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.advanced[id] = max(e.advanced[id], seq)
+}
+
+func (e *ear) Ready(agent string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ready[agent]++
+}
+
+func (e *ear) CancelWanted(id task.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cancels = append(e.cancels, id)
+}
+
+func user(text string) *task.Message {
+	return &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}
+}
+
+// fresh is a task to be created.
+func fresh(agent string) *NewTask {
+	id := NewID()
+	return &NewTask{
+		Task: task.Task{
+			ID: id, PublicID: id.String(), Agent: agent, Tenant: "tenant", Owner: "owner", ContextID: "context", Dialect: "0.3",
+		},
+		Message: user("hello"),
+	}
+}
+
+func (f *fixture) create(n *NewTask) *task.Task {
+	f.t.Helper()
+	_, err := f.Create(f.t.Context(), n)
+	require.NoError(f.t, err)
+	h, err := f.Header(f.t.Context(), n.Task.ID)
+	require.NoError(f.t, err)
+	return h
+}
+
+// worker registers a process.
+func (f *fixture) worker(ttl time.Duration) task.ID {
+	f.t.Helper()
+	id := NewID()
+	require.NoError(f.t, f.Register(f.t.Context(), Process{ID: id, Name: "test", Version: "1", Roles: "worker"}, ttl))
+	return id
+}
+
+// claim wins exactly n runs of an agent.
+func (f *fixture) claim(worker task.ID, agent string, n int) []*Claimed {
+	f.t.Helper()
+	won, err := f.Claim(f.t.Context(), worker, []Demand{{Agent: agent, Slots: n}})
+	require.NoError(f.t, err)
+	require.Len(f.t, won, n)
+	return won
+}
+
+// running is a task that a worker runs.
+func (f *fixture) running(agent string) *pen {
+	f.t.Helper()
+	n := fresh(agent)
+	f.create(n)
+	c := f.claim(f.worker(time.Hour), agent, 1)[0]
+	require.Equal(f.t, n.Task.ID, c.Task.ID)
+	return &pen{s: f.Store, c: c}
+}
+
+// pen writes for a run and counts as its worker would.
+type pen struct {
+	s       *Store
+	c       *Claimed
+	ordinal int64
+}
+
+type answer struct {
+	requeued bool
+	err      error
+}
+
+func (p *pen) write(evs ...*task.Event) <-chan answer {
+	done := make(chan answer, 1)
+	p.s.Append(p.item(done, evs...))
+	return done
+}
+
+func (p *pen) item(done chan answer, evs ...*task.Event) *Append {
+	a := &Append{
+		Task: p.c.Task.ID, Agent: p.c.Task.Agent, Attempt: p.c.Attempt, Ordinal: p.ordinal, Events: evs,
+		Done: func(requeued bool, err error) { done <- answer{requeued, err} },
+	}
+	p.ordinal += int64(len(evs))
+	return a
+}
+
+func (p *pen) must(t testing.TB, evs ...*task.Event) answer {
+	t.Helper()
+	a := await(t, p.write(evs...))
+	require.NoError(t, a.err)
+	return a
+}
+
+func await[T any](t testing.TB, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+		panic("unreachable")
+	}
+}
+
+// eventually waits until a condition on the database holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func status(s task.State) *task.Event { return &task.Event{Kind: task.EventStatus, State: s} }
+
+func chunk(text string) *task.Event {
+	return &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text(text)}}}
+}
+
+func (f *fixture) log(id task.ID) []*task.Event {
+	f.t.Helper()
+	evs, err := f.EventsAfter(f.t.Context(), &task.Task{ID: id}, 0, 100_000)
+	require.NoError(f.t, err)
+	return evs
+}
+
+func (f *fixture) state(id task.ID) task.State {
+	f.t.Helper()
+	h, err := f.Header(f.t.Context(), id)
+	require.NoError(f.t, err)
+	return h.Status.State
+}
+
+// conn is a connection for looking and for meddling.
+func (f *fixture) conn() *pgx.Conn {
+	f.t.Helper()
+	c, err := pgx.Connect(f.t.Context(), f.url)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func (f *fixture) exec(sql string, args ...any) {
+	f.t.Helper()
+	_, err := f.conn().Exec(f.t.Context(), sql, args...)
+	require.NoError(f.t, err)
+}
+
+func scan[T any](f *fixture, sql string, args ...any) T {
+	f.t.Helper()
+	var v T
+	require.NoError(f.t, f.conn().QueryRow(f.t.Context(), sql, args...).Scan(&v))
+	return v
+}
+
+// lock holds a row of tasks until the returned function is called.
+func (f *fixture) lock(id task.ID) (release func()) {
+	f.t.Helper()
+	tx, err := f.conn().Begin(f.t.Context())
+	require.NoError(f.t, err)
+	_, err = tx.Exec(f.t.Context(), "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", id)
+	require.NoError(f.t, err)
+	return func() { require.NoError(f.t, tx.Rollback(context.Background())) }
+}
+
+// blocked waits until n statements wait for a lock.
+func (f *fixture) blocked(n int) {
+	f.t.Helper()
+	c := f.conn()
+	eventually(f.t, fmt.Sprintf("%d statements are blocked", n), func() bool {
+		var have int
+		require.NoError(f.t, c.QueryRow(f.t.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&have))
+		return have >= n
+	})
+}

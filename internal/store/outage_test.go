@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+var losses = map[string]pgproxy.Loss{"request": pgproxy.Request, "answer": pgproxy.Answer, "end of the answer": pgproxy.End}
+
+func newProxied(t *testing.T) (*fixture, *pgproxy.Proxy) {
+	t.Helper()
+	url := storetest.New(t).URL
+	p := pgproxy.New(t, url)
+	return openFixture(t, url, p.URL), p
+}
+
+// The connection dies around a commit. Nothing is lost, nothing is doubled, and
+// whoever asked is told that it is done.
+func TestConnectionsDieAroundACommit(t *testing.T) {
+	t.Parallel()
+	for name, loss := range losses {
+		for _, times := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s lost %d times", name, times), func(t *testing.T) {
+				t.Parallel()
+				f, proxy := newProxied(t)
+
+				run := f.running("a")
+				run.must(t, status(task.StateWorking))
+				lost := proxy.Lose("EventsAppend", loss, times)
+				run.must(t, chunk("1"), chunk("2"))
+				await(t, lost)
+				run.must(t, chunk("3"))
+				lost = proxy.Lose("EventsAppend", loss, times)
+				run.must(t, status(task.StateCompleted))
+				await(t, lost)
+				log := f.log(run.c.Task.ID)
+				require.Len(t, log, 6)
+				for i, e := range log[2:5] {
+					require.Equal(t, fmt.Sprint(i+1), e.Artifact.Parts[0].Text)
+				}
+				f.ear.mu.Lock()
+				told := max(f.ear.advanced[run.c.Task.ID], f.ear.committed[run.c.Task.ID][len(f.ear.committed[run.c.Task.ID])-1].Seq)
+				f.ear.mu.Unlock()
+				require.Equal(t, task.Seq(6), told, "the hub hears of it either way")
+
+				lost = proxy.Lose("TaskCreate", loss, times)
+				n := keyed(chosen("b", "id"), "key", "1")
+				ev, err := f.Create(t.Context(), n)
+				require.NoError(t, err)
+				require.Equal(t, task.Seq(1), ev.Seq)
+				require.False(t, ev.At.IsZero())
+				await(t, lost)
+				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'b'"))
+
+				// A message to a parked task, of an agent that refuses busy ones: the repetition meets
+				// a task that is busy because of the first copy.
+				for i, key := range []string{"", "message"} {
+					parked := f.running("c")
+					parked.must(t, status(task.StateInputRequired))
+					lost = proxy.Lose("MessageAppend", loss, times)
+					_, err = f.AddMessage(t.Context(), &NewMessage{
+						Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{key, []byte("1")},
+					})
+					require.NoError(t, err)
+					await(t, lost)
+					require.Len(t, f.log(parked.c.Task.ID), 4, "message %d", i)
+					require.Equal(t, 2, f.claim(f.worker(time.Hour), "c", 1)[0].Turn)
+				}
+				// And one to a busy task, where the repetition violates a constraint and says so.
+				busy := f.running("d")
+				proxy.Lose("MessageAppend", loss, times)
+				_, err = f.AddMessage(t.Context(), &NewMessage{Task: busy.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()})
+				require.NoError(t, err)
+				require.Len(t, f.log(busy.c.Task.ID), 2)
+
+				waiting := f.create(fresh("e"))
+				lost = proxy.Lose("TaskCancel", loss, times)
+				ended, err := f.Cancel(t.Context(), waiting)
+				require.NoError(t, err)
+				require.True(t, ended)
+				await(t, lost)
+				require.Len(t, f.log(waiting.ID), 2)
+			})
+		}
+	}
+}
+
+func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
+	t.Parallel()
+	for _, loss := range []pgproxy.Loss{pgproxy.Answer, pgproxy.End} {
+		f, proxy := newProxied(t)
+		h := f.create(fresh("a"))
+		w := f.worker(time.Hour)
+		proxy.Lose("QueueClaim", loss, 1)
+		_, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1}})
+		require.ErrorIs(t, err, task.Unavailable)
+		owned, err := f.Owned(t.Context(), w)
+		require.NoError(t, err)
+		require.Equal(t, []Owned{{Task: h.ID, Attempt: 1}}, owned)
+	}
+}
+
+// In the flush whose answer is lost some runs were fenced; the repetition tells
+// them from those that were written.
+func TestALostAnswerDoesNotHideAFence(t *testing.T) {
+	t.Parallel()
+	f, proxy := newProxied(t)
+	good, fenced := f.running("a"), f.running("b")
+	fenced.c.Attempt++
+	proxy.Lose("EventsAppend", pgproxy.Answer, 1)
+	g, z := make(chan answer, 1), make(chan answer, 1)
+	f.asOneFlush(good.item(g, chunk("1")), fenced.item(z, chunk("no")))
+	require.Equal(t, answer{}, await(t, g))
+	require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
+}
+
+func TestALostAnswerSaysThatTheTaskWentOn(t *testing.T) {
+	t.Parallel()
+	f, proxy := newProxied(t)
+	p := f.running("a")
+	_, err := f.say(p.c.Task.ID, true)
+	require.NoError(t, err)
+	p.must(t, status(task.StateWorking))
+	lost := proxy.Lose("EventsAppend", pgproxy.Answer, 1)
+	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
+	await(t, lost)
+}
+
+func TestTheDatabaseGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	server := storetest.Server(t, nil)
+	f := openFixture(t, server.URL, "")
+	for name, takeAway := range map[string]func(){"stop": server.Stop, "crash": server.Crash} {
+		run := f.running(name)
+		run.must(t, status(task.StateWorking))
+		waiting := f.create(fresh("w" + name))
+		takeAway()
+		unavailable := func(err error) {
+			t.Helper()
+			var e *task.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, task.Unavailable, e.Kind)
+			require.Positive(t, e.RetryAfter)
+		}
+		_, err := f.Create(t.Context(), fresh("x"))
+		unavailable(err)
+		_, err = f.Header(t.Context(), waiting.ID)
+		unavailable(err)
+		_, err = f.AddMessage(t.Context(), &NewMessage{Task: waiting, Message: user("x"), Enqueue: true, RequestID: NewID()})
+		unavailable(err)
+		_, err = f.Cancel(t.Context(), waiting)
+		unavailable(err)
+		unavailable(f.Ping(t.Context()))
+		queued := []<-chan answer{run.write(chunk("1")), run.write(chunk("2"), chunk("3")), run.write(status(task.StateCompleted))}
+		server.Start()
+		for _, ch := range queued {
+			require.Equal(t, answer{}, await(t, ch))
+		}
+		require.Len(t, f.log(run.c.Task.ID), 6)
+		require.Equal(t, task.StateCompleted, f.state(run.c.Task.ID))
+		eventually(t, "creating works again", func() bool {
+			_, err := f.Create(t.Context(), fresh("x"))
+			return err == nil
+		})
+	}
+}
+
+// A stop does not wait for a database that does not come.
+func TestCloseWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	server := storetest.Server(t, nil)
+	s, err := Open(t.Context(), Options{URL: server.URL, APIConns: 1})
+	require.NoError(t, err)
+	f := &fixture{Store: s, t: t, url: server.URL}
+	run := f.running("a")
+	server.Stop()
+	queued := run.write(chunk("1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Close(ctx)
+	require.ErrorIs(t, await(t, queued).err, task.Unavailable)
+}

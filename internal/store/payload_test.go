@@ -1,0 +1,166 @@
+package store
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+var update = flag.Bool("update", false, "rewrite the goldens in testdata")
+
+// everyPart has one part of each kind, with and without what is optional.
+func everyPart() []task.Part {
+	return []task.Part{
+		task.Text("plain"),
+		task.Text(""),
+		{Kind: task.PartText, Text: "quotes \" \\ \u2028 \u00e9 \U0001F600 </script>", Metadata: json.RawMessage(`{"b":1,"a":[]}`)},
+		{Kind: task.PartRaw, Raw: []byte{0, 1, 254, 255}, Filename: "f.bin", MediaType: "application/octet-stream"},
+		{Kind: task.PartRaw},
+		{Kind: task.PartURL, URL: "https://example.com/?a=1&b=2", Filename: "x", MediaType: "text/html"},
+		{Kind: task.PartURL, Filename: "only named"},
+		{Kind: task.PartData, Data: json.RawMessage(`{"z":1.0,"a":12345678901234567890123,"e":1E+2,"s":"\u00e9\/","nested":[ 1, {"y":null} ]}`)},
+		{Kind: task.PartData, Data: json.RawMessage(`null`)},
+		{Kind: task.PartData, Data: json.RawMessage(`[1.10, -0]`), MediaType: "application/json"},
+	}
+}
+
+func samples() map[string]*task.Event {
+	odd := json.RawMessage(`{"big":9007199254740993,"float":1.0,"order":{"z":1,"a":2},"escape":"\u0041"}`)
+	return map[string]*task.Event{
+		"message": {Kind: task.EventMessage, Message: &task.Message{
+			ID: "m-1", Role: task.RoleUser, Parts: everyPart(), Metadata: odd,
+			Extensions: []string{"https://example.com/ext"}, References: []string{"t-1", "t-2"},
+		}},
+		"message-small":  {Kind: task.EventMessage, Message: &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text("x")}}},
+		"status-empty":   {Kind: task.EventStatus, State: task.StateWorking},
+		"status-message": {Kind: task.EventStatus, State: task.StateInputRequired, Metadata: odd, Message: user("more?")},
+		"status-direct":  {Kind: task.EventStatus, State: task.StateCompleted, Direct: true, Message: user("bare")},
+		"artifact": {Kind: task.EventArtifact, Metadata: odd, Artifact: &task.Artifact{
+			ID: "a", Index: 3, Name: "n", Description: "d", Parts: everyPart(), Metadata: odd, Extensions: []string{"e"},
+		}},
+		"artifact-small": {Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("chunk")}}},
+		"run":            {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunLost, Error: "e", Worker: "w"}},
+		"run-checkpoint": {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: odd}},
+	}
+}
+
+func TestPayloadsAreTheGoldens(t *testing.T) {
+	t.Parallel()
+	for name, e := range samples() {
+		got := EncodePayload(e)
+		file := filepath.Join("testdata", "payload-"+name+".json")
+		if *update {
+			require.NoError(t, os.WriteFile(file, []byte(got+"\n"), 0o600))
+		}
+		want, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, string(want), got+"\n", name)
+		if got != "" {
+			require.True(t, json.Valid([]byte(got)), name)
+		}
+	}
+}
+
+// decoded reads a payload back as a row would.
+func decoded(t require.TestingT, e *task.Event, payload string) *task.Event {
+	out := &task.Event{Kind: e.Kind, State: e.State}
+	if e.Artifact != nil {
+		out.Artifact = &task.Artifact{ID: e.Artifact.ID}
+	}
+	require.NoError(t, decodePayload(out, []byte(payload), nil))
+	return out
+}
+
+func TestPayloadsComeBack(t *testing.T) {
+	t.Parallel()
+	for name, e := range samples() {
+		got := decoded(t, e, EncodePayload(e))
+		require.Empty(t, cmp.Diff(e, got, cmpopts.EquateEmpty()), name)
+	}
+}
+
+// opaque draws JSON in the spellings that a client might use.
+func opaque() *rapid.Generator[json.RawMessage] {
+	scalar := rapid.SampledFrom([]string{
+		"1.0", "1e400", "-0", "0.10", "123456789012345678901234567890", "null", "true", `"\u00e9\/\ud83d\ude00"`, `"é"`, `""`, "[]", "{}", "[ 1 ,2 ]",
+	})
+	return rapid.Custom(func(t *rapid.T) json.RawMessage {
+		s := "{"
+		for i := range rapid.IntRange(0, 4).Draw(t, "members") {
+			if i > 0 {
+				s += rapid.SampledFrom([]string{",", ", ", ",\n\t"}).Draw(t, "comma")
+			}
+			key := rapid.SampledFrom([]string{"z", "a", "id", "text", "parts", "\\u0061b"}).Draw(t, "key")
+			s += `"` + key + `":` + scalar.Draw(t, "value")
+		}
+		return json.RawMessage(s + "}")
+	})
+}
+
+func TestPayloadsRoundTripVerbatim(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String()
+		part := rapid.Custom(func(t *rapid.T) task.Part {
+			p := task.Part{Filename: clean(text.Draw(t, "filename")), MediaType: clean(text.Draw(t, "media type"))}
+			if rapid.Bool().Draw(t, "with metadata") {
+				p.Metadata = opaque().Draw(t, "metadata")
+			}
+			switch p.Kind = task.PartKind(rapid.IntRange(1, 4).Draw(t, "kind")); p.Kind {
+			case task.PartText:
+				p.Text = clean(text.Draw(t, "text"))
+			case task.PartRaw:
+				p.Raw = rapid.SliceOf(rapid.Byte()).Draw(t, "raw")
+			case task.PartURL:
+				p.URL = clean(text.Draw(t, "url"))
+			case task.PartData:
+				p.Data = opaque().Draw(t, "data")
+			}
+			return p
+		})
+		parts := rapid.SliceOfN(part, 1, 4).Draw(t, "parts")
+		for _, e := range []*task.Event{
+			{Kind: task.EventMessage, Message: &task.Message{ID: clean(text.Draw(t, "id")), Role: task.RoleUser, Parts: parts, Metadata: opaque().Draw(t, "m")}},
+			{Kind: task.EventStatus, State: task.StateWorking, Metadata: opaque().Draw(t, "m"), Message: &task.Message{Role: task.RoleAgent, Parts: parts}},
+			{Kind: task.EventArtifact, Metadata: opaque().Draw(t, "m"), Artifact: &task.Artifact{ID: "a", Index: 1, Parts: parts, Metadata: opaque().Draw(t, "m")}},
+		} {
+			payload := EncodePayload(e)
+			got := decoded(t, e, payload)
+			if d := cmp.Diff(e, got, cmpopts.EquateEmpty()); d != "" {
+				t.Fatalf("%s\n%s", payload, d)
+			}
+			if again := EncodePayload(got); again != payload {
+				t.Fatalf("%s\nbecame\n%s", payload, again)
+			}
+		}
+	})
+}
+
+// clean is what strings become in a payload.
+func clean(s string) string { return cleanName(s) }
+
+func TestWhatHasNoPlaceInJSONIsReplaced(t *testing.T) {
+	t.Parallel()
+	e := &task.Event{Kind: task.EventMessage, Message: &task.Message{ID: "a\x00b\xff", Parts: []task.Part{task.Text("\x00")}}}
+	got := decoded(t, e, EncodePayload(e))
+	require.Equal(t, "a\uFFFDb\uFFFD", got.Message.ID)
+	require.Equal(t, "\uFFFD", got.Message.Parts[0].Text)
+}
+
+func TestWhatIsStoredIsReadHoweverOdd(t *testing.T) {
+	t.Parallel()
+	e := &task.Event{Kind: task.EventMessage, Message: &task.Message{
+		ID: "m", Role: task.RoleUser, Metadata: json.RawMessage(`{"a":1,"a":2}`),
+		Parts: []task.Part{{Kind: task.PartData, Data: json.RawMessage(`{"x":1,"x":1}`)}},
+	}}
+	require.Empty(t, cmp.Diff(e, decoded(t, e, EncodePayload(e)), cmpopts.EquateEmpty()))
+}

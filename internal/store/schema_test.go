@@ -1,0 +1,265 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/migrations"
+)
+
+func TestTheDatabaseKnowsTheStates(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	check := scan[string](f, "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'tasks_state_known'")
+	var want []string
+	for _, s := range task.States {
+		want = append(want, strconv.Itoa(int(s)))
+	}
+	require.Equal(t, want, regexp.MustCompile(`\d+`).FindAllString(check, -1), check)
+	comment := scan[string](f, "SELECT col_description('holdfast.tasks'::regclass, attnum) FROM pg_attribute WHERE attrelid = 'holdfast.tasks'::regclass AND attname = 'state'")
+	for _, s := range task.States {
+		require.Contains(t, comment, fmt.Sprintf("%d %s", s, s))
+	}
+	kinds := scan[string](f, "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'task_events_kind_known' AND conrelid = 'holdfast.task_events'::regclass")
+	require.Equal(t, []string{"1", "2", "3", "4"}, regexp.MustCompile(`\d+`).FindAllString(kinds, -1))
+}
+
+// Invariants that never fail prove nothing.
+func TestTheInvariantsNotice(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]string{
+		"an event removed from the middle": "DELETE FROM holdfast.task_events WHERE seq = 3",
+		"the last event removed":           "DELETE FROM holdfast.task_events WHERE seq = 6",
+		"an event doubled": `INSERT INTO holdfast.task_events SELECT task, 7, kind, state, attempt, append, last, artifact_id, payload
+			FROM holdfast.task_events WHERE seq = 4`,
+		"an event doubled and counted": `UPDATE holdfast.task_events SET seq = seq + 101 WHERE seq >= 5;
+			UPDATE holdfast.task_events SET seq = seq - 100 WHERE seq > 100;
+			INSERT INTO holdfast.task_events SELECT task, 5, kind, state, attempt, append, last, artifact_id, payload
+			FROM holdfast.task_events WHERE seq = 4;
+			UPDATE holdfast.tasks SET last_seq = 7, status_seq = 7`,
+		"the end before a chunk": `UPDATE holdfast.task_events SET seq = CASE seq WHEN 5 THEN 106 ELSE 105 END WHERE seq IN (5, 6);
+			UPDATE holdfast.task_events SET seq = seq - 100 WHERE seq > 100`,
+		"the message behind the status": `UPDATE holdfast.task_events SET seq = CASE seq WHEN 1 THEN 102 ELSE 101 END WHERE seq IN (1, 2);
+			UPDATE holdfast.task_events SET seq = seq - 100 WHERE seq > 100`,
+		"two ends": `INSERT INTO holdfast.task_events (task, seq, kind, state, attempt) SELECT id, 7, 2, 6, 1 FROM holdfast.tasks;
+			UPDATE holdfast.tasks SET last_seq = 7, status_seq = 7, state = 6, run_ordinal = 6`,
+		"another state than the log's":     "UPDATE holdfast.tasks SET state = 6",
+		"a queue row of a task that ended": "INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM holdfast.tasks",
+		"an impossible step":               "UPDATE holdfast.task_events SET state = 3 WHERE seq = 2",
+		"a log without a task":             "DELETE FROM holdfast.tasks",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := storetest.New(t).URL
+			f := &fixture{t: t, url: url}
+			s, err := Open(t.Context(), Options{URL: url, APIConns: 2})
+			require.NoError(t, err)
+			defer s.Close(t.Context())
+			f.Store = s
+			p := f.running("a")
+			p.must(t, status(task.StateWorking), chunk("1"), chunk("2"), chunk("3"), status(task.StateCompleted))
+			require.NoError(t, invariant.Check(t.Context(), url))
+			_, err = f.conn().PgConn().Exec(t.Context(), damage).ReadAll()
+			require.NoError(t, err)
+			err = invariant.Check(t.Context(), url)
+			require.Error(t, err)
+			t.Log(err)
+		})
+	}
+}
+
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	// Two months from now has events already, before its partition was made.
+	now, err := f.Now(t.Context())
+	require.NoError(t, err)
+	month := func(ahead int) time.Time {
+		return time.Date(now.UTC().Year(), now.UTC().Month()+time.Month(ahead), 1, 0, 0, 0, 0, time.UTC)
+	}
+	early := partitionOf(month(1))
+	f.exec("INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 1, 1, 0)", uuid.UUID(early.from))
+	made, err := f.EnsurePartitions(t.Context())
+	require.Error(t, err, "the month whose events are in the default partition")
+	require.Equal(t, []string{partitionOf(month(0)).name, partitionOf(month(2)).name}, made, "the others get theirs")
+	f.exec("DELETE FROM holdfast.task_events")
+
+	var g errgroup.Group
+	total := make(chan int, 10)
+	for range 10 {
+		g.Go(func() error {
+			made, err := f.EnsurePartitions(t.Context())
+			total <- len(made)
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	n := 0
+	for range 10 {
+		n += <-total
+	}
+	require.Equal(t, 1, n, "the one that was missing, once")
+
+	at := func(moment time.Time) string {
+		id := firstID(moment)
+		id[15] = 1
+		f.exec("INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 1, 1, 0)", uuid.UUID(id))
+		return scan[string](f, "SELECT c.relname::text FROM holdfast.task_events e JOIN pg_class c ON c.oid = e.tableoid WHERE e.task = $1", uuid.UUID(id))
+	}
+	for i := range PartitionsAhead + 1 {
+		name := partitionOf(month(i)).name
+		require.Equal(t, name, at(month(i)))
+		require.Equal(t, name, at(month(i+1).Add(-time.Millisecond)))
+	}
+	require.Equal(t, "task_events_default", at(month(PartitionsAhead+1)))
+	require.Equal(t, "task_events_default", at(month(0).Add(-time.Millisecond)))
+	f.exec("DELETE FROM holdfast.task_events")
+
+	p := f.running("a")
+	p.must(t, status(task.StateWorking), chunk("x"))
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.task_events_default"))
+	require.Equal(t, 3, scan[int](f, "SELECT count(*) FROM holdfast."+partitionOf(month(0)).name))
+	// A partition has all that its parent has.
+	require.Equal(t,
+		scan[int](f, "SELECT count(*) FROM pg_indexes WHERE schemaname = 'holdfast' AND tablename = 'task_events_default'"),
+		scan[int](f, "SELECT count(*) FROM pg_indexes WHERE schemaname = 'holdfast' AND tablename = $1", partitionOf(month(0)).name))
+	require.Equal(t, "l", scan[string](f, "SELECT attcompression::text FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = 'payload'",
+		"holdfast."+partitionOf(month(0)).name))
+	require.Equal(t, "task_events_2026_01", partitionOf(time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)).name)
+}
+
+func TestMigrationsUpDownUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, err := f.EnsurePartitions(t.Context())
+	require.NoError(t, err)
+	p := f.running("a")
+	p.must(t, status(task.StateCompleted))
+	f.create(keyed(fresh("a"), "k", "1"))
+
+	db, err := sql.Open("pgx", f.url)
+	require.NoError(t, err)
+	defer db.Close() //nolint:errcheck // the database goes next
+	g, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+		goose.WithTableName("holdfast.goose_db_version"), goose.WithDisableGlobalRegistry(true))
+	require.NoError(t, err)
+	_, err = g.DownTo(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'holdfast' AND relkind IN ('r', 'p', 'v')"),
+		"only goose's own table is left")
+	_, err = g.Up(t.Context())
+	require.NoError(t, err)
+	f.hot.Reset()
+	f.api.Reset()
+	p = f.running("a")
+	p.must(t, status(task.StateCompleted))
+}
+
+// statements reads the text of every query that sqlc generated.
+func statements(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("dbsqlc/*.sql.go")
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if ok && lit.Kind == token.STRING {
+				text, _ := strconv.Unquote(lit.Value)
+				if rest, ok := strings.CutPrefix(text, "-- name: "); ok {
+					query, _, _ := strings.Cut(rest, " ")
+					out[query] = text
+				}
+			}
+			return true
+		})
+	}
+	require.NotEmpty(t, out)
+	return out
+}
+
+// Queries that are asked seldom and may look at a whole (small) table or index.
+var cold = map[string]string{
+	"QueueDepth":    "aggregates the queue, which has only what waits and runs",
+	"OpsTasksNamed": "an operator's question",
+}
+
+func TestPlansOfTheHotQueries(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, err := f.EnsurePartitions(t.Context())
+	require.NoError(t, err)
+	c := f.conn()
+	_, err = c.PgConn().Exec(t.Context(), `
+		CREATE TEMP TABLE seed AS SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 19))::uuid AS id, i
+		  FROM generate_series(1, 50000) i;
+		INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
+		SELECT id, CASE WHEN i % 10 = 0 THEN 'c' || i END, 'agent' || i % 5, 't', 'o' || i % 100, 'ctx' || i % 5000, 5, 4, 4, '0.3' FROM seed;
+		INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, artifact_id, payload)
+		SELECT id, s, CASE s WHEN 1 THEN 1 WHEN 3 THEN 3 ELSE 2 END, CASE s WHEN 2 THEN 2 WHEN 4 THEN 5 END, 1,
+		       CASE s WHEN 3 THEN 'a' END, '{"parts":[]}' FROM seed, generate_series(1, 4) s;
+		INSERT INTO holdfast.idempotency_keys SELECT 't', 'o' || i % 100, 'k' || i, '', id FROM seed WHERE i % 5 = 0;
+		WITH open AS (UPDATE holdfast.tasks SET state = 1, last_seq = 1, status_seq = 1
+			WHERE id IN (SELECT id FROM seed WHERE i > 47000) RETURNING id, agent)
+		, gone AS (DELETE FROM holdfast.task_events e USING open WHERE e.task = open.id AND e.seq > 1)
+		INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM open;
+		UPDATE holdfast.tasks SET worker_id = md5((status_at, id)::text)::uuid WHERE id IN (SELECT id FROM seed WHERE i > 49900);
+		UPDATE holdfast.task_queue q SET worker_id = t.worker_id FROM holdfast.tasks t WHERE t.id = q.id;
+		UPDATE holdfast.tasks SET attempt = 1 WHERE state = 5;
+		UPDATE holdfast.tasks SET run_ordinal = 4 WHERE state = 5;
+		UPDATE holdfast.task_events SET attempt = 0 WHERE seq = 1;
+		UPDATE holdfast.tasks SET run_ordinal = 3 WHERE state = 5;
+		ANALYZE`).ReadAll()
+	require.NoError(t, err)
+	require.NoError(t, invariant.Check(t.Context(), f.url), "the seed is a database like any other")
+	now, err := f.Now(t.Context())
+	require.NoError(t, err)
+	filled := `|` + partitionOf(now.UTC()).name
+	for setting, tables := range map[string]string{
+		"SET enable_seqscan = off": `tasks|task_queue|task_events\w*|idempotency_keys`, // as the store connects
+		// Without that, only the partitions that ANALYZE saw empty may be read in one go.
+		"SET enable_seqscan = on": `tasks|task_queue|idempotency_keys` + filled,
+	} {
+		seq := regexp.MustCompile(`Seq Scan on (` + tables + `)\b`)
+		_, err = c.Exec(t.Context(), setting+"; SET plan_cache_mode = force_generic_plan; SET jit = off", pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+		for name, text := range statements(t) {
+			d, err := c.Prepare(t.Context(), "p_"+name, text)
+			require.NoError(t, err, name)
+			nulls := strings.TrimSuffix(strings.Repeat("NULL,", len(d.ParamOIDs)), ",")
+			if nulls != "" {
+				nulls = "(" + nulls + ")"
+			}
+			rows, err := c.Query(t.Context(), `EXPLAIN EXECUTE "p_`+name+`"`+nulls, pgx.QueryExecModeSimpleProtocol)
+			require.NoError(t, err, name)
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			require.NoError(t, err, name)
+			plan := strings.Join(lines, "\n")
+			if cold[name] == "" {
+				require.NotRegexp(t, seq, plan, "%s: %s", setting, name)
+			}
+			require.NoError(t, c.Deallocate(context.WithoutCancel(t.Context()), "p_"+name))
+		}
+	}
+}

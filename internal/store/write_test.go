@@ -1,0 +1,532 @@
+package store
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func chosen(agent, id string) *NewTask {
+	n := fresh(agent)
+	n.Task.PublicID, n.ClientID = id, true
+	return n
+}
+
+func keyed(n *NewTask, key, hash string) *NewTask {
+	n.Idempotency = Idempotency{Key: key, Hash: []byte(hash)}
+	return n
+}
+
+// asOneBatch writes creates in a single statement, whatever the timing of the writers.
+func (f *fixture) asOneBatch(ns ...*NewTask) []createResult {
+	f.t.Helper()
+	items := make([]*create, len(ns))
+	for i, n := range ns {
+		items[i] = &create{NewTask: n, ctx: f.t.Context(), done: make(chan createResult, 1)}
+	}
+	f.flushCreates(f.t.Context(), items)
+	out := make([]createResult, len(ns))
+	for i, c := range items {
+		out[i] = await(f.t, c.done)
+	}
+	return out
+}
+
+func TestCreateOfABatchInWhichSomeAreTaken(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.create(keyed(chosen("a", "taken"), "key", "1"))
+	owner := chosen("a", "taken")
+	owner.Task.Owner = "somebody else"
+	claimed := fresh("a")
+	claimed.Worker = f.worker(time.Hour)
+	poison := fresh("a")
+	poison.Message = &task.Message{Parts: []task.Part{{Kind: task.PartData, Data: []byte(`{`)}}}
+	got := f.asOneBatch(
+		fresh("a"),
+		chosen("a", "taken"),
+		chosen("b", "taken"), // of another agent
+		owner,
+		keyed(fresh("a"), "key", "1"),
+		keyed(fresh("a"), "twice", "1"),
+		keyed(fresh("a"), "twice", "2"),
+		chosen("a", "same"),
+		chosen("a", "same"),
+		claimed,
+		keyed(chosen("a", "one"), "k1", "1"),
+		keyed(chosen("a", "one"), "k2", "1"),
+	)
+	var made []bool
+	for _, r := range got {
+		require.NoError(t, r.err)
+		made = append(made, r.made)
+	}
+	require.Equal(t, []bool{true, false, true, true, false, true, false, true, false, true, true, false}, made)
+
+	h, err := f.Header(t.Context(), claimed.Task.ID)
+	require.NoError(t, err)
+	require.Equal(t, task.StateSubmitted, h.Status.State)
+	owned, err := f.Owned(t.Context(), claimed.Worker)
+	require.NoError(t, err)
+	require.Equal(t, []Owned{{Task: claimed.Task.ID, Attempt: 1}}, owned)
+	p := &pen{s: f.Store, c: &Claimed{Task: h, Attempt: 1}}
+	p.must(t, status(task.StateWorking))
+}
+
+func TestAPoisonedCreateFailsAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	poison := fresh("a")
+	poison.Message = &task.Message{Parts: []task.Part{{Kind: task.PartData, Data: []byte(`{`)}}}
+	got := f.asOneBatch(fresh("a"), poison, fresh("a"))
+	require.True(t, got[0].made)
+	require.Equal(t, task.Internal, task.KindOf(got[1].err))
+	require.True(t, got[2].made)
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := keyed(fresh("a"), "key", "hash")
+	f.create(first)
+
+	again := keyed(fresh("a"), "key", "hash")
+	_, err := f.Create(t.Context(), again)
+	require.ErrorIs(t, err, ErrTaken)
+	h, byKey, err := f.Existing(t.Context(), again)
+	require.NoError(t, err)
+	require.True(t, byKey)
+	require.Equal(t, first.Task.ID, h.ID)
+
+	other := keyed(fresh("a"), "key", "other")
+	_, err = f.Create(t.Context(), other)
+	require.ErrorIs(t, err, ErrTaken)
+	_, byKey, err = f.Existing(t.Context(), other)
+	require.True(t, byKey)
+	require.ErrorIs(t, err, task.Invalid)
+
+	elsewhere := keyed(fresh("a"), "key", "other")
+	elsewhere.Task.Owner = "somebody else"
+	f.create(elsewhere)
+}
+
+// A create that loses the race for its id after it won its key leaves the key
+// without a task. Whoever uses it next has it.
+func TestAKeyWhoseTaskNeverCameToBe(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dangle := func(key, id string) {
+		got := f.asOneBatch(chosen("a", id), keyed(chosen("a", id), key, "1"))
+		require.True(t, got[0].made)
+		require.False(t, got[1].made)
+		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = $1", key))
+	}
+	dangle("k1", "x")
+	f.create(keyed(fresh("a"), "k1", "2"))
+
+	dangle("k2", "y")
+	parked := f.running("parked")
+	parked.must(t, status(task.StateInputRequired))
+	h, err := f.Header(t.Context(), parked.c.Task.ID)
+	require.NoError(t, err)
+	_, err = f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}})
+	require.NoError(t, err)
+
+	// The one that lost says that the id is taken, and its key stays free.
+	_, err = f.Create(t.Context(), keyed(chosen("a", "y"), "k3", "1"))
+	require.ErrorIs(t, err, ErrTaken)
+	f.create(keyed(fresh("a"), "k3", "4"))
+}
+
+func TestManyWantOneKeyAndOneID(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for round := range 5 {
+		var g errgroup.Group
+		var mu sync.Mutex
+		made := 0
+		for i := range 16 {
+			g.Go(func() error {
+				n := keyed(chosen("a", fmt.Sprint("id", round)), fmt.Sprint("key", round, i%2), "1")
+				_, err := f.Create(t.Context(), n)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					made++
+					return nil
+				}
+				if err != ErrTaken { //nolint:errorlint // exactly that
+					return err
+				}
+				return nil
+			})
+		}
+		require.NoError(t, g.Wait())
+		require.Equal(t, 1, made)
+	}
+}
+
+func (f *fixture) say(id task.ID, enqueue bool) (task.Seq, error) {
+	f.t.Helper()
+	h, err := f.Header(f.t.Context(), id)
+	require.NoError(f.t, err)
+	return f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: enqueue, RequestID: NewID()})
+}
+
+func TestAMessageForEveryState(t *testing.T) { //nolint:tparallel // the cases share a store and its queues
+	t.Parallel()
+	f := newFixture(t)
+	t.Run("parked", func(t *testing.T) {
+		for _, s := range []task.State{task.StateInputRequired, task.StateAuthRequired} {
+			p := f.running("a")
+			p.must(t, status(task.StateWorking), status(s))
+			seq, err := f.say(p.c.Task.ID, false)
+			require.NoError(t, err)
+			require.Equal(t, task.Seq(5), seq, "message 4, submitted 5")
+			require.Equal(t, task.StateSubmitted, f.state(p.c.Task.ID))
+			c := f.claim(f.worker(time.Hour), "a", 1)[0]
+			require.Equal(t, task.Seq(4), c.MessageSeq)
+			require.Equal(t, 2, c.Turn)
+			require.Equal(t, 1, c.Try)
+			require.Equal(t, "more", c.Message.FirstText())
+		}
+	})
+	t.Run("queued", func(t *testing.T) {
+		h := f.create(fresh("q"))
+		_, err := f.say(h.ID, false)
+		require.ErrorIs(t, err, task.Busy)
+		seq, err := f.say(h.ID, true)
+		require.NoError(t, err)
+		require.Equal(t, task.Seq(2), seq)
+	})
+	t.Run("busy", func(t *testing.T) {
+		p := f.running("b")
+		_, err := f.say(p.c.Task.ID, false)
+		require.ErrorIs(t, err, task.Busy)
+		for range 2 {
+			_, err = f.say(p.c.Task.ID, true) // 2 and 3
+			require.NoError(t, err)
+		}
+		for turn := 2; turn <= 3; turn++ {
+			a := p.must(t, status(task.StateWorking), status(task.StateInputRequired))
+			require.True(t, a.requeued)
+			require.Equal(t, task.StateSubmitted, f.state(p.c.Task.ID))
+			c := f.claim(f.worker(time.Hour), "b", 1)[0]
+			require.Equal(t, task.Seq(turn), c.MessageSeq)
+			require.Equal(t, turn, c.Turn)
+			p = &pen{s: f.Store, c: c}
+		}
+		require.False(t, p.must(t, status(task.StateInputRequired)).requeued)
+		require.Equal(t, task.StateInputRequired, f.state(p.c.Task.ID))
+	})
+	t.Run("ended", func(t *testing.T) {
+		p := f.running("c")
+		p.must(t, status(task.StateCompleted))
+		_, err := f.say(p.c.Task.ID, true)
+		require.ErrorIs(t, err, task.Terminal)
+	})
+	t.Run("unknown", func(t *testing.T) {
+		_, err := f.AddMessage(t.Context(), &NewMessage{Task: &task.Task{ID: NewID()}, Message: user("x"), RequestID: NewID()})
+		require.ErrorIs(t, err, task.NotFound)
+	})
+	t.Run("the same request again", func(t *testing.T) {
+		p := f.running("d")
+		n := &NewMessage{Task: p.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()}
+		one, err := f.AddMessage(t.Context(), n)
+		require.NoError(t, err)
+		two, err := f.AddMessage(t.Context(), n)
+		require.NoError(t, err)
+		require.Equal(t, one, two)
+		require.Len(t, f.log(p.c.Task.ID), 2)
+	})
+}
+
+// The message is committed while the append that parks the run waits for the
+// task's lock: counted in pending, but not in the snapshot of the append.
+func TestAMessageComesWhileTheRunParks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, status(task.StateWorking))
+	release := f.lock(p.c.Task.ID)
+	said := make(chan error, 1)
+	go func() {
+		_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("late"), Enqueue: true, RequestID: NewID()})
+		said <- err
+	}()
+	f.blocked(1)
+	parked := p.write(chunk("x"), status(task.StateInputRequired))
+	f.blocked(2)
+	release()
+	require.NoError(t, await(t, said))
+	a := await(t, parked)
+	require.NoError(t, a.err)
+	require.True(t, a.requeued)
+	c := f.claim(f.worker(time.Hour), "a", 1)[0]
+	require.Equal(t, "late", c.Message.FirstText())
+	require.Equal(t, 2, c.Turn)
+}
+
+// The cancel began while the task had a worker and gets its lock when it has none.
+func TestCancelWaitsForARunThatParks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	release := f.lock(p.c.Task.ID)
+	parked := p.write(status(task.StateInputRequired))
+	f.blocked(1)
+	canceled := make(chan error, 1)
+	go func() {
+		ended, err := f.Cancel(t.Context(), p.c.Task)
+		if err == nil && !ended {
+			err = task.Busy
+		}
+		canceled <- err
+	}()
+	f.blocked(2)
+	release()
+	require.NoError(t, await(t, parked).err)
+	require.NoError(t, await(t, canceled))
+}
+
+func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases share a store and its queues
+	t.Parallel()
+	f := newFixture(t)
+	t.Run("queued", func(t *testing.T) {
+		h := f.create(fresh("q"))
+		ended, err := f.Cancel(t.Context(), h)
+		require.NoError(t, err)
+		require.True(t, ended)
+		require.Equal(t, task.StateCanceled, f.state(h.ID))
+		f.claim(f.worker(time.Hour), "q", 0)
+		_, err = f.Cancel(t.Context(), h)
+		require.ErrorIs(t, err, task.NotCancelable)
+	})
+	t.Run("parked", func(t *testing.T) {
+		p := f.running("a")
+		p.must(t, status(task.StateAuthRequired))
+		ended, err := f.Cancel(t.Context(), p.c.Task)
+		require.NoError(t, err)
+		require.True(t, ended)
+	})
+	t.Run("running", func(t *testing.T) {
+		p := f.running("a")
+		ended, err := f.Cancel(t.Context(), p.c.Task)
+		require.NoError(t, err)
+		require.False(t, ended)
+		require.Contains(t, f.ear.cancels, p.c.Task.ID)
+		p.must(t, status(task.StateCanceled))
+	})
+	t.Run("running, and then parks", func(t *testing.T) {
+		p := f.running("a")
+		_, err := f.say(p.c.Task.ID, true)
+		require.NoError(t, err)
+		_, err = f.Cancel(t.Context(), p.c.Task)
+		require.NoError(t, err)
+		s := status(task.StateInputRequired)
+		require.False(t, p.must(t, s).requeued)
+		require.Equal(t, task.StateCanceled, s.State, "what is shown is what was written")
+		require.Equal(t, task.StateCanceled, f.state(p.c.Task.ID))
+	})
+	t.Run("running, and then given back", func(t *testing.T) {
+		p := f.running("r")
+		_, err := f.Cancel(t.Context(), p.c.Task)
+		require.NoError(t, err)
+		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "r", Attempt: p.c.Attempt, Delay: time.Hour}))
+		c := f.claim(f.worker(time.Hour), "r", 1)[0]
+		require.True(t, c.CancelRequested)
+	})
+	t.Run("ended", func(t *testing.T) {
+		p := f.running("a")
+		p.must(t, status(task.StateCompleted))
+		_, err := f.Cancel(t.Context(), p.c.Task)
+		require.ErrorIs(t, err, task.NotCancelable)
+	})
+	t.Run("unknown", func(t *testing.T) {
+		_, err := f.Cancel(t.Context(), &task.Task{ID: NewID()})
+		require.ErrorIs(t, err, task.NotFound)
+	})
+}
+
+// A claim passes by a task whose row somebody holds: it waits for nobody, and
+// nobody for it.
+func TestAClaimWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	h, other := f.create(fresh("a")), f.create(fresh("a"))
+	w := f.worker(time.Hour)
+	release := f.lock(h.ID)
+	canceled := make(chan bool, 1)
+	go func() {
+		ended, err := f.Cancel(t.Context(), h)
+		canceled <- ended && err == nil
+	}()
+	f.blocked(1)
+	won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 2}})
+	require.NoError(t, err)
+	require.Len(t, won, 1)
+	require.Equal(t, other.ID, won[0].Task.ID)
+	release()
+	require.True(t, await(t, canceled))
+}
+
+// Two batches that want the same ids in another order.
+func TestCreatesOfTheSameIDsDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for round := range 30 {
+		var batches [2][]*NewTask
+		for i := range 40 {
+			for b := range batches {
+				n := i
+				if b == 1 {
+					n = 39 - i
+				}
+				batches[b] = append(batches[b], chosen("a", fmt.Sprint(round, "-", n)))
+			}
+		}
+		var g errgroup.Group
+		made := make(chan int, 2)
+		for _, ns := range batches {
+			g.Go(func() error {
+				n := 0
+				for _, r := range f.asOneBatch(ns...) {
+					if r.err != nil {
+						return r.err
+					}
+					if r.made {
+						n++
+					}
+				}
+				made <- n
+				return nil
+			})
+		}
+		require.NoError(t, g.Wait())
+		require.Equal(t, 40, <-made+<-made)
+	}
+	require.Zero(t, scan[int](f, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
+}
+
+func TestCancelAndClaimRace(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	w := f.worker(time.Hour)
+	for range 40 {
+		h := f.create(fresh("a"))
+		var g errgroup.Group
+		ended := false
+		var won []*Claimed
+		g.Go(func() (err error) { ended, err = f.Cancel(t.Context(), h); return err })
+		g.Go(func() (err error) {
+			won, err = f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 1}})
+			return err
+		})
+		require.NoError(t, g.Wait())
+		if len(won) == 0 {
+			if !ended { // it was passed by, since somebody held the row
+				won = f.claim(w, "a", 1)
+			}
+		}
+		if ended {
+			require.Empty(t, won)
+			continue
+		}
+		require.Len(t, won, 1)
+		(&pen{s: f.Store, c: won[0]}).must(t, status(task.StateCanceled))
+	}
+}
+
+func TestManyClaimEachTaskOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const tasks, workers = 300, 8
+	want := map[task.ID]string{}
+	var g errgroup.Group
+	var mu sync.Mutex
+	for i := range tasks {
+		g.Go(func() error {
+			n := fresh([]string{"a", "b", "c"}[i%3])
+			mu.Lock()
+			want[n.Task.ID] = n.Task.Agent
+			mu.Unlock()
+			_, err := f.Create(t.Context(), n)
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	got := map[task.ID]int{}
+	left := tasks
+	for range workers {
+		w := f.worker(time.Hour)
+		g.Go(func() error {
+			for {
+				won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 3}, {Agent: "b", Slots: 1}, {Agent: "c", Slots: 7}})
+				if err != nil {
+					return err
+				}
+				n := map[string]int{}
+				mu.Lock()
+				for _, c := range won {
+					got[c.Task.ID]++
+					n[c.Task.Agent]++
+					left--
+				}
+				done := left == 0
+				mu.Unlock()
+				if n["a"] > 3 || n["b"] > 1 || n["c"] > 7 {
+					return fmt.Errorf("more than the slots: %v", n)
+				}
+				if done {
+					return nil
+				}
+			}
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Len(t, got, tasks)
+	for id, n := range got {
+		require.Equal(t, 1, n, "task %s", id)
+		require.Contains(t, want, id)
+	}
+}
+
+func TestRetriesWaitAndTheWatermarkSkips(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{
+		Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt, Delay: time.Hour, Note: task.RunNote{Outcome: task.RunRetry, Error: "why\x00"},
+	}))
+	require.Equal(t, answer{err: task.LeaseLost}, await(t, p.write(chunk("late"))))
+	require.ErrorIs(t, f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Attempt: p.c.Attempt}), task.LeaseLost)
+	w := f.worker(time.Hour)
+	f.claim(w, "a", 0)
+	f.exec("UPDATE holdfast.task_queue SET available_at = now() - interval '1 minute'")
+	won, err := f.Claim(t.Context(), w, []Demand{{Agent: "a", Slots: 5, Since: time.Now().Add(-30 * time.Second)}})
+	require.NoError(t, err)
+	require.Empty(t, won, "behind the watermark")
+	c := f.claim(w, "a", 1)[0]
+	require.Equal(t, 2, c.Try)
+	require.Equal(t, task.Attempt(2), c.Attempt)
+	require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: c.Task.ID, Agent: "a", Attempt: c.Attempt, Uncount: true}))
+	require.Equal(t, 2, f.claim(w, "a", 1)[0].Try, "a run that was not counted")
+	require.Equal(t, "why\uFFFD", scan[string](f, "SELECT payload ->> 'error' FROM holdfast.task_events WHERE kind = 4 ORDER BY seq LIMIT 1"))
+}
+
+func TestAnUnreadableMessageDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	bad, good := f.create(fresh("a")), f.create(fresh("a"))
+	f.exec(`UPDATE holdfast.task_events SET payload = '{"parts":7}' WHERE task = $1`, bad.ID)
+	for _, c := range f.claim(f.worker(time.Hour), "a", 2) {
+		require.NotNil(t, c.Message)
+		require.Equal(t, c.Task.ID == good.ID, c.Unreadable == nil)
+	}
+}

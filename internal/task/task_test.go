@@ -1,0 +1,318 @@
+package task_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// diagram reads the table out of the package comment.
+func diagram(t *testing.T) map[task.State][]task.State {
+	t.Helper()
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	out := map[task.State][]task.State{}
+	for line := range strings.Lines(string(doc)) {
+		from, to, ok := strings.Cut(line, "->")
+		if !ok {
+			continue
+		}
+		s, known := task.ParseState(strings.TrimSpace(strings.TrimPrefix(from, "//")))
+		require.True(t, known, "state in %q", line)
+		require.NotContains(t, out, s, "twice")
+		out[s] = nil
+		for _, name := range strings.Fields(to) {
+			n, known := task.ParseState(name)
+			require.True(t, known, "state in %q", line)
+			out[s] = append(out[s], n)
+		}
+	}
+	return out
+}
+
+func TestTheStateTableIsTheDiagram(t *testing.T) {
+	t.Parallel()
+	table := map[task.State][]task.State{}
+	for _, from := range task.States {
+		table[from] = nil
+		for _, to := range task.States {
+			if from.CanBecome(to) {
+				table[from] = append(table[from], to)
+			}
+		}
+	}
+	byNumber := cmpopts.SortSlices(func(a, b task.State) bool { return a < b })
+	require.Empty(t, cmp.Diff(diagram(t), table, byNumber, cmpopts.EquateEmpty()))
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	for _, s := range task.States {
+		parsed, ok := task.ParseState(s.String())
+		require.True(t, ok)
+		require.Equal(t, s, parsed)
+		require.Equal(t, s.Terminal() || s.Parked(), s.Settled())
+		require.False(t, s.CanBecome(task.StateUnspecified))
+		if s.Terminal() {
+			for _, to := range task.States {
+				require.False(t, s.CanBecome(to), "%s is terminal", s)
+			}
+		}
+	}
+	s, ok := task.ParseState("cancelled")
+	require.True(t, ok)
+	require.Equal(t, task.StateCanceled, s)
+	for _, name := range []string{"", "unspecified", "Working"} {
+		_, ok := task.ParseState(name)
+		require.False(t, ok, name)
+	}
+	require.Equal(t, "unspecified", task.State(200).String())
+}
+
+func TestEveryKindOfErrorHasWords(t *testing.T) {
+	t.Parallel()
+	seen := map[string]task.Kind{}
+	for i := range task.KindCount {
+		k := task.Kind(i)
+		words := k.Error()
+		require.NotEmpty(t, words, "kind %d", i)
+		other, twice := seen[words]
+		require.False(t, twice, "kinds %d and %d say the same", other, i)
+		seen[words] = k
+		require.Equal(t, k, task.KindOf(fmt.Errorf("doing: %w", task.Errorf(k, "x"))))
+		require.Equal(t, k, task.KindOf(fmt.Errorf("doing: %w", k)))
+	}
+	require.Equal(t, task.Internal.Error(), task.Kind(250).Error())
+	cause := fmt.Errorf("cause")
+	err := error(&task.Error{Kind: task.NotFound, Cause: cause})
+	require.ErrorIs(t, err, task.NotFound)
+	require.ErrorIs(t, err, cause)
+	require.Equal(t, task.Internal, task.KindOf(cause))
+}
+
+func TestID(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var id task.ID
+		copy(id[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+		got, err := task.ParseID(id.String())
+		if err != nil || got != id {
+			t.Fatalf("%v %v", got, err)
+		}
+		upper, err := task.ParseID(strings.ToUpper(id.String()))
+		if err != nil || upper != id {
+			t.Fatalf("%v %v", upper, err)
+		}
+	})
+	require.Equal(t, "00010203-0405-0607-0809-0a0b0c0d0e0f", task.ID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}.String())
+	require.True(t, task.ID{}.IsZero())
+	for _, s := range []string{
+		"", "x", "000102030405060708090a0b0c0d0e0f", "00010203-0405-0607-0809-0a0b0c0d0e0",
+		"{00010203-0405-0607-0809-0a0b0c0d0e0f}", "00010203-0405-0607-0809-0a0b0c0d0e0g", "00010203x0405-0607-0809-0a0b0c0d0e0f",
+	} {
+		_, err := task.ParseID(s)
+		require.Error(t, err, s)
+	}
+}
+
+func said(id string) *task.Message {
+	return &task.Message{ID: id, Parts: []task.Part{task.Text(id)}}
+}
+
+func status(seq task.Seq, s task.State, say string) task.Event {
+	e := task.Event{Seq: seq, Kind: task.EventStatus, State: s}
+	if say != "" {
+		e.Message = said(say)
+	}
+	return e
+}
+
+func message(seq task.Seq, id string) task.Event {
+	return task.Event{Seq: seq, Kind: task.EventMessage, Message: said(id)}
+}
+
+func chunk(seq task.Seq, id, text string, more bool) task.Event {
+	return task.Event{Seq: seq, Kind: task.EventArtifact, Append: more, Artifact: &task.Artifact{ID: id, Parts: []task.Part{task.Text(text)}}}
+}
+
+func ids(ms []task.Message) []string {
+	out := make([]string, len(ms))
+	for i := range ms {
+		out[i] = ms[i].ID
+	}
+	return out
+}
+
+func TestHistoryHasSupersededStatusMessagesWhereTheyWereSaid(t *testing.T) {
+	t.Parallel()
+	got, err := task.Fold(task.Task{}, []task.Event{
+		message(1, "u1"),
+		status(2, task.StateWorking, "a1"),
+		message(3, "u2"), // while a1 is the current status
+		status(4, task.StateWorking, ""),
+		status(5, task.StateInputRequired, "a2"),
+		message(6, "u3"),
+		status(7, task.StateSubmitted, ""),
+		status(8, task.StateWorking, "a3"),
+		status(9, task.StateCompleted, "a4"),
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"u1", "a1", "u2", "a2", "u3", "a3"}, ids(got.History))
+	require.Equal(t, "a4", got.Status.Message.ID)
+	require.Equal(t, task.Seq(9), got.Status.Seq)
+	require.Equal(t, []string{"u3", "a3"}, ids(got.Tail(2)))
+	require.Len(t, got.Tail(99), 6)
+	require.Empty(t, got.Tail(0))
+}
+
+func TestTheFirstMessageMakesATaskSubmitted(t *testing.T) {
+	t.Parallel()
+	got, err := task.Fold(task.Task{}, []task.Event{message(1, "u1")})
+	require.NoError(t, err)
+	require.Equal(t, task.Status{State: task.StateSubmitted, Seq: 1}, got.Status)
+}
+
+func TestArtifacts(t *testing.T) {
+	t.Parallel()
+	named := chunk(6, "b", "3", true)
+	named.Artifact.Name, named.Artifact.Description = "name", "what"
+	named.Artifact.Metadata, named.Artifact.Extensions = []byte(`{"k":1}`), []string{"x"}
+	replaced := chunk(8, "a", "new", false)
+	replaced.Artifact.Index = 7
+	got, err := task.Fold(task.Task{}, []task.Event{
+		message(1, "u1"),
+		chunk(2, "a", "1", false),
+		chunk(3, "a", "2", true),
+		chunk(4, "b", "1", true), // continues what was never begun: it begins
+		chunk(5, "b", "2", true),
+		named,
+		{Seq: 7, Kind: task.EventRun, Run: &task.RunNote{}},
+		replaced,
+	})
+	require.NoError(t, err)
+	text := func(a task.Artifact) (s string) {
+		for _, p := range a.Parts {
+			s += p.Text
+		}
+		return s
+	}
+	require.Len(t, got.Artifacts, 2)
+	require.Equal(t, "new", text(got.Artifacts[0]))
+	require.Equal(t, 0, got.Artifacts[0].Index, "a replaced artifact keeps its place")
+	require.Equal(t, "123", text(got.Artifacts[1]))
+	require.Equal(t, "name", got.Artifacts[1].Name)
+	require.Equal(t, "what", got.Artifacts[1].Description)
+	require.JSONEq(t, `{"k":1}`, string(got.Artifacts[1].Metadata))
+	require.Equal(t, []string{"x"}, got.Artifacts[1].Extensions)
+	require.Equal(t, task.Seq(8), got.LastSeq)
+}
+
+func TestGapsAreRefusedAndOverlapIsIgnored(t *testing.T) {
+	t.Parallel()
+	var x task.Task
+	m, late := message(1, "u1"), status(3, task.StateWorking, "")
+	require.NoError(t, x.Apply(&m))
+	require.ErrorIs(t, x.Apply(&late), task.Internal)
+	require.Equal(t, task.Seq(1), x.LastSeq)
+	before := x
+	require.NoError(t, x.Apply(&m))
+	require.Empty(t, cmp.Diff(before, x, cmp.AllowUnexported(task.Task{})))
+}
+
+// log draws a valid log.
+func log(t *rapid.T) []task.Event {
+	n := rapid.IntRange(0, 40).Draw(t, "events")
+	evs := []task.Event{message(1, "m1")}
+	for i := range n {
+		seq := task.Seq(i + 2)
+		switch rapid.IntRange(0, 4).Draw(t, "kind") {
+		case 0:
+			evs = append(evs, message(seq, fmt.Sprint("m", seq)))
+		case 1:
+			evs = append(evs, status(seq, task.StateWorking, rapid.SampledFrom([]string{"", fmt.Sprint("s", seq)}).Draw(t, "say")))
+		case 2:
+			evs = append(evs, task.Event{Seq: seq, Kind: task.EventRun})
+		default:
+			evs = append(evs, chunk(seq, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "artifact"), fmt.Sprint(seq), rapid.Bool().Draw(t, "append")))
+		}
+	}
+	return evs
+}
+
+func deepCopy(evs []task.Event) []task.Event {
+	out := make([]task.Event, len(evs))
+	for i, e := range evs {
+		if e.Message != nil {
+			m := *e.Message
+			m.Parts = append([]task.Part(nil), m.Parts...)
+			e.Message = &m
+		}
+		if e.Artifact != nil {
+			a := *e.Artifact
+			// Room behind the parts, as a decoder leaves it: a fold must not write there either.
+			a.Parts = append(make([]task.Part, 0, 8), a.Parts...)
+			e.Artifact = &a
+		}
+		out[i] = e
+	}
+	return out
+}
+
+// A log may be folded in pieces, with overlaps, by several readers of the same
+// events: all of them see the same task, and the events stay as they were.
+func TestFoldingInPiecesIsFoldingAtOnce(t *testing.T) {
+	t.Parallel()
+	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.EquateEmpty()}
+	rapid.Check(t, func(t *rapid.T) {
+		evs := log(t)
+		shared := deepCopy(evs)
+		want, err := task.Fold(task.Task{}, evs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := rapid.IntRange(0, len(shared)).Draw(t, "cut")
+		back := rapid.IntRange(0, cut).Draw(t, "overlap")
+		half, err := task.Fold(task.Task{}, shared[:cut])
+		if err != nil {
+			t.Fatal(err)
+		}
+		snapshot, err := task.Fold(*half, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := task.Fold(*half, shared[cut-back:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := task.Fold(*half, shared[cut:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []*task.Task{one, two} {
+			if d := cmp.Diff(want, got, same); d != "" {
+				t.Fatal(d)
+			}
+		}
+		if d := cmp.Diff(snapshot, half, same); d != "" {
+			t.Fatal("a fold changed the header it began from: " + d)
+		}
+		if d := cmp.Diff(evs, shared); d != "" {
+			t.Fatal("a fold changed an event: " + d)
+		}
+		for _, a := range shared {
+			if a.Artifact != nil && cap(a.Artifact.Parts) > len(a.Artifact.Parts) {
+				if hidden := a.Artifact.Parts[:len(a.Artifact.Parts)+1]; hidden[len(hidden)-1].Kind != 0 {
+					t.Fatal("a fold wrote behind an event's parts")
+				}
+			}
+		}
+	})
+}
