@@ -53,7 +53,11 @@ func (e emitter) Reject(ctx context.Context, m Message) error {
 }
 
 func (e emitter) Reply(ctx context.Context, m Message) error {
-	return e.out.Reply(ctx, toMessage(m))
+	msg, err := toMessage(m)
+	if err != nil {
+		return err
+	}
+	return e.out.Reply(ctx, msg)
 }
 
 // status takes a message without parts for none.
@@ -61,19 +65,30 @@ func (e emitter) status(ctx context.Context, s task.State, m Message) error {
 	if len(m.Parts) == 0 {
 		return e.out.Status(ctx, s, nil)
 	}
-	return e.out.Status(ctx, s, toMessage(m))
+	msg, err := toMessage(m)
+	if err != nil {
+		return err
+	}
+	return e.out.Status(ctx, s, msg)
 }
 
 func (e emitter) Artifact(ctx context.Context, a Artifact) error {
-	_, err := e.out.Artifact(ctx, executor.Chunk{Artifact: toArtifact(a), Last: true})
-	return err
+	return e.chunk(ctx, Chunk{Artifact: a, Last: true})
 }
 
 func (e emitter) Chunk(ctx context.Context, c Chunk) error {
 	if c.ID == "" {
 		return errNoArtifactID
 	}
-	_, err := e.out.Artifact(ctx, executor.Chunk{Artifact: toArtifact(c.Artifact), Append: c.Append, Last: c.Last})
+	return e.chunk(ctx, c)
+}
+
+func (e emitter) chunk(ctx context.Context, c Chunk) error {
+	a, err := toArtifact(c.Artifact)
+	if err != nil {
+		return err
+	}
+	_, err = e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last})
 	return err
 }
 
@@ -105,28 +120,36 @@ func fromMessage(m *task.Message) Message {
 
 // toMessage leaves the role to the agent's side of the conversation, whoever the
 // message was taken from.
-func toMessage(m Message) *task.Message {
+func toMessage(m Message) (*task.Message, error) {
+	parts, err := toParts(m.Parts)
 	return &task.Message{
-		ID: m.ID, Role: task.RoleAgent, Parts: toParts(m.Parts), Metadata: m.Metadata,
+		ID: m.ID, Role: task.RoleAgent, Parts: parts, Metadata: m.Metadata,
 		Extensions: m.Extensions, References: m.References,
-	}
+	}, err
 }
 
-func toArtifact(a Artifact) task.Artifact {
+func toArtifact(a Artifact) (task.Artifact, error) {
+	parts, err := toParts(a.Parts)
 	return task.Artifact{
-		ID: a.ID, Name: a.Name, Description: a.Description, Parts: toParts(a.Parts),
+		ID: a.ID, Name: a.Name, Description: a.Description, Parts: parts,
 		Metadata: a.Metadata, Extensions: a.Extensions,
-	}
+	}, err
 }
 
-func toParts(parts []Part) []task.Part {
+func toParts(parts []Part) ([]task.Part, error) {
+	if len(parts) == 0 {
+		return nil, errNoParts
+	}
 	out := make([]task.Part, len(parts))
 	for i := range parts {
 		p := &parts[i]
+		if p.Kind < KindText || p.Kind > KindData {
+			return nil, fmt.Errorf("agent: parts[%d] does not tell its Kind; TextPart, FilePart, URLPart and DataPart set it", i)
+		}
 		out[i] = task.Part{
 			Kind: task.PartKind(p.Kind), Text: p.Text, Raw: p.Bytes, URL: p.URL, Data: p.Data,
 			Filename: p.Filename, MediaType: p.MediaType, Metadata: p.Metadata,
 		}
 	}
-	return out
+	return out, nil
 }

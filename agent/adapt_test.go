@@ -53,7 +53,7 @@ func TestTheRunArrivesWhole(t *testing.T) {
 
 func TestARunMadeByATestNeedsNoServer(t *testing.T) {
 	t.Parallel()
-	run := &Run{Message: Say("hi"), Try: 2}
+	run := &Run{Message: Say("hi"), Try: 2, Attempt: 2}
 	history, err := run.History(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, history)
@@ -143,4 +143,23 @@ func TestAChunkNeedsAnID(t *testing.T) {
 		return out.Chunk(ctx, Chunk{Artifact: Text("a", "b")})
 	})
 	require.ErrorIs(t, err, errNoArtifactID)
+}
+
+func TestContentThatNoClientCouldReadIsRefused(t *testing.T) {
+	t.Parallel()
+	untold := []Part{TextPart("a"), {Text: "b"}}
+	out, err := adapted(t, executortest.NewRun(""), func(ctx context.Context, _ *Run, out Emitter) error {
+		for _, err := range []error{
+			out.Working(ctx, Message{Parts: untold}),
+			out.Reply(ctx, Message{Parts: untold}),
+			out.Artifact(ctx, Artifact{Parts: untold}),
+			out.Chunk(ctx, Chunk{Artifact: Artifact{ID: "c", Parts: untold}}),
+		} {
+			require.ErrorContains(t, err, "parts[1] does not tell its Kind")
+		}
+		require.ErrorIs(t, out.Reply(ctx, Message{}), errNoParts)
+		return out.Artifact(ctx, Artifact{})
+	})
+	require.ErrorIs(t, err, errNoParts)
+	require.Empty(t, out.Events())
 }

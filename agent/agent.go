@@ -67,7 +67,7 @@ func (r *Run) History(ctx context.Context) ([]Message, error) {
 // Checkpoint decodes the last checkpoint of earlier tries at this message into v
 // and reports whether there was one.
 func (r *Run) Checkpoint(ctx context.Context, v any) (bool, error) {
-	if r.memory == nil || r.Try < 2 {
+	if r.memory == nil || r.Attempt < 2 {
 		return false, nil
 	}
 	data, err := r.memory.Checkpoint(ctx)
@@ -130,4 +130,7 @@ func Failure(text string, cause error) error { return &executor.Failure{Msg: tex
 // up the task fails.
 func Retryable(err error, after time.Duration) error { return executor.Retryable(err, after) }
 
-var errNoArtifactID = errors.New("agent: a chunk needs the ID of its artifact")
+var (
+	errNoArtifactID = errors.New("agent: a chunk needs the ID of its artifact")
+	errNoParts      = errors.New("agent: what is emitted needs at least one part")
+)

@@ -4,7 +4,7 @@
 // # What to rely on
 //
 // Execute runs at least once for each message of a user. If the process dies in
-// the middle, another one calls it again, with a higher Try, and what was emitted
+// the middle, another one calls it again, with a higher Attempt, and what was emitted
 // until then stays in the task. So outside effects want Run.IdempotencyKey; an
 // artifact with an id of its own is replaced and not doubled when it is emitted
 // again; and what is expensive to repeat can be kept with Emitter.Checkpoint and

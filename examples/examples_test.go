@@ -142,7 +142,7 @@ func TestPythonAsACommandGoesOnFromItsCheckpoint(t *testing.T) {
 	require.NoError(t, json.Unmarshal(stored, &before))
 	require.GreaterOrEqual(t, before.Done, 2)
 
-	run.Try, run.Memory = 2, &executortest.Memory{Stored: stored, Events: events}
+	run.Try, run.Attempt, run.Memory = 2, 2, &executortest.Memory{Stored: stored, Events: events}
 	out = executortest.NewRecorder()
 	require.NoError(t, program(t, "python3", "python/command_agent.py", nil).Execute(t.Context(), run, out))
 	require.Len(t, out.Events(), 1002-before.Done+2, "a checkpoint for each word that was left, and two artifacts")

@@ -39,7 +39,6 @@ type Principal struct {
 type Caller struct {
 	Principal Principal
 	Agent     string // the agent whose endpoint was called
-	RequestID string // a UUID of this call; makes a retried write idempotent
 }
 
 // AllHistory asks for the whole history.

@@ -108,8 +108,10 @@ func newTask(r *SendRequest) *store.NewTask {
 // before the server fills in what the client left out.
 func requestHash(r *SendRequest) []byte {
 	h := sha256.New()
-	for _, part := range []string{r.Agent, r.TaskID, r.ContextID, string(r.Metadata),
-		store.EncodePayload(&task.Event{Kind: task.EventMessage, Message: r.Message})} {
+	for _, part := range []string{
+		r.Agent, r.TaskID, r.ContextID, string(r.Metadata),
+		store.EncodePayload(&task.Event{Kind: task.EventMessage, Message: r.Message}),
+	} {
 		_, _ = h.Write([]byte(part))
 		_, _ = h.Write([]byte{0})
 	}

@@ -70,8 +70,9 @@ func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, e
 	if h, err = e.opt.Store.Header(ctx, h.ID); err == nil {
 		st.status = h.Status.Seq
 		if r.Resume && r.After <= h.LastSeq {
-			st.Over = r.After == h.LastSeq && h.Status.State.Settled()
-			st.sub.Start(r.After)
+			// What may stand behind the settling status are notes that no stream shows.
+			st.Over = r.After >= h.Status.Seq && h.Status.State.Settled()
+			st.sub.Resume(r.After, h.LastSeq)
 			return st, nil
 		}
 		if st.Task, err = e.opt.Store.Snapshot(ctx, h, true); err == nil {

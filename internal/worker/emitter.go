@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,7 +31,7 @@ const (
 
 var (
 	errSettled = errors.New("the run has settled: nothing may be emitted after input-required, auth-required, completed, failed, rejected or a reply")
-	errReply   = errors.New("a bare reply must be the first thing that a run emits, and the agent must be configured with direct_replies")
+	errReply   = &executor.Failure{Msg: "A bare reply must be the first thing that a run emits, and the agent must be configured with direct_replies."}
 )
 
 // emitter is one run's pen. It keeps the order of its events: seq is given by the
@@ -38,10 +40,12 @@ type emitter struct {
 	r      *run
 	window *semaphore.Weighted
 	last   atomic.Int64 // unix nanoseconds of the last emission
+	held   atomic.Int64 // emissions that wait for the window
 
 	mu       sync.Mutex
 	ordinal  int64
-	waiting  int // appends not yet answered
+	stored   int64 // how much of ordinal is known to be committed
+	waiting  int   // appends not yet answered
 	answered chan struct{}
 	started  bool       // working was reported, by this attempt or an earlier one
 	settled  task.State // unspecified until the run has settled
@@ -60,7 +64,14 @@ func newEmitter(r *run) *emitter {
 	return e
 }
 
-func (e *emitter) lastEmission() time.Time { return time.Unix(0, e.last.Load()) }
+// lastEmission is when the executor last said something. One that cannot, because
+// the database is slow or away, is not silent.
+func (e *emitter) lastEmission() time.Time {
+	if e.held.Load() > 0 {
+		return time.Now()
+	}
+	return time.Unix(0, e.last.Load())
+}
 
 // Status implements executor.Emitter.
 func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) error {
@@ -82,14 +93,17 @@ func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error
 	if a.ID == "" {
 		a.ID = uuid.NewString()
 	}
-	if err := e.cleanParts(a.Parts, &a.Metadata); err != nil {
+	if err := e.cleanArtifact(&a); err != nil {
 		return "", err
 	}
-	a.Name, a.Description = e.cleanText(a.Name), e.cleanText(a.Description)
+	metadata, err := e.cleanJSON("metadata", c.Metadata)
+	if err != nil {
+		return "", err
+	}
 	if err := e.loadIndex(ctx); err != nil {
 		return "", err
 	}
-	ev := &task.Event{Kind: task.EventArtifact, Artifact: &a, Append: c.Append, Last: c.Last, Metadata: c.Metadata}
+	ev := &task.Event{Kind: task.EventArtifact, Artifact: &a, Append: c.Append, Last: c.Last, Metadata: metadata}
 	return a.ID, e.emit(ctx, ev)
 }
 
@@ -111,8 +125,12 @@ func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
 
 // Checkpoint implements executor.Emitter.
 func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
-	if !jsontext.Value(data).IsValid() {
+	if len(data) == 0 {
 		return errors.New("checkpoint: not valid JSON")
+	}
+	data, err := e.cleanJSON("checkpoint", data)
+	if err != nil {
+		return err
 	}
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
 }
@@ -152,15 +170,18 @@ func (e *emitter) status(s task.State, msg *task.Message) *task.Event {
 // emit puts an event, and working before the first one, into the window.
 func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 	if ev.Message != nil {
-		if err := e.cleanParts(ev.Message.Parts, &ev.Message.Metadata); err != nil {
+		if err := e.cleanMessage(ev.Message); err != nil {
 			return err
 		}
 	}
 	cost := min(eventSize(ev), window)
-	if err := e.window.Acquire(ctx, cost); err != nil {
+	e.held.Add(1)
+	err := e.window.Acquire(ctx, cost)
+	e.last.Store(time.Now().UnixNano())
+	e.held.Add(-1)
+	if err != nil {
 		return context.Cause(ctx)
 	}
-	e.last.Store(time.Now().UnixNano())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -186,20 +207,23 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 	}
 	a := &store.Append{
 		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,
-		Done: func(_ bool, err error) { e.done(cost, err) },
+		Done: func(_ bool, err error) { e.done(cost, len(evs), err) },
 	}
 	e.ordinal += int64(len(evs))
 	e.waiting++
 	e.r.pool.opt.Store.Append(a)
+	e.last.Store(time.Now().UnixNano()) // encoding much of it takes a while
 	return nil
 }
 
 // done is called by the store's writer, in order.
-func (e *emitter) done(cost int64, err error) {
+func (e *emitter) done(cost int64, events int, err error) {
 	e.window.Release(cost)
 	e.mu.Lock()
 	e.waiting--
-	if err != nil && e.err == nil {
+	if err == nil {
+		e.stored += int64(events)
+	} else if e.err == nil {
 		e.err = err
 	}
 	if e.waiting == 0 && e.answered != nil {
@@ -230,6 +254,20 @@ func (e *emitter) finish() error {
 	return e.err
 }
 
+// refused tells, once everything is answered, of an event that the database will
+// not have, and lets the run say one thing more: what came after it was not
+// written either.
+func (e *emitter) refused() error {
+	err := e.finish()
+	if err == nil || errors.Is(err, task.LeaseLost) || errors.Is(err, task.Unavailable) {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.err, e.ordinal, e.settled, e.closed = nil, e.stored, task.StateUnspecified, false
+	return err
+}
+
 func (e *emitter) settledIn() (task.State, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -246,7 +284,8 @@ func (e *emitter) close() {
 // loadIndex learns the artifacts that earlier runs of the task have made.
 func (e *emitter) loadIndex(ctx context.Context) error {
 	e.mu.Lock()
-	known := e.loaded || (e.r.claim.Turn == 1 && e.r.claim.Try == 1)
+	// Not Turn and Try: a run that was handed back does not count, yet may have written.
+	known := e.loaded || e.r.claim.Attempt == 1
 	e.mu.Unlock()
 	if known {
 		return nil
@@ -294,29 +333,52 @@ func eventSize(ev *task.Event) int64 {
 	return max(n, eventCost)
 }
 
-// cleanParts makes executor's content storable: NUL characters, which PostgreSQL
-// cannot hold, become U+FFFD, and opaque JSON must be JSON.
-func (e *emitter) cleanParts(parts []task.Part, metadata *json.RawMessage) error {
-	if len(*metadata) > 0 {
-		if !jsontext.Value(*metadata).IsValid() {
-			return errors.New("metadata: not valid JSON")
-		}
-		*metadata = e.cleanJSON(*metadata)
+// cleanMessage and cleanArtifact make an executor's content storable and ours:
+// NUL characters become U+FFFD, opaque JSON must be JSON, and nothing is shared
+// that the executor may change or use again.
+func (e *emitter) cleanMessage(m *task.Message) (err error) {
+	m.ID = e.cleanText(m.ID)
+	m.Extensions, m.References = e.cleanList(m.Extensions), e.cleanList(m.References)
+	if m.Metadata, err = e.cleanJSON("metadata", m.Metadata); err != nil {
+		return err
 	}
+	m.Parts, err = e.cleanParts(m.Parts)
+	return err
+}
+
+func (e *emitter) cleanArtifact(a *task.Artifact) (err error) {
+	a.ID, a.Name, a.Description = e.cleanText(a.ID), e.cleanText(a.Name), e.cleanText(a.Description)
+	a.Extensions = e.cleanList(a.Extensions)
+	if a.Metadata, err = e.cleanJSON("artifact.metadata", a.Metadata); err != nil {
+		return err
+	}
+	a.Parts, err = e.cleanParts(a.Parts)
+	return err
+}
+
+func (e *emitter) cleanParts(parts []task.Part) (_ []task.Part, err error) {
+	parts = slices.Clone(parts)
 	for i := range parts {
 		p := &parts[i]
-		p.Text = e.cleanText(p.Text)
-		for _, raw := range []*json.RawMessage{&p.Data, &p.Metadata} {
-			if len(*raw) == 0 {
-				continue
-			}
-			if !jsontext.Value(*raw).IsValid() {
-				return fmt.Errorf("parts[%d]: not valid JSON", i)
-			}
-			*raw = e.cleanJSON(*raw)
+		p.Text, p.URL = e.cleanText(p.Text), e.cleanText(p.URL)
+		p.Filename, p.MediaType = e.cleanText(p.Filename), e.cleanText(p.MediaType)
+		p.Raw = bytes.Clone(p.Raw)
+		if p.Data, err = e.cleanJSON(fmt.Sprintf("parts[%d].data", i), p.Data); err != nil {
+			return nil, err
+		}
+		if p.Metadata, err = e.cleanJSON(fmt.Sprintf("parts[%d].metadata", i), p.Metadata); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return parts, nil
+}
+
+func (e *emitter) cleanList(list []string) []string {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = e.cleanText(list[i])
+	}
+	return list
 }
 
 func (e *emitter) cleanText(s string) string {
@@ -327,19 +389,25 @@ func (e *emitter) cleanText(s string) string {
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
-func (e *emitter) cleanJSON(raw json.RawMessage) json.RawMessage {
+func (e *emitter) cleanJSON(member string, raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	if !jsontext.Value(raw).IsValid() {
+		return nil, fmt.Errorf("%s: not valid JSON", member)
+	}
 	const nul = `\u0000`
-	if !strings.Contains(string(raw), nul) {
-		return raw
+	if !bytes.Contains(raw, []byte(nul)) {
+		return bytes.Clone(raw), nil
 	}
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {
 		switch {
-		case raw[i] == '\\' && strings.HasPrefix(string(raw[i:]), nul):
+		case bytes.HasPrefix(raw[i:], []byte(nul)):
 			out = append(out, `\ufffd`...)
 			i += len(nul)
 			e.logNUL()
-		case raw[i] == '\\' && i+1 < len(raw):
+		case raw[i] == '\\': // valid, so something follows
 			out = append(out, raw[i], raw[i+1])
 			i += 2
 		default:
@@ -347,7 +415,7 @@ func (e *emitter) cleanJSON(raw json.RawMessage) json.RawMessage {
 			i++
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (e *emitter) logNUL() {

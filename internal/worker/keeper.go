@@ -18,6 +18,7 @@ type leases interface {
 	Renew(ctx context.Context, id task.ID, ttl time.Duration) error
 	Unregister(ctx context.Context, id task.ID) error
 	Processes(ctx context.Context) (int, error)
+	Uptime(ctx context.Context) (time.Duration, error)
 	Rescue(ctx context.Context, grace time.Duration) (dead []string, runs []store.Rescued, err error)
 }
 
@@ -41,6 +42,7 @@ type Keeper struct {
 	opt     KeeperOptions
 	id      atomic.Pointer[task.ID]
 	healthy atomic.Int64 // unix nanoseconds since when renewals have not failed; 0 when they do
+	trusted bool         // the database was up long enough when we came: leases that ran out are dead
 }
 
 // NewKeeper makes a keeper; Start registers it.
@@ -77,6 +79,9 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 	k.id.Store(&p.ID)
 	k.healthy.Store(time.Now().UnixNano())
+	// Best effort: without an answer we wait a ttl before we rescue, which is always right.
+	up, err := k.opt.Store.Uptime(ctx)
+	k.trusted = err == nil && up > k.opt.TTL+k.opt.Grace
 	return nil
 }
 
@@ -103,7 +108,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		// Whoever is first back after the database was away must not declare the others dead.
 		since := k.healthy.Load()
-		if since == 0 || now.Sub(time.Unix(0, since)) < k.opt.TTL || now.Sub(rescued) < k.opt.TTL/3 {
+		settled := since != 0 && now.Sub(time.Unix(0, since)) >= k.opt.TTL
+		if !settled && !k.trusted || now.Sub(rescued) < k.opt.TTL/3 {
 			continue
 		}
 		rescued = now
@@ -125,11 +131,13 @@ func (k *Keeper) renew(ctx context.Context) bool {
 		k.opt.Log.Warn("this process was declared dead; its runs are fenced and it starts anew", "worker_id", k.ID().String())
 		k.id.Store(nil)
 		k.healthy.Store(0)
+		k.trusted = false
 		if k.opt.OnLost != nil {
 			k.opt.OnLost()
 		}
 		return false
 	case err != nil:
+		k.trusted = false
 		if k.healthy.Swap(0) != 0 {
 			k.opt.Log.Warn("the lease cannot be renewed; runs go on and wait", "error", err)
 		}

@@ -53,7 +53,7 @@ type Options struct {
 	Store        Store
 	Agents       []Agent
 	PollInterval time.Duration // of the queue, behind the hints; default 1 s
-	StopGrace    time.Duration // for runs when the server stops; default 10 s
+	StopGrace    time.Duration // for runs when the server stops; 0 hands them back at once
 	ClaimBatch   int           // runs won by one claim at most, per agent; default 100
 	Worker       func() task.ID
 	Observer     Observer
@@ -68,8 +68,10 @@ type Pool struct {
 
 	mu      sync.Mutex
 	running map[task.ID]*run
-	closing bool
-	runs    sync.WaitGroup
+	closing bool // no more claims
+	// stopping: the grace for runs is over as well
+	stopping bool
+	runs     sync.WaitGroup
 }
 
 // slots is the room for one agent's runs. Its fields are guarded by Pool.mu.
@@ -84,7 +86,6 @@ type slots struct {
 // New makes a pool; Run starts it.
 func New(o Options) *Pool {
 	o.PollInterval = cmp.Or(o.PollInterval, time.Second)
-	o.StopGrace = cmp.Or(o.StopGrace, 10*time.Second)
 	o.ClaimBatch = cmp.Or(o.ClaimBatch, 100)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -143,6 +144,8 @@ func (p *Pool) Reserve(agent string) *Slot {
 		return nil
 	}
 	s.free--
+	// The pool does not end before what the slot is for.
+	p.runs.Add(1)
 	return &Slot{worker: w, pool: p, agent: s}
 }
 
@@ -152,10 +155,14 @@ func (s *Slot) Start(c *store.Claimed) {
 		s.pool.opt.Observer.Claimed(s.agent.Name, 1, 0)
 	}
 	s.pool.start(s.agent, c)
+	s.pool.runs.Done()
 }
 
 // Release gives the slot back unused.
-func (s *Slot) Release() { s.pool.release(s.agent) }
+func (s *Slot) Release() {
+	s.pool.release(s.agent)
+	s.pool.runs.Done()
+}
 
 func (p *Pool) release(s *slots) {
 	p.mu.Lock()
@@ -208,6 +215,7 @@ func (p *Pool) Run(ctx context.Context) error {
 const (
 	watermarkSlack = 2 * time.Second
 	fullScanEvery  = 5 * time.Second
+	claimTimeout   = 5 * time.Second
 )
 
 // claim fills free slots once, for all agents in one statement.
@@ -221,7 +229,10 @@ func (p *Pool) claim(ctx context.Context) {
 		p.returnSlots(want, nil)
 		return
 	}
-	won, err := p.opt.Store.Claim(ctx, worker, want)
+	// A stop does not cut a claim short: what it won would be nobody's until the lease ran out.
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	won, err := p.opt.Store.Claim(claiming, worker, want)
+	cancel()
 	if err != nil {
 		p.returnSlots(want, nil)
 		if ctx.Err() == nil {
@@ -296,7 +307,13 @@ func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
 func (p *Pool) start(s *slots, c *store.Claimed) {
 	r := newRun(p, s, c)
 	p.mu.Lock()
-	p.running[c.Task.ID] = r
+	// A create whose answer came late may start what has been given back and claimed again since.
+	if old := p.running[c.Task.ID]; old == nil || old.attempt < r.attempt {
+		p.running[c.Task.ID] = r
+	}
+	if p.stopping {
+		r.interrupt(executor.ErrShutdown)
+	}
 	p.mu.Unlock()
 	if p.opt.Observer.Running != nil {
 		p.opt.Observer.Running(s.Name, 1)
@@ -340,7 +357,7 @@ func (p *Pool) Reconcile(ctx context.Context, missing map[task.ID]task.Attempt) 
 			}
 		case missing[o.Task] == o.Attempt:
 			err := p.opt.Store.GiveBack(ctx, store.Requeue{
-				Task: o.Task, Attempt: o.Attempt,
+				Task: o.Task, Attempt: o.Attempt, Uncount: true, // its executor was never started
 				Note: task.RunNote{Outcome: task.RunReturned, Error: "the claim's answer was lost"},
 			})
 			if err != nil && !errors.Is(err, task.LeaseLost) {
@@ -372,6 +389,7 @@ func (p *Pool) drain() {
 	case <-time.After(p.opt.StopGrace):
 	}
 	p.mu.Lock()
+	p.stopping = true
 	for _, r := range p.running {
 		r.interrupt(executor.ErrShutdown)
 	}

@@ -25,6 +25,7 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	out     *emitter
 	ended   chan error // the executor's result
+	refused bool       // the database would not have something that was emitted
 }
 
 func newRun(p *Pool, s *slots, c *store.Claimed) *run {
@@ -68,6 +69,8 @@ func (r *run) outcome() (string, error) {
 	switch {
 	case r.claim.CancelRequested:
 		return r.settle(task.StateCanceled, "", nil)
+	case r.claim.Unreadable != nil:
+		return r.settle(task.StateFailed, "The message could not be read.", r.claim.Unreadable)
 	case r.claim.Try > r.agent.MaxAttempts:
 		return r.settle(task.StateFailed,
 			fmt.Sprintf("Gave up after %d attempts: the worker was lost each time.", r.agent.MaxAttempts), nil)
@@ -82,18 +85,26 @@ func (r *run) outcome() (string, error) {
 }
 
 func (r *run) execute() {
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
+		v := recover()
+		switch {
+		case v == nil && !returned:
+			// runtime.Goexit, such as a test's FailNow in an embedded agent.
+			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: errors.New("its goroutine ended")}
+		case v != nil:
 			r.pool.opt.Log.Error("agent crashed", "task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "panic", v, "stack", string(debug.Stack()))
 			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: fmt.Errorf("panic: %v", v)}
 		}
 	}()
 	c := r.claim
-	r.ended <- r.agent.Executor.Execute(r.ctx, &executor.Run{
+	err := r.agent.Executor.Execute(r.ctx, &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Memory: &memory{r},
 	}, r.out)
+	returned = true
+	r.ended <- err
 }
 
 // errAbandoned stands for an executor that did not return within its grace.
@@ -142,7 +153,7 @@ func (r *run) conclude(err error) (string, error) {
 	if s, ok := r.out.settledIn(); ok {
 		// What the executor returns after settling changes nothing; a lost lease does.
 		if ferr := r.out.finish(); ferr != nil {
-			return r.lostOr(ferr)
+			return r.unrecorded(ferr)
 		}
 		if s.Parked() {
 			return outcomeParked, nil
@@ -189,12 +200,23 @@ func (r *run) settle(s task.State, text string, cause error) (string, error) {
 	}
 	// The run's own context may have ended; its last word is still to be written.
 	if err := r.out.settle(context.WithoutCancel(r.ctx), s, msg); err != nil && !errors.Is(err, errSettled) {
-		return r.lostOr(err)
+		return r.unrecorded(err)
 	}
 	if err := r.out.finish(); err != nil {
-		return r.lostOr(err)
+		return r.unrecorded(err)
 	}
 	return s.String(), cause
+}
+
+// unrecorded ends a run of which something could not be written. If the database
+// refused what the executor emitted, the task fails and says so, for the next
+// attempt would do no better.
+func (r *run) unrecorded(err error) (string, error) {
+	if refused := r.out.refused(); refused != nil && !r.refused {
+		r.refused = true
+		return r.settle(task.StateFailed, "The agent's output could not be stored.", refused)
+	}
+	return r.lostOr(err)
 }
 
 func (r *run) lostOr(err error) (string, error) {
@@ -209,7 +231,7 @@ func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, u
 	r.out.close()
 	// What was emitted belongs to the attempt and must be in the log before it ends.
 	if err := r.out.finish(); err != nil {
-		return r.lostOr(err)
+		return r.unrecorded(err)
 	}
 	for try := 0; ; try++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -256,7 +278,10 @@ func (m *memory) History(ctx context.Context) ([]task.Message, error) {
 func (m *memory) Earlier(ctx context.Context) ([]task.Event, error) {
 	var out []task.Event
 	err := m.since(ctx, func(e *task.Event) {
-		if e.Attempt > 0 && e.Kind != task.EventRun {
+		switch {
+		case e == nil:
+			out = nil
+		case e.Kind != task.EventRun:
 			out = append(out, *e)
 		}
 	})
@@ -266,17 +291,21 @@ func (m *memory) Earlier(ctx context.Context) ([]task.Event, error) {
 func (m *memory) Checkpoint(ctx context.Context) (json.RawMessage, error) {
 	var last json.RawMessage
 	err := m.since(ctx, func(e *task.Event) {
-		if e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunCheckpoint {
+		if e == nil {
+			last = nil
+		} else if e.Kind == task.EventRun && e.Run != nil && e.Run.Outcome == task.RunCheckpoint {
 			last = e.Run.Checkpoint
 		}
 	})
 	return last, err
 }
 
-// since visits what earlier attempts have written for the run's message.
+// since visits what earlier attempts have written for the run's message. A nil
+// event says that all before it belonged to an earlier message: this one may have
+// arrived while that one's run was under way.
 func (m *memory) since(ctx context.Context, visit func(*task.Event)) error {
 	c := m.r.claim
-	if c.Try == 1 {
+	if c.Attempt == 1 {
 		return nil
 	}
 	const page = 500
@@ -287,7 +316,10 @@ func (m *memory) since(ctx context.Context, visit func(*task.Event)) error {
 		}
 		for _, e := range evs {
 			after = e.Seq
-			if e.Attempt < c.Attempt {
+			switch {
+			case e.Kind == task.EventStatus && e.State == task.StateSubmitted:
+				visit(nil)
+			case e.Attempt > 0 && e.Attempt < c.Attempt:
 				visit(e)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"syscall"
@@ -55,8 +54,7 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	case player.Settled():
 		child.stopAfterGrace()
 	}
-	// Discarding lets a process that is still writing come to its end.
-	_, _ = io.Copy(io.Discard, child.stdout)
+	child.stdout.discard()
 	v := verdict{played: err, settled: player.Settled(), exit: child.wait()}
 	stderr.flush()
 	return p.outcome(ctx, v, stderr)

@@ -254,17 +254,25 @@ func TestWhatTheLeaderLeavesBehindIsKilled(t *testing.T) {
 
 func TestAProcessThatLeftTheGroupHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "gone"), 0o600))
-	out := executortest.NewRecorder()
-	e := shell(t, dir, `setsid sh -c 'echo "{\"type\":\"checkpoint\",\"data\":$$}"; echo >"$0/gone"; exec sleep 1000' "$0" &
-		read -r line <"$0/gone"`, command.Options{})
-	done := executortest.Go(t.Context(), e, executortest.NewRun("hello"), out)
-	pid, err := strconv.Atoi(string(out.Await(t, 1)[0].Run.Checkpoint))
-	require.NoError(t, err)
-	// It leads a group of its own, which is not the executor's to kill.
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	require.NoError(t, executortest.Wait(t, done))
+	for name, script := range map[string]string{
+		"and is silent":          `echo >"$0/gone"; exec sleep 1000`,
+		"and writes without end": `echo "{\"type\":\"complete\"}"; echo >"$0/gone"; exec yes`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "gone"), 0o600))
+			out := executortest.NewRecorder()
+			e := shell(t, dir, `setsid sh -c 'echo "{\"type\":\"checkpoint\",\"data\":$$}"; `+script+`' "$0" &
+				read -r line <"$0/gone"`, command.Options{})
+			done := executortest.Go(t.Context(), e, executortest.NewRun("hello"), out)
+			pid, err := strconv.Atoi(string(out.Await(t, 1)[0].Run.Checkpoint))
+			require.NoError(t, err)
+			// It leads a group of its own, which is not the executor's to kill.
+			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+			require.NoError(t, executortest.Wait(t, done))
+		})
+	}
 }
 
 func TestAKilledServerLeavesNoAgent(t *testing.T) {

@@ -19,7 +19,7 @@ const linger = 2 * time.Second
 
 // process is a started program and its group.
 type process struct {
-	stdout io.Reader
+	stdout *output
 	grace  time.Duration
 	done   chan struct{} // closed when the process has been reaped
 	state  *os.ProcessState
@@ -118,6 +118,7 @@ func killGroup(leader int, signal syscall.Signal) { _ = syscall.Kill(-leader, si
 type output struct {
 	file    *os.File
 	expired atomic.Bool
+	unread  bool // belongs to the reader: what comes is discarded
 }
 
 func (o *output) expire() {
@@ -129,8 +130,15 @@ func (o *output) expire() {
 // a pipe always can, would be closed already.
 func (o *output) extend() { _ = o.file.SetReadDeadline(time.Now().Add(linger)) }
 
+// discard reads on, so that a process which is still writing comes to its end.
+// Once it has ended no read is given more time: whoever writes then is not ours.
+func (o *output) discard() {
+	o.unread = true
+	_, _ = io.Copy(io.Discard, o)
+}
+
 func (o *output) Read(p []byte) (int, error) {
-	if o.expired.Load() {
+	if o.expired.Load() && !o.unread {
 		o.extend()
 	}
 	n, err := o.file.Read(p)

@@ -26,7 +26,7 @@ func (d *demo) chunks(ctx context.Context, run *executor.Run, out executor.Emitt
 		return err
 	}
 	next := 0
-	if run.Try > 1 {
+	if run.Attempt > 1 { // and not Try: an attempt that was handed back does not count, yet may have written
 		if next, err = nextIndex(ctx, run); err != nil {
 			return err
 		}

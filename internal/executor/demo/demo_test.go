@@ -189,7 +189,7 @@ func TestChunksContinueAfterACrash(t *testing.T) {
 	crashing := dyingEmitter{Emitter: first, after: 3, err: lost, emitted: new(int)}
 	require.ErrorIs(t, newDemo(t).Execute(t.Context(), run, crashing), lost)
 
-	run.Try, run.Memory = 2, &executortest.Memory{Events: first.Events()}
+	run.Try, run.Attempt, run.Memory = 2, 2, &executortest.Memory{Events: first.Events()}
 	require.NoError(t, newDemo(t).Execute(t.Context(), run, second))
 	events := append(first.Events(), second.Events()...)
 	require.Len(t, events, 7)
@@ -199,7 +199,7 @@ func TestChunksContinueAfterACrash(t *testing.T) {
 	}
 
 	third := executortest.NewRecorder()
-	run.Try, run.Memory = 3, &executortest.Memory{Events: events}
+	run.Try, run.Attempt, run.Memory = 3, 3, &executortest.Memory{Events: events}
 	require.NoError(t, newDemo(t).Execute(t.Context(), run, third))
 	require.Empty(t, third.Events(), "everything was stored already")
 }

@@ -27,7 +27,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 )
 
-// The limits of drain.
+// The limits of what is read without being an event: the rest of a settled answer,
+// the start of a refusal.
 const (
 	drainBytes = 64 << 10
 	drainTime  = time.Second
@@ -92,7 +93,7 @@ func (b *backend) call(
 	}
 	defer response.Body.Close()
 
-	if err := refusal(response); err != nil {
+	if err := refusal(response, cancel); err != nil {
 		return err
 	}
 	log := b.opts.Log.With(slog.String("task_id", run.TaskID), slog.Int("attempt", int(run.Attempt)))
@@ -139,6 +140,9 @@ func (b *backend) play(ctx context.Context, player *wire.Player, response *netht
 	case "application/json":
 		return b.playDocument(ctx, player, body)
 	default:
+		if mediaType == "" && empty(body) {
+			return body.unfinished()
+		}
 		return &executor.Failure{Msg: fmt.Sprintf(
 			"the agent answered with the content type %q; it must be application/json, application/x-ndjson or text/event-stream",
 			excerpt([]byte(mediaType)))}
@@ -158,6 +162,8 @@ func (b *backend) playDocument(ctx context.Context, player *wire.Player, body *b
 	case len(doc) > b.opts.MaxEvent:
 		return &executor.Failure{Msg: fmt.Sprintf(
 			"the agent's answer is longer than the %d bytes that a JSON document may have", b.opts.MaxEvent)}
+	case len(doc) == 0:
+		return body.unfinished()
 	}
 	if !jsontext.Value(doc).IsValid() {
 		if err := body.unfinished(); err != nil {

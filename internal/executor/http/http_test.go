@@ -79,11 +79,12 @@ func TestTheRequest(t *testing.T) {
 func TestAnswersInEveryForm(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ contentType, body string }{
-		"one event":     {"application/json", `{"type":"text","text":"hi there"}`},
-		"plain text":    {"application/json; charset=utf-8", `{"text":"hi there"}`},
-		"a list":        {"application/json", `{"events":[{"type":"text","text":"hi "},{"type":"text","text":"there"}]}`},
-		"ndjson":        {"application/x-ndjson", `{"type":"text","text":"hi "}` + "\n\n" + `{"type":"text","text":"there"}` + "\n"},
-		"no last break": {"application/x-ndjson", `{"type":"text","text":"hi "}` + "\n" + `{"type":"text","text":"there"}`},
+		"one event":         {"application/json", `{"type":"text","text":"hi there"}`},
+		"plain text":        {"application/json; charset=utf-8", `{"text":"hi there"}`},
+		"a list":            {"application/json", `{"events":[{"type":"text","text":"hi "},{"type":"text","text":"there"}]}`},
+		"ndjson":            {"application/x-ndjson", `{"type":"text","text":"hi "}` + "\n\n" + `{"type":"text","text":"there"}` + "\n"},
+		"no last break":     {"application/x-ndjson", `{"type":"text","text":"hi "}` + "\n" + `{"type":"text","text":"there"}`},
+		"a byte order mark": {"application/json", "\ufeff" + `{"text":"hi there"}`},
 		"sse": {"text/event-stream", ": welcome\n\ndata: {\"type\":\"text\",\ndata: \"text\":\"hi \"}\n\n" +
 			"id: 7\ndata: {\"type\":\"text\",\"text\":\"there\"}\n\n"},
 	} {
@@ -183,7 +184,7 @@ func TestStatuses(t *testing.T) {
 		"long":         {400, "", strings.Repeat("é", 1000), "the agent answered 400 Bad Request: " + strings.Repeat("é", 256), false, 0},
 		"redirect":     {302, "", "", "the agent answered 302 Found; redirects are not followed", false, 0},
 		"too many":     {429, "7", "", "the agent answered 429 Too Many Requests", true, 7 * time.Second},
-		"unavailable":  {503, "nonsense", "soon", "the agent answered 503 Service Unavailable: soon", true, 0},
+		"unavailable":  {503, "nonsense", "stack trace", "the agent answered 503 Service Unavailable", true, 0},
 		"forever":      {503, "99999999", "", "the agent answered 503 Service Unavailable", true, time.Hour},
 		"past date":    {503, "Wed, 21 Oct 2015 07:28:00 GMT", "", "the agent answered 503 Service Unavailable", true, 0},
 		"server error": {500, "", "", "the agent answered 500 Internal Server Error", true, 0},
@@ -209,6 +210,38 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+func TestARefusalWithoutAnEndIsReadForAMoment(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		w.WriteHeader(nethttp.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, "soon")
+		_ = nethttp.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(gone)
+	})
+	out := executortest.NewRecorder()
+	err := executortest.Wait(t, executortest.Go(t.Context(), e, executortest.NewRun("hello"), out))
+	require.EqualError(t, err, "the agent answered 503 Service Unavailable: soon")
+	_, retry := executor.IsRetryable(err)
+	require.True(t, retry)
+	<-gone
+}
+
+func TestAnEmptyAnswerCompletesWhereItsEndIsCertain(t *testing.T) {
+	t.Parallel()
+	for _, head := range []string{"", "Content-Type: application/json\r\n", "Content-Type: application/x-ndjson\r\n"} {
+		t.Run(strings.TrimSpace(head), func(t *testing.T) {
+			t.Parallel()
+			_, err := execute(t, rawServer(t, "HTTP/1.1 200 OK\r\n"+head+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"))
+			require.NoError(t, err)
+			_, err = execute(t, rawServer(t, "HTTP/1.0 200 OK\r\n"+head+"\r\n"))
+			_, retry := executor.IsRetryable(err)
+			require.True(t, retry, "%v", err)
+		})
+	}
+}
+
 func TestAnswersThatAreNotUnderstoodFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ contentType, body, want string }{
@@ -222,6 +255,10 @@ func TestAnswersThatAreNotUnderstoodFail(t *testing.T) {
 			"text/event-stream", ":\n\ndata: {\"type\":\"txt\"}\n\n",
 			"the agent's answer is not understood: line 3: type: must be one of " +
 				"text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, retry",
+		},
+		"lines that call themselves server-sent events": {
+			"text/event-stream", "{\"type\":\"complete\"}\n",
+			`the agent's answer is not understood: line 1: is not a line of server-sent events: "data: " is missing`,
 		},
 		"a bad document": {
 			"application/json", "hello",

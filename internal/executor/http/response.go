@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,8 @@ const (
 )
 
 // refusal turns a status other than 2xx into the error that the run ends with.
-func refusal(response *nethttp.Response) error {
+// cancel ends the request, for an agent that does not get to the end of its excuse.
+func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 	code := response.StatusCode
 	if code >= 200 && code < 300 {
 		return nil
@@ -30,9 +32,14 @@ func refusal(response *nethttp.Response) error {
 		failure.Msg += "; redirects are not followed"
 		return failure
 	}
+	defer time.AfterFunc(drainTime, cancel).Stop()
 	// What was read before an error is as good an excerpt as any.
 	start, _ := io.ReadAll(io.LimitReader(response.Body, excerptBytes))
-	if text := excerpt(start); text != "" {
+	switch text := excerpt(start); {
+	case text == "":
+	case code >= 500: // a crash speaks to operators, often in stack traces
+		failure.Cause = errors.New(text)
+	default:
 		failure.Msg += ": " + text
 	}
 	if worthRetrying(code) {
@@ -81,6 +88,12 @@ func excerpt(raw []byte) string {
 func framed(response *nethttp.Response) bool {
 	return response.ProtoMajor >= 2 || response.ContentLength >= 0 ||
 		slices.Contains(response.TransferEncoding, "chunked")
+}
+
+// empty reports whether a body ends before it has begun.
+func empty(body io.Reader) bool {
+	n, err := io.ReadFull(body, make([]byte, 1))
+	return n == 0 && errors.Is(err, io.EOF)
 }
 
 // body marks what goes wrong with the connection as worth another attempt.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -12,7 +13,7 @@ import (
 // {"text": "hi"}. All of it is checked before anything is returned, so that an
 // agent's answer takes effect whole or not at all.
 func DecodeAnswer(raw []byte) (events []*Event, replaced bool, bad *Malformed) {
-	raw, replaced, bad = clean(raw)
+	raw, replaced, bad = clean(bytes.TrimPrefix(raw, byteOrderMark))
 	if bad != nil {
 		return nil, false, bad
 	}

@@ -52,6 +52,12 @@ func (s *Stream) nextServerSent() ([]byte, int, error) {
 	for {
 		raw, err := s.readLine()
 		cut := errors.Is(err, ErrCut)
+		if bytes.HasPrefix(raw, []byte("{")) {
+			// To the standard a field without meaning; to us an event that would be lost.
+			bad := malformed("", `is not a line of server-sent events: "data: " is missing`)
+			bad.Line = s.line
+			return nil, s.line, bad.Failure()
+		}
 		if value, ok := dataField(raw); ok && (err == nil || cut) {
 			if began == 0 {
 				began = s.line
@@ -62,15 +68,18 @@ func (s *Stream) nextServerSent() ([]byte, int, error) {
 				return nil, began, s.tooLong(began)
 			}
 		}
+		empty := len(bytes.TrimSpace(s.data)) == 0 // which the standard says is no event
 		switch {
-		case began > 0 && (cut || errors.Is(err, io.EOF)):
+		case !empty && (cut || errors.Is(err, io.EOF)):
 			return s.data, began, ErrCut
 		case cut:
 			return nil, s.line, io.EOF
 		case err != nil:
 			return nil, s.line, err
-		case len(raw) == 0 && began > 0:
+		case len(raw) == 0 && !empty:
 			return s.data, began, nil
+		case len(raw) == 0:
+			s.data, began = s.data[:0], 0
 		}
 	}
 }
@@ -85,9 +94,22 @@ func dataField(line []byte) ([]byte, bool) {
 	return bytes.TrimPrefix(value, []byte(" ")), true
 }
 
-// readLine returns a line without its end and without surrounding white space
+// byteOrderMark begins what some platforms write as UTF-8, and belongs to no event.
+var byteOrderMark = []byte("\ufeff")
+
+// readLine returns a line without its end and without the white space around it
 // that JSON does not mean anything by.
 func (s *Stream) readLine() ([]byte, error) {
+	raw, err := s.rawLine()
+	if s.line == 1 {
+		if raw = bytes.TrimPrefix(raw, byteOrderMark); len(raw) == 0 && errors.Is(err, ErrCut) {
+			err = io.EOF
+		}
+	}
+	return raw, err
+}
+
+func (s *Stream) rawLine() ([]byte, error) {
 	s.line++
 	s.buf = s.buf[:0]
 	for {

@@ -13,6 +13,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 )
 
+// maxQuote bounds what a message repeats of an agent's own words.
+const maxQuote = 200
+
 // Malformed says where and why an agent's event is not understood. Its text is
 // meant for the agent's author and fit for clients: it quotes names of members,
 // and of what is not JSON a few characters.
@@ -28,7 +31,7 @@ func (m *Malformed) Error() string {
 		fmt.Fprintf(&b, "line %d: ", m.Line)
 	}
 	if m.Member != "" {
-		b.WriteString(m.Member + ": ")
+		b.WriteString(quote(m.Member) + ": ")
 	}
 	b.WriteString(m.Problem)
 	return b.String()
@@ -38,6 +41,14 @@ func (m *Malformed) Error() string {
 // mend. Another attempt would read the same, so it is not retried.
 func (m *Malformed) Failure() error {
 	return &executor.Failure{Msg: "the agent's answer is not understood: " + m.Error()}
+}
+
+// quote shortens s to maxQuote bytes.
+func quote(s string) string {
+	if len(s) <= maxQuote {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxQuote], "") + "…"
 }
 
 func malformed(member, format string, args ...any) *Malformed {

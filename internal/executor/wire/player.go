@@ -141,5 +141,5 @@ func retryReason(reason string) error {
 	if reason == "" {
 		return errors.New("the agent asked for another attempt")
 	}
-	return fmt.Errorf("the agent asked for another attempt: %s", reason)
+	return fmt.Errorf("the agent asked for another attempt: %s", quote(reason))
 }

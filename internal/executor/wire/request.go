@@ -67,7 +67,7 @@ func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, err
 			return nil, err
 		}
 	}
-	if run.Try > 1 {
+	if run.Attempt > 1 { // and not Try: an attempt that was handed back does not count, yet may have written
 		if err := doc.resume(ctx, run); err != nil {
 			return nil, err
 		}

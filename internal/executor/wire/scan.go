@@ -1,8 +1,6 @@
 package wire
 
-import (
-	"bytes"
-)
+import "bytes"
 
 const (
 	escapedNUL         = `\u0000`
@@ -20,7 +18,8 @@ func clean(raw []byte) (cleaned []byte, replaced bool, err *Malformed) {
 	if !bytes.Contains(raw, []byte(escapedNUL)) {
 		return raw, false, nil
 	}
-	return replaceNUL(raw)
+	cleaned, replaced = replaceNUL(raw)
+	return cleaned, replaced, nil
 }
 
 func tooDeep(raw []byte) bool {
@@ -45,7 +44,7 @@ func tooDeep(raw []byte) bool {
 
 // replaceNUL steps over escapes in pairs, so that an escaped backslash followed
 // by u0000 stays what it is.
-func replaceNUL(raw []byte) (cleaned []byte, replaced bool, err *Malformed) {
+func replaceNUL(raw []byte) (cleaned []byte, replaced bool) {
 	cleaned = bytes.Clone(raw)
 	for i := 0; i < len(cleaned); i++ {
 		if cleaned[i] != '\\' {
@@ -57,5 +56,5 @@ func replaceNUL(raw []byte) (cleaned []byte, replaced bool, err *Malformed) {
 		}
 		i++
 	}
-	return cleaned, replaced, nil
+	return cleaned, replaced
 }

@@ -55,6 +55,8 @@ func TestStreamsYieldEventsWithTheirLines(t *testing.T) {
 		{"nothing", "", "EOF\n"},
 		{"empty lines", "\n\r\n  \n", "EOF\n"},
 		{"lines", "a\n\nb\r\nc\n", "1 a\n3 b\n4 c\nEOF\n"},
+		{"a byte order mark", "\ufeffa\n\ufeffb\n", "1 a\n2 \ufeffb\nEOF\n"},
+		{"nothing but a byte order mark", "\ufeff", "EOF\n"},
 		{"a last line without an end", "a\nb", "1 a\n2 b\n" + ErrCut.Error() + "\n"},
 		{"longer than the buffer", long + "\nb\n", "1 " + long + "\n2 b\nEOF\n"},
 	} {
@@ -69,6 +71,8 @@ func TestStreamsYieldEventsWithTheirLines(t *testing.T) {
 		{"nothing", "", "EOF\n"},
 		{"comments only", ": keep-alive\n\n: again\n\n", "EOF\n"},
 		{"fields", "id: 1\nevent: x\ndata: a\nretry: 5\n\ndata:b\n\n", "3 a\n6 b\nEOF\n"},
+		{"a byte order mark", "\ufeffdata: a\n\n", "1 a\nEOF\n"},
+		{"data without content", "data:\n\ndata: \ndata:\n\ndata: a\n\ndata:\n", "6 a\nEOF\n"},
 		{"several data lines", "data: {\ndata: }\n\n", "1 {\n}\nEOF\n"},
 		{"an event without an end", "data: a\n\ndata: b\n", "1 a\n3 b\n" + ErrCut.Error() + "\n"},
 		{"a line without an end", "data: a\n\ndata: b", "1 a\n3 b\n" + ErrCut.Error() + "\n"},

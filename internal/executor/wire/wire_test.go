@@ -208,6 +208,12 @@ func TestWhatIsNotJSONIsRefused(t *testing.T) {
 	}
 }
 
+func TestAMessageRepeatsLittleOfALongName(t *testing.T) {
+	t.Parallel()
+	_, _, bad := Decode([]byte(`{"type":"text","text":"a","` + strings.Repeat("é", 10_000) + `":1}`))
+	require.EqualError(t, bad, strings.Repeat("é", maxQuote/2)+"…: is not a known member")
+}
+
 func TestTheSchemaKnowsEveryType(t *testing.T) {
 	t.Parallel()
 	for name := range decoders {

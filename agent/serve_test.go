@@ -1,0 +1,65 @@
+package agent_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/agent"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+)
+
+func TestServeServesTheProgramsAgents(t *testing.T) {
+	addr := freeAddr(t)
+	t.Setenv("HOLDFAST_DATABASE_URL", storetest.New(t).URL)
+	t.Setenv("HOLDFAST_LISTEN", addr)
+	t.Setenv("HOLDFAST_ADMIN_LISTEN", freeAddr(t))
+	t.Setenv("HOLDFAST_CONFIG", "")
+
+	shout := agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {
+		return out.Artifact(ctx, agent.Text("shout", strings.ToUpper(run.Text())))
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- agent.Serve(ctx, slog.New(slog.DiscardHandler), map[string]agent.Executor{"shout": shout})
+	}()
+	defer func() {
+		cancel()
+		require.NoError(t, <-ended)
+	}()
+
+	const body = `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":
+		{"messageId":"m","role":"user","parts":[{"kind":"text","text":"hear me"}]}}}`
+	require.Eventually(t, func() bool {
+		resp, err := http.Post("http://"+addr+"/agents/shout", "application/json", strings.NewReader(body))
+		if err != nil {
+			return false // not listening yet
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(answer), "HEAR ME") && strings.Contains(string(answer), `"completed"`)
+	}, 30*time.Second, 20*time.Millisecond)
+}
+
+func TestServeNamesWhatTheFileLacks(t *testing.T) {
+	t.Setenv("HOLDFAST_CONFIG", "../examples/holdfast.yaml")
+	t.Setenv("WEATHER_TOKEN", "secret")
+	err := agent.Serve(context.Background(), nil, map[string]agent.Executor{"absent": agent.Func(nil)})
+	require.ErrorContains(t, err, `the program brings the agent "absent", which the file does not name`)
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}

@@ -1,0 +1,673 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+const patience = 60 * time.Second
+
+// replica is a whole server but for its wire.
+type replica struct {
+	*engine.Engine
+	store *store.Store
+	hub   *hub.Hub
+	gate  chan struct{} // "hold" waits for it
+	begun chan struct{} // "hold" says that it does
+}
+
+type setup struct {
+	url        string
+	noWorkers  bool
+	maxBlock   time.Duration
+	cancelWait time.Duration
+}
+
+func start(t testing.TB, s setup) *replica {
+	t.Helper()
+	if s.url == "" {
+		s.url = storetest.New(t).URL
+	}
+	if s.cancelWait == 0 {
+		s.cancelWait = patience
+	}
+	r := &replica{gate: make(chan struct{}), begun: make(chan struct{}, 100)}
+	var pool *worker.Pool
+	r.hub = hub.New(hub.Options{
+		URL: s.url, PollInterval: time.Hour,
+		OnReady: func(agent string) {
+			if pool != nil {
+				pool.Wake(agent)
+			}
+		},
+		OnCancel: func(id task.ID) {
+			if pool != nil {
+				pool.Cancel(id)
+			}
+		},
+	})
+	var err error
+	r.store, err = store.Open(t.Context(), store.Options{URL: s.url, APIConns: 4, Listener: r.hub})
+	require.NoError(t, err)
+	r.hub.SetReader(r.store)
+	o := engine.Options{
+		Store: r.store, Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait,
+		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}},
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var g errgroup.Group
+	if !s.noWorkers {
+		id := store.NewID()
+		require.NoError(t, r.store.Register(t.Context(), store.Process{ID: id, Name: "test"}, time.Hour))
+		wo := worker.Options{
+			Store: r.store, PollInterval: 100 * time.Millisecond, StopGrace: time.Millisecond, Worker: func() task.ID { return id },
+		}
+		for _, a := range o.Agents {
+			wo.Agents = append(wo.Agents, worker.Agent{
+				Name: a.Name, Executor: executor.Func(r.execute), Concurrency: 8, CancelGrace: patience, DirectReplies: a.DirectReplies,
+			})
+		}
+		pool = worker.New(wo)
+		o.Reserve = func(agent string) engine.Slot {
+			if slot := pool.Reserve(agent); slot != nil {
+				return slot
+			}
+			return nil
+		}
+		g.Go(func() error { return pool.Run(ctx) })
+	}
+	g.Go(func() error { return r.hub.Run(ctx) })
+	r.Engine = engine.New(o)
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, g.Wait())
+		require.Zero(t, r.hub.Topics(), "a topic was left behind")
+		closing, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		r.store.Close(closing)
+		if !t.Failed() {
+			require.NoError(t, invariant.Check(closing, s.url))
+		}
+	})
+	deadline := time.Now().Add(patience)
+	for _, degraded := r.hub.Health(); degraded; _, degraded = r.hub.Health() {
+		require.True(t, time.Now().Before(deadline), "the hub does not listen")
+		time.Sleep(2 * time.Millisecond)
+	}
+	return r
+}
+
+// execute is an agent that does what the message says.
+func (r *replica) execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+	text := run.Message.FirstText()
+	what, rest, _ := strings.Cut(text, " ")
+	chunk := func(s string) error {
+		_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: "out", Parts: []task.Part{task.Text(s)}}, Append: true})
+		return err
+	}
+	say := func(s string) *task.Message { return &task.Message{Parts: []task.Part{task.Text(s)}} }
+	switch what {
+	case "chunks":
+		var n int
+		_, _ = fmt.Sscan(rest, &n)
+		for i := range n {
+			if err := chunk(fmt.Sprint(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "ask":
+		if err := chunk(text); err != nil {
+			return err
+		}
+		return out.Status(ctx, task.StateInputRequired, say("and?"))
+	case "hold":
+		r.begun <- struct{}{}
+		select {
+		case <-r.gate:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if rest == "ask" {
+			return out.Status(ctx, task.StateInputRequired, say("and?"))
+		}
+		return chunk(text)
+	case "bare":
+		return out.Reply(ctx, say("bare"))
+	}
+	return chunk(text)
+}
+
+var alice = engine.Caller{Principal: engine.Principal{Tenant: "t", Subject: "alice"}, Agent: "a"}
+
+func send(text string) *engine.SendRequest {
+	return &engine.SendRequest{
+		Caller: alice, Dialect: "0.3", Wait: true,
+		Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
+	}
+}
+
+func to(r *engine.SendRequest, h *task.Task) *engine.SendRequest {
+	r.TaskID = h.PublicID
+	return r
+}
+
+func (r *replica) must(t testing.TB, q *engine.SendRequest) *task.Task {
+	t.Helper()
+	got, err := r.Send(t.Context(), q)
+	require.NoError(t, err)
+	return got
+}
+
+func (r *replica) log(t testing.TB, h *task.Task) []*task.Event {
+	t.Helper()
+	evs, err := r.store.EventsAfter(t.Context(), h, 0, 100_000)
+	require.NoError(t, err)
+	return evs
+}
+
+func await[T any](t testing.TB, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+		panic("unreachable")
+	}
+}
+
+func TestSend(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	got := r.must(t, send("hi"))
+	require.Equal(t, task.StateCompleted, got.Status.State)
+	require.Equal(t, "hi", got.Artifacts[0].Parts[0].Text)
+	require.Equal(t, got.ID.String(), got.PublicID)
+	require.NotEmpty(t, got.ContextID)
+	require.False(t, got.CreatedAt.IsZero())
+	stored, err := r.Get(t.Context(), &engine.GetRequest{Caller: alice, TaskID: got.PublicID, WithHistory: true, WithArtifacts: true})
+	require.NoError(t, err)
+	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.EquateEmpty()}
+	require.Empty(t, cmp.Diff(stored, got, same), "what a blocking caller folds is what is stored")
+
+	now := send("hold")
+	now.Wait = false
+	got = r.must(t, now)
+	require.Equal(t, task.StateSubmitted, got.Status.State)
+	require.Len(t, got.History, 1)
+	close(r.gate)
+
+	asked := r.must(t, send("ask 1"))
+	require.Equal(t, task.StateInputRequired, asked.Status.State)
+	done := r.must(t, to(send("done"), asked))
+	require.Equal(t, task.StateCompleted, done.Status.State)
+	require.Len(t, done.History, 3)
+	require.Equal(t, asked.ContextID, done.ContextID)
+	_, err = r.Send(t.Context(), to(send("more"), done))
+	require.ErrorIs(t, err, task.Terminal)
+
+	unknown := send("hi")
+	unknown.Agent = "nobody"
+	_, err = r.Send(t.Context(), unknown)
+	require.ErrorIs(t, err, task.NotFound)
+}
+
+func TestABlockingSendIsBounded(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{maxBlock: 30 * time.Millisecond})
+	got := r.must(t, send("hold"))
+	require.False(t, got.Status.State.Settled())
+	require.NotZero(t, got.LastSeq)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := r.Send(ctx, send("hold")) // the client has gone; no harm is done
+	if err != nil {
+		require.ErrorIs(t, err, task.Unavailable)
+	}
+}
+
+func TestMessagesToABusyTask(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	for _, agent := range []string{"a", "strict"} {
+		first := send("hold ask")
+		first.Agent, first.Wait = agent, false
+		h := r.must(t, first)
+		await(t, r.begun)
+		second := to(send("second"), h)
+		second.Agent = agent
+		if agent == "strict" {
+			_, err := r.Send(t.Context(), second)
+			require.ErrorIs(t, err, task.Busy)
+			continue
+		}
+		got := make(chan *task.Task, 1)
+		go func() {
+			x, err := r.Send(t.Context(), second)
+			if err != nil {
+				x = &task.Task{}
+			}
+			got <- x
+		}()
+		for len(r.log(t, h)) < 3 { // its message has come
+			time.Sleep(time.Millisecond)
+		}
+		r.gate <- struct{}{}
+		require.Equal(t, task.StateCompleted, await(t, got).Status.State, "the second run ends it")
+	}
+	close(r.gate)
+}
+
+func TestClientsIDs(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	named := func(text, id string) *engine.SendRequest {
+		q := send(text)
+		q.TaskID, q.MayCreate, q.Dialect = id, true, "0.1"
+		return q
+	}
+	for _, id := range []string{"my-task", "de38c76d-d54c-436c-8b9f-4c2703648d64", "with/odd?chars ☃"} {
+		first := r.must(t, named("ask", id))
+		require.Equal(t, id, first.PublicID)
+		require.Equal(t, task.StateInputRequired, first.Status.State)
+		again := r.must(t, named("done", id))
+		require.Equal(t, first.ID, again.ID)
+		require.Equal(t, first.ContextID, again.ContextID)
+		require.Equal(t, task.StateCompleted, again.Status.State)
+		found, err := r.Find(t.Context(), alice, id)
+		require.NoError(t, err)
+		require.Equal(t, first.ID, found.ID)
+
+		other := named("hi", id)
+		other.Principal.Subject = "bob"
+		require.NotEqual(t, first.ID, r.must(t, other).ID)
+	}
+	// A server-made id is continued by whoever owns it, and the same name is free for others.
+	mine := r.must(t, send("ask"))
+	require.Equal(t, mine.ID, r.must(t, named("done", mine.PublicID)).ID)
+	other := named("hi", mine.PublicID)
+	other.Principal.Subject = "bob"
+	require.NotEqual(t, mine.ID, r.must(t, other).ID)
+
+	_, err := r.Send(t.Context(), to(send("hi"), &task.Task{PublicID: store.NewID().String()}))
+	require.ErrorIs(t, err, task.NotFound, "later versions do not choose ids")
+	_, err = r.Send(t.Context(), to(send("hi"), &task.Task{PublicID: "my-other-task"}))
+	require.ErrorIs(t, err, task.NotFound)
+}
+
+func TestTheContextMustBeTheTasks(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	q := send("ask")
+	q.ContextID = "mine"
+	h := r.must(t, q)
+	require.Equal(t, "mine", h.ContextID)
+	wrong := to(send("x"), h)
+	wrong.ContextID, wrong.ContextMember = "other", "message.contextId"
+	_, err := r.Send(t.Context(), wrong)
+	var e *task.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, task.Invalid, e.Kind)
+	require.Equal(t, "message.contextId", e.Field)
+	right := to(send("x"), h)
+	right.ContextID = "mine"
+	require.Equal(t, task.StateCompleted, r.must(t, right).Status.State)
+}
+
+func TestATaskOfAnotherOwnerDoesNotExist(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	h := r.must(t, send("ask"))
+	others := map[string]engine.Caller{"subject": alice, "tenant": alice, "agent": alice}
+	for name, c := range others {
+		switch name {
+		case "subject":
+			c.Principal.Subject = "bob"
+		case "tenant":
+			c.Principal.Tenant = "u"
+		case "agent":
+			c.Agent = "strict"
+		}
+		q := to(send("x"), h)
+		q.Caller = c
+		for op, do := range map[string]func() error{
+			"find": func() error { _, err := r.Find(t.Context(), c, h.PublicID); return err },
+			"get": func() error {
+				_, err := r.Get(t.Context(), &engine.GetRequest{Caller: c, TaskID: h.PublicID})
+				return err
+			},
+			"cancel": func() error {
+				_, err := r.Cancel(t.Context(), &engine.CancelRequest{Caller: c, TaskID: h.PublicID})
+				return err
+			},
+			"send":   func() error { _, err := r.Send(t.Context(), q); return err },
+			"stream": func() error { _, err := r.Stream(t.Context(), q); return err },
+			"subscribe": func() error {
+				_, err := r.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: c, TaskID: h.PublicID})
+				return err
+			},
+		} {
+			require.ErrorIs(t, do(), task.NotFound, "%s by another %s", op, name)
+		}
+	}
+	require.Len(t, r.log(t, h), 4, "and nothing has happened to it")
+}
+
+// drain reads a stream until its task has settled, or for as many events.
+func drain(ctx context.Context, st *engine.Stream, until task.Seq) ([]*task.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var out []*task.Event
+	for len(out) == 0 || out[len(out)-1].Seq < until {
+		evs, err := st.Next(ctx)
+		if err != nil {
+			return out, err
+		}
+		for _, e := range evs {
+			out = append(out, e.Event)
+		}
+	}
+	return out, nil
+}
+
+func seqs(evs []*task.Event) []task.Seq {
+	out := make([]task.Seq, len(evs))
+	for i, e := range evs {
+		out[i] = e.Seq
+	}
+	return out
+}
+
+// settled reads until a settling status with nothing behind it.
+func settled(ctx context.Context, st *engine.Stream) ([]*task.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var out []*task.Event
+	for {
+		evs, err := st.Next(ctx)
+		if err != nil {
+			return out, err
+		}
+		for _, e := range evs {
+			out = append(out, e.Event)
+			if e.Kind == task.EventStatus && e.State.Settled() && !st.Superseded(e.Event) {
+				return out, nil
+			}
+		}
+	}
+}
+
+func TestAStreamGivesEveryEventOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	ctx := t.Context()
+	check := func(st *engine.Stream, evs []*task.Event) {
+		t.Helper()
+		log := r.log(t, st.Header)
+		require.Equal(t, seqs(log[st.Task.LastSeq:]), seqs(evs))
+		folded := *st.Task
+		for _, e := range evs {
+			require.NoError(t, folded.Apply(e))
+		}
+		require.Equal(t, log[len(log)-1].Seq, folded.LastSeq)
+	}
+	fresh, err := r.Stream(ctx, send("chunks 700"))
+	require.NoError(t, err)
+	defer fresh.Close()
+	require.False(t, fresh.Hold)
+	require.Equal(t, task.StateSubmitted, fresh.Task.Status.State)
+	evs, err := settled(ctx, fresh)
+	require.NoError(t, err)
+	require.Len(t, evs, 702)
+	check(fresh, evs)
+
+	parked := r.must(t, send("ask"))
+	next, err := r.Stream(ctx, to(send("chunks 20"), parked))
+	require.NoError(t, err)
+	defer next.Close()
+	require.Equal(t, task.StateSubmitted, next.Task.Status.State)
+	require.Equal(t, parked.LastSeq+2, next.Task.LastSeq)
+	evs, err = settled(ctx, next)
+	require.NoError(t, err)
+	check(next, evs)
+
+	first := send("hold ask")
+	first.Wait = false
+	h := r.must(t, first)
+	await(t, r.begun)
+	busy, err := r.Stream(ctx, to(send("chunks 20"), h))
+	require.NoError(t, err)
+	defer busy.Close()
+	close(r.gate)
+	evs, err = settled(ctx, busy)
+	require.NoError(t, err)
+	require.Equal(t, task.StateCompleted, evs[len(evs)-1].State, "a status that would have parked it did not")
+	check(busy, evs)
+
+	q := send("bare")
+	q.Agent = "direct"
+	bare, err := r.Stream(ctx, q)
+	require.NoError(t, err)
+	defer bare.Close()
+	require.True(t, bare.Hold)
+	evs, err = settled(ctx, bare)
+	require.NoError(t, err)
+	require.Len(t, evs, 1)
+	require.True(t, evs[0].Direct)
+}
+
+func TestResumeAnywhereOnAnyReplica(t *testing.T) {
+	t.Parallel()
+	a := start(t, setup{url: storetest.New(t).URL})
+	asked := a.must(t, send("ask"))
+	h := a.must(t, to(send("chunks 30"), asked))
+	log := a.log(t, h)
+	for i := range len(log) {
+		after := task.Seq(i)
+		st, err := a.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: alice, TaskID: h.PublicID, Resume: true, After: after})
+		require.NoError(t, err)
+		require.Nil(t, st.Task)
+		require.False(t, st.Over)
+		evs, err := settled(t.Context(), st)
+		require.NoError(t, err)
+		require.Equal(t, seqs(log[i:]), seqs(evs))
+		st.Close()
+	}
+	st, err := a.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: alice, TaskID: h.PublicID, Resume: true, After: h.LastSeq})
+	require.NoError(t, err)
+	require.True(t, st.Over)
+	st.Close()
+	for _, q := range []engine.SubscribeRequest{{Resume: true, After: h.LastSeq + 1}, {}} {
+		q.Caller, q.TaskID = alice, h.PublicID
+		st, err := a.Subscribe(t.Context(), &q)
+		require.NoError(t, err)
+		require.Equal(t, h.LastSeq, st.Task.LastSeq)
+		require.Equal(t, task.StateCompleted, st.Task.Status.State)
+		st.Close()
+	}
+}
+
+func TestAStreamIsCutAndResumedWhileItsTaskRuns(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
+	var g errgroup.Group
+	for i := range 8 {
+		g.Go(func() error {
+			st, err := a.Stream(t.Context(), send("chunks 400"))
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			got := []task.Seq{1}
+			for n := 0; ; n++ {
+				evs, err := drain(t.Context(), st, 0)
+				if err != nil {
+					return err
+				}
+				got = append(got, seqs(evs)...)
+				st.Close()
+				if last := evs[len(evs)-1]; last.State.Terminal() {
+					break
+				}
+				st, err = []*replica{b, a}[(n+i)%2].Subscribe(t.Context(), &engine.SubscribeRequest{
+					Caller: alice, TaskID: st.Header.PublicID, Resume: true, After: got[len(got)-1],
+				})
+				if err != nil {
+					return err
+				}
+			}
+			for i, seq := range got {
+				if seq != task.Seq(i+1) {
+					return fmt.Errorf("%d came as number %d", seq, i+1)
+				}
+			}
+			if len(got) != 403 {
+				return fmt.Errorf("%d events", len(got))
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+}
+
+func TestBlockingCallersAnywhereSeeTheEnd(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	works, asks := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
+	for range 5 {
+		got := asks.must(t, send("chunks 5"))
+		require.Equal(t, task.StateCompleted, got.Status.State)
+		require.Len(t, got.Artifacts[0].Parts, 5)
+	}
+	parked := asks.must(t, send("ask"))
+	require.Equal(t, task.StateCompleted, works.must(t, to(send("x"), parked)).Status.State)
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
+	cancel := func(r *replica, h *task.Task) (*task.Task, error) {
+		return r.Cancel(t.Context(), &engine.CancelRequest{Caller: alice, TaskID: h.PublicID})
+	}
+	for _, r := range []*replica{a, b} {
+		q := send("hold")
+		q.Wait = false
+		h := a.must(t, q)
+		await(t, a.begun)
+		got, err := cancel(r, h)
+		require.NoError(t, err)
+		require.Equal(t, task.StateCanceled, got.Status.State, "it waits for the end")
+		_, err = cancel(r, h)
+		require.ErrorIs(t, err, task.NotCancelable)
+
+		parked := a.must(t, send("ask"))
+		got, err = cancel(r, parked)
+		require.NoError(t, err)
+		require.Equal(t, task.StateCanceled, got.Status.State)
+		_, err = cancel(r, &task.Task{PublicID: "unknown"})
+		require.ErrorIs(t, err, task.NotFound)
+	}
+}
+
+func TestCancelDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{noWorkers: true, cancelWait: 20 * time.Millisecond})
+	q := send("x")
+	q.Wait = false
+	h := r.must(t, q)
+	won, err := r.store.Claim(t.Context(), store.NewID(), []store.Demand{{Agent: "a", Slots: 1}})
+	require.NoError(t, err)
+	require.Len(t, won, 1, "by somebody who does nothing")
+	got, err := r.Cancel(t.Context(), &engine.CancelRequest{Caller: alice, TaskID: h.PublicID})
+	require.NoError(t, err)
+	require.Equal(t, task.StateSubmitted, got.Status.State)
+}
+
+func TestIdempotency(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	key := func(q *engine.SendRequest, k string) *engine.SendRequest { q.IdempotencyKey = k; return q }
+	var mu sync.Mutex
+	ids := map[task.ID]int{}
+	var g errgroup.Group
+	for range 10 {
+		g.Go(func() error {
+			got, err := r.Send(t.Context(), key(send("hi"), "k"))
+			if err != nil {
+				return err
+			}
+			if got.Status.State != task.StateCompleted {
+				return errors.New("it is " + got.Status.State.String())
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ids[got.ID]++
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Len(t, ids, 1)
+	_, err := r.Send(t.Context(), key(send("something else"), "k"))
+	require.ErrorIs(t, err, task.Invalid)
+	bob := key(send("something else"), "k")
+	bob.Principal.Subject = "bob"
+	r.must(t, bob)
+
+	asked := r.must(t, send("ask"))
+	for range 3 {
+		got := r.must(t, key(to(send("ask again"), asked), "m"))
+		require.Equal(t, task.StateInputRequired, got.Status.State)
+		require.Equal(t, asked.ID, got.ID)
+		require.Len(t, got.History, 3, "one message each")
+	}
+	_, err = r.Send(t.Context(), key(to(send("other"), asked), "m"))
+	require.ErrorIs(t, err, task.Invalid)
+
+	named := func(text string) *engine.SendRequest {
+		q := key(send(text), "named")
+		q.TaskID, q.MayCreate, q.Dialect = "my-task", true, "0.1"
+		return q
+	}
+	first := r.must(t, named("hi"))
+	require.Equal(t, first.ID, r.must(t, named("hi")).ID)
+	require.Len(t, r.log(t, first), 4)
+	st, err := r.Stream(t.Context(), named("hi"))
+	require.NoError(t, err)
+	defer st.Close()
+	require.Equal(t, task.StateCompleted, st.Task.Status.State)
+}

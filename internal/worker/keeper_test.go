@@ -1,0 +1,120 @@
+package worker_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// keep runs a keeper for the rest of the test.
+func keep(t *testing.T, o worker.KeeperOptions) *worker.Keeper {
+	t.Helper()
+	k := worker.NewKeeper(o)
+	require.NoError(t, k.Start(t.Context()))
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = k.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+		k.Stop(context.Background())
+		require.True(t, k.ID().IsZero())
+	})
+	return k
+}
+
+func openStore(t *testing.T, url string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+func TestTheKeeperRescuesWhatDeadProcessesLeft(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{})
+	h := p.create("a", "x")
+	dead := store.NewID()
+	require.NoError(t, p.store.Register(t.Context(), store.Process{ID: dead, Name: "dead"}, 0))
+	won, err := p.store.Claim(t.Context(), dead, []store.Demand{{Agent: "a", Slots: 1}})
+	require.NoError(t, err)
+	require.Len(t, won, 1)
+	rescued, reaped, peers, ticks := make(chan int, 9), make(chan int, 9), make(chan int, 99), make(chan struct{}, 999)
+	k := keep(t, worker.KeeperOptions{
+		Store: p.store, Process: store.Process{Name: "alive"}, TTL: 600 * time.Millisecond, Grace: time.Millisecond,
+		Rescued: func(n int) { rescued <- n }, Reaped: func(n int) { reaped <- n },
+		OnPeers: func(n int) { peers <- n }, OnTick: func(context.Context) { ticks <- struct{}{} },
+	})
+	require.True(t, k.Healthy())
+	require.Equal(t, 1, await(t, reaped))
+	require.Equal(t, 1, await(t, rescued))
+	require.Equal(t, 1, await(t, peers), "the pool's own process")
+	await(t, ticks)
+	owned, err := p.store.Owned(t.Context(), dead)
+	require.NoError(t, err)
+	require.Empty(t, owned)
+	log := p.log(h)
+	require.Equal(t, task.RunLost, log[len(log)-1].Run.Outcome)
+	require.Equal(t, dead.String(), log[len(log)-1].Run.Worker)
+}
+
+func TestAProcessThatWasDeclaredDeadStartsAnew(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, storetest.New(t).URL)
+	lost := make(chan struct{}, 9)
+	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { lost <- struct{}{} }})
+	old := k.ID()
+	require.False(t, old.IsZero())
+	require.NoError(t, s.Unregister(t.Context(), old))
+	await(t, lost)
+	eventually(t, "it has another id", func() bool { id := k.ID(); return !id.IsZero() && id != old })
+	n, err := s.Processes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+// sick is a database that is away for renewals.
+type sick struct {
+	*store.Store
+	away    atomic.Bool
+	rescues atomic.Int64
+}
+
+func (s *sick) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+	if s.away.Load() {
+		return task.Unavailable
+	}
+	return s.Store.Renew(ctx, id, ttl)
+}
+
+func (s *sick) Rescue(ctx context.Context, grace time.Duration) ([]string, []store.Rescued, error) {
+	s.rescues.Add(1)
+	return s.Store.Rescue(ctx, grace)
+}
+
+// Whoever cannot renew is neither dead nor lets others be declared dead.
+func TestAKeeperWithoutItsDatabaseWaits(t *testing.T) {
+	t.Parallel()
+	s := &sick{Store: openStore(t, storetest.New(t).URL)}
+	s.away.Store(true)
+	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { t.Error("it was not declared dead") }})
+	id := k.ID()
+	eventually(t, "it notices", func() bool { return !k.Healthy() })
+	require.Zero(t, s.rescues.Load())
+	s.away.Store(false)
+	eventually(t, "it is healthy", k.Healthy)
+	require.Equal(t, id, k.ID())
+	eventually(t, "it rescues again", func() bool { return s.rescues.Load() > 0 })
+}

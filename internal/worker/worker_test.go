@@ -1,0 +1,869 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+const patience = 60 * time.Second
+
+// process is a store with a pool of workers and no hub: commits wake the pool directly.
+type process struct {
+	t     testing.TB
+	url   string
+	store *store.Store
+	pool  *worker.Pool
+	id    atomic.Pointer[task.ID]
+	deaf  atomic.Bool // cancels are not heard
+
+	stopOnce sync.Once
+	stop     context.CancelFunc
+	ended    chan struct{}
+}
+
+func (p *process) Committed([]*task.Event)    {}
+func (p *process) Advanced(task.ID, task.Seq) {}
+func (p *process) Ready(agent string) {
+	if p.pool != nil {
+		p.pool.Wake(agent)
+	}
+}
+
+func (p *process) CancelWanted(id task.ID) {
+	if !p.deaf.Load() {
+		p.pool.Cancel(id)
+	}
+}
+
+type setup struct {
+	url     string                          // of a database that is there already
+	through string                          // a proxy
+	wrap    func(*store.Store) worker.Store // what the pool sees
+	grace   time.Duration                   // when it stops
+}
+
+// start runs agents; they are named a, b, c unless they have a name.
+func start(t testing.TB, s setup, agents ...worker.Agent) *process {
+	t.Helper()
+	p := &process{t: t, url: s.url, ended: make(chan struct{})}
+	if p.url == "" {
+		p.url = storetest.New(t).URL
+	}
+	if s.through == "" {
+		s.through = p.url
+	}
+	for i := range agents {
+		if agents[i].Name == "" {
+			agents[i].Name = string(rune('a' + i))
+		}
+		if agents[i].CancelGrace == 0 {
+			agents[i].CancelGrace = patience
+		}
+	}
+	var err error
+	p.store, err = store.Open(t.Context(), store.Options{URL: s.through, APIConns: 3, Listener: p})
+	require.NoError(t, err)
+	p.register()
+	var seen worker.Store = p.store
+	if s.wrap != nil {
+		seen = s.wrap(p.store)
+	}
+	if s.grace == 0 {
+		s.grace = patience
+	}
+	p.pool = worker.New(worker.Options{
+		Store: seen, Agents: agents, PollInterval: 100 * time.Millisecond, StopGrace: s.grace,
+		Worker: func() task.ID { return *p.id.Load() },
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go func() {
+		defer close(p.ended)
+		_ = p.pool.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		p.shutdown()
+		if !t.Failed() {
+			require.NoError(t, invariant.Check(context.Background(), p.url))
+		}
+	})
+	return p
+}
+
+func (p *process) register() {
+	p.t.Helper()
+	id := store.NewID()
+	require.NoError(p.t, p.store.Register(p.t.Context(), store.Process{ID: id, Name: "test"}, time.Hour))
+	p.id.Store(&id)
+}
+
+// shutdown stops as the server does: the pool, then the store.
+func (p *process) shutdown() {
+	p.stopOnce.Do(func() {
+		p.stop()
+		<-p.ended
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		p.store.Close(ctx)
+	})
+}
+
+func (p *process) create(agent, text string) *task.Task {
+	p.t.Helper()
+	id := store.NewID()
+	n := &store.NewTask{
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "ctx", Dialect: "0.3"},
+		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
+	}
+	_, err := p.store.Create(p.t.Context(), n)
+	require.NoError(p.t, err)
+	return &n.Task
+}
+
+func (p *process) say(h *task.Task, text string) {
+	p.t.Helper()
+	_, err := p.store.AddMessage(p.t.Context(), &store.NewMessage{
+		Task: h, Enqueue: true, RequestID: store.NewID(),
+		Message: &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
+	})
+	require.NoError(p.t, err)
+}
+
+// become waits until the task is in a state.
+func (p *process) become(h *task.Task, s task.State) *task.Task {
+	p.t.Helper()
+	var now *task.Task
+	eventually(p.t, fmt.Sprintf("the task is %s", s), func() bool {
+		head, err := p.store.Header(p.t.Context(), h.ID)
+		require.NoError(p.t, err)
+		now, err = p.store.Snapshot(p.t.Context(), head, true)
+		require.NoError(p.t, err)
+		if now.Status.State != s && now.Status.State.Terminal() {
+			p.t.Fatalf("the task is %s (%q) and will never be %s", now.Status.State, now.Status.Message.FirstText(), s)
+		}
+		return now.Status.State == s
+	})
+	return now
+}
+
+func (p *process) log(h *task.Task) []*task.Event {
+	p.t.Helper()
+	evs, err := p.store.EventsAfter(p.t.Context(), h, 0, 10_000)
+	require.NoError(p.t, err)
+	return evs
+}
+
+func (p *process) exec(sql string, args ...any) {
+	p.t.Helper()
+	conn, err := pgx.Connect(p.t.Context(), p.url)
+	require.NoError(p.t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // nothing to lose
+	_, err = conn.Exec(p.t.Context(), sql, args...)
+	require.NoError(p.t, err)
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func await[T any](t testing.TB, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+		panic("unreachable")
+	}
+}
+
+type fn = func(ctx context.Context, run *executor.Run, out executor.Emitter) error
+
+func does(f fn) worker.Agent { return worker.Agent{Executor: executor.Func(f)} }
+
+func text(s string) executor.Chunk {
+	return executor.Chunk{Artifact: task.Artifact{ID: "out", Parts: []task.Part{task.Text(s)}}, Append: true}
+}
+
+// waits until its context ends and says why.
+func waits(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestARunCompletes(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{}, does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		_, err := out.Artifact(ctx, text("1"))
+		return err
+	}))
+	got := p.become(p.create("a", "hi"), task.StateCompleted)
+	require.Equal(t, "1", got.Artifacts[0].Parts[0].Text)
+	log := p.log(got)
+	require.Equal(t, task.StateWorking, log[1].State, "working comes first")
+	require.Len(t, log, 4)
+}
+
+func TestConcurrencyIsPerAgent(t *testing.T) {
+	t.Parallel()
+	var running, most [2]atomic.Int64
+	gate := make(chan struct{})
+	agent := func(i int, n int) worker.Agent {
+		a := does(func(context.Context, *executor.Run, executor.Emitter) error {
+			most[i].Store(max(most[i].Load(), running[i].Add(1)))
+			defer running[i].Add(-1)
+			<-gate
+			return nil
+		})
+		a.Concurrency = n
+		return a
+	}
+	p := start(t, setup{}, agent(0, 3), agent(1, 1))
+	var tasks []*task.Task
+	for i := range 20 {
+		tasks = append(tasks, p.create([]string{"a", "b"}[i%2], "x"))
+	}
+	eventually(t, "all slots are taken", func() bool { return running[0].Load() == 3 && running[1].Load() == 1 })
+	require.Nil(t, p.pool.Reserve("a"), "no slot is left")
+	close(gate)
+	for _, h := range tasks {
+		p.become(h, task.StateCompleted)
+	}
+	require.EqualValues(t, 3, most[0].Load())
+	require.EqualValues(t, 1, most[1].Load())
+}
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	tries := map[string][]int{}
+	a := does(func(_ context.Context, run *executor.Run, _ executor.Emitter) error {
+		mu.Lock()
+		defer mu.Unlock()
+		what := run.Message.FirstText()
+		tries[what] = append(tries[what], run.Try)
+		if what == "works at last" && run.Try == 3 {
+			return nil
+		}
+		after := time.Millisecond
+		if what == "with backoff" {
+			after = 0
+		}
+		return executor.Retryable(&executor.Failure{Msg: "Not now."}, after)
+	})
+	a.MaxAttempts, a.Backoff, a.MaxBackoff = 3, time.Millisecond, 2*time.Millisecond
+	p := start(t, setup{}, a)
+	never, backoff, last := p.create("a", "never"), p.create("a", "with backoff"), p.create("a", "works at last")
+	for _, h := range []*task.Task{never, backoff} {
+		got := p.become(h, task.StateFailed)
+		require.Equal(t, "Not now.", got.Status.Message.FirstText())
+		notes := 0
+		for _, e := range p.log(h) {
+			if e.Kind == task.EventRun && e.Run.Outcome == task.RunRetry {
+				notes++
+			}
+		}
+		require.Equal(t, 2, notes)
+	}
+	p.become(last, task.StateCompleted)
+	mu.Lock()
+	defer mu.Unlock()
+	for what, got := range tries {
+		require.Equal(t, []int{1, 2, 3}, got, what)
+	}
+}
+
+func TestCrashesAreContained(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{},
+		does(func(context.Context, *executor.Run, executor.Emitter) error { panic("secret") }),
+		does(func(context.Context, *executor.Run, executor.Emitter) error { runtime.Goexit(); return nil }),
+		does(func(context.Context, *executor.Run, executor.Emitter) error { return errors.New("secret") }),
+		does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }),
+	)
+	for agent, want := range map[string]string{"a": "The agent crashed.", "b": "The agent crashed.", "c": "The agent failed."} {
+		got := p.become(p.create(agent, "x"), task.StateFailed)
+		require.Equal(t, want, got.Status.Message.FirstText())
+	}
+	p.become(p.create("d", "x"), task.StateCompleted)
+}
+
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	slow := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
+	slow.RunTimeout = 20 * time.Millisecond
+	silent := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error { return waits(ctx) })
+	silent.InactivityTimeout = 20 * time.Millisecond
+	p := start(t, setup{}, slow, silent)
+	require.Contains(t, p.become(p.create("a", "x"), task.StateFailed).Status.Message.FirstText(), "did not finish within 20ms")
+	require.Contains(t, p.become(p.create("b", "x"), task.StateFailed).Status.Message.FirstText(), "silent for more than 20ms")
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{}, 2)
+	causes := make(chan error, 2)
+	release := make(chan struct{})
+	late := make(chan error, 1)
+	cooperative := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
+		begun <- struct{}{}
+		err := waits(ctx)
+		causes <- err
+		return err
+	})
+	stubborn := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		begun <- struct{}{}
+		<-release
+		_, err := out.Artifact(context.WithoutCancel(ctx), text("too late"))
+		late <- err
+		return nil
+	})
+	stubborn.CancelGrace = 10 * time.Millisecond
+	p := start(t, setup{}, cooperative, stubborn)
+	for _, agent := range []string{"a", "b"} {
+		h := p.create(agent, "x")
+		await(t, begun)
+		ended, err := p.store.Cancel(t.Context(), h)
+		require.NoError(t, err)
+		require.False(t, ended)
+		p.become(h, task.StateCanceled)
+		if agent == "a" {
+			require.ErrorIs(t, await(t, causes), executor.ErrCanceled)
+			continue
+		}
+		close(release)
+		require.Error(t, await(t, late))
+		require.Len(t, p.log(h), 3)
+	}
+	// Whoever hears nothing finds the wish when it compares itself with the database.
+	p.deaf.Store(true)
+	h := p.create("a", "x")
+	await(t, begun)
+	_, err := p.store.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	_, err = p.pool.Reconcile(t.Context(), nil)
+	require.NoError(t, err)
+	p.become(h, task.StateCanceled)
+	require.ErrorIs(t, await(t, causes), executor.ErrCanceled)
+}
+
+func TestALostLease(t *testing.T) {
+	t.Parallel()
+	begun, causes := make(chan struct{}, 1), make(chan error, 1)
+	goOn := make(chan struct{})
+	attempts := atomic.Int64{}
+	a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		if attempts.Add(1) > 1 {
+			return nil
+		}
+		begun <- struct{}{}
+		<-goOn
+		for ctx.Err() == nil {
+			_, _ = out.Artifact(ctx, text("zombie"))
+		}
+		causes <- context.Cause(ctx)
+		return nil // even so it does not complete the task
+	})
+	a.Concurrency, a.MaxAttempts = 2, 2
+	p := start(t, setup{}, a)
+	h := p.create("a", "x")
+	await(t, begun)
+	eventually(t, "working is written", func() bool { return len(p.log(h)) == 2 })
+	old := *p.id.Load()
+	p.register()
+	require.NoError(t, p.store.Unregister(t.Context(), old))
+	_, runs, err := p.store.Rescue(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	close(goOn)
+	require.ErrorIs(t, await(t, causes), executor.ErrLeaseLost)
+	p.become(h, task.StateCompleted)
+	for _, e := range p.log(h) {
+		require.NotEqual(t, task.EventArtifact, e.Kind)
+	}
+}
+
+func TestLoseAll(t *testing.T) {
+	t.Parallel()
+	begun, causes := make(chan struct{}, 1), make(chan error, 1)
+	p := start(t, setup{}, does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
+		begun <- struct{}{}
+		err := waits(ctx)
+		causes <- err
+		return err
+	}))
+	h := p.create("a", "x")
+	await(t, begun)
+	eventually(t, "working is written", func() bool { return len(p.log(h)) == 2 })
+	p.pool.LoseAll()
+	require.ErrorIs(t, await(t, causes), executor.ErrLeaseLost)
+	require.Len(t, p.log(h), 2, "nothing is written")
+}
+
+func TestAWorkerThatIsLostTooOftenFailsTheTask(t *testing.T) {
+	t.Parallel()
+	a := does(func(context.Context, *executor.Run, executor.Emitter) error { return nil })
+	a.MaxAttempts = 2
+	p := start(t, setup{}, worker.Agent{Name: "other"})
+	h := p.create("a", "x")
+	for range 2 {
+		dead := store.NewID() // never registered
+		won, err := p.store.Claim(t.Context(), dead, []store.Demand{{Agent: "a", Slots: 1}})
+		require.NoError(t, err)
+		require.Len(t, won, 1)
+		_, _, err = p.store.Rescue(t.Context(), 0)
+		require.NoError(t, err)
+	}
+	q := start(t, setup{url: p.url}, a)
+	require.Contains(t, q.become(h, task.StateFailed).Status.Message.FirstText(), "Gave up after 2 attempts")
+}
+
+// A stop hands a run back without counting it, and what it wrote is there for
+// whoever runs it next.
+func TestAStopHandsBack(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	first := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		for _, id := range []string{"one", "two"} {
+			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}})
+			require.NoError(t, err)
+		}
+		require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`{"at":1.0}`)))
+		close(begun)
+		return waits(ctx)
+	})
+	p := start(t, setup{grace: time.Millisecond}, first)
+	h := p.create("a", "x")
+	await(t, begun)
+	p.shutdown()
+
+	type seen struct {
+		try        int
+		earlier    int
+		checkpoint string
+	}
+	got := make(chan seen, 1)
+	q := start(t, setup{url: p.url}, does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		earlier, err := run.Memory.Earlier(ctx)
+		require.NoError(t, err)
+		checkpoint, err := run.Memory.Checkpoint(ctx)
+		require.NoError(t, err)
+		got <- seen{run.Try, len(earlier), string(checkpoint)}
+		for _, id := range []string{"two", "three"} {
+			_, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{ID: id, Parts: []task.Part{task.Text(id)}}, Append: true})
+			require.NoError(t, err)
+		}
+		return nil
+	}))
+	require.Equal(t, seen{1, 3, `{"at":1.0}`}, await(t, got), "working, one, two")
+	done := q.become(h, task.StateCompleted)
+	require.Len(t, done.Artifacts, 3)
+	for i, id := range []string{"one", "two", "three"} {
+		require.Equal(t, id, done.Artifacts[i].ID)
+		require.Equal(t, i, done.Artifacts[i].Index)
+	}
+	for _, e := range q.log(h) {
+		if e.Kind == task.EventArtifact && e.Artifact.ID == "two" {
+			require.Equal(t, 1, e.Artifact.Index, "in each chunk")
+		}
+	}
+}
+
+func TestAStopLetsRunsFinish(t *testing.T) {
+	t.Parallel()
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	p := start(t, setup{}, does(func(context.Context, *executor.Run, executor.Emitter) error {
+		close(begun)
+		<-goOn
+		return nil
+	}))
+	h := p.create("a", "x")
+	await(t, begun)
+	p.stop()
+	close(goOn)
+	<-p.ended
+	p.become(h, task.StateCompleted)
+}
+
+// held keeps the answers to appends back.
+type held struct {
+	*store.Store
+	mu       sync.Mutex
+	bytes    int // emitted and not answered
+	most     int
+	answers  []func()
+	released bool
+}
+
+func (s *held) Append(a *store.Append) {
+	n := 0
+	for _, e := range a.Events {
+		if e.Artifact != nil {
+			n += len(e.Artifact.Parts[0].Text)
+		}
+	}
+	done := a.Done
+	a.Done = func(again bool, err error) {
+		answer := func() {
+			s.mu.Lock()
+			s.bytes -= n
+			s.mu.Unlock()
+			done(again, err)
+		}
+		s.mu.Lock()
+		keep := !s.released && n > 0
+		if keep {
+			s.answers = append(s.answers, answer)
+		}
+		s.mu.Unlock()
+		if !keep {
+			answer()
+		}
+	}
+	s.mu.Lock()
+	s.bytes += n
+	s.most = max(s.most, s.bytes)
+	s.mu.Unlock()
+	s.Store.Append(a)
+}
+
+func TestTheWindowBoundsWhatIsNotYetStored(t *testing.T) {
+	t.Parallel()
+	const chunk, chunks = 64 << 10, 64
+	var h *held
+	emitted := atomic.Int64{}
+	p := start(t, setup{wrap: func(s *store.Store) worker.Store { h = &held{Store: s}; return h }},
+		does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			for range chunks {
+				if _, err := out.Artifact(ctx, text(strings.Repeat("x", chunk))); err != nil {
+					return err
+				}
+				emitted.Add(1)
+			}
+			return nil
+		}))
+	x := p.create("a", "x")
+	eventually(t, "the window is full", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.answers) == 1<<20/chunk
+	})
+	require.LessOrEqual(t, emitted.Load(), int64(1<<20/chunk))
+	h.mu.Lock()
+	h.released = true
+	answers := h.answers
+	h.mu.Unlock()
+	for _, answer := range answers {
+		answer()
+	}
+	p.become(x, task.StateCompleted)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	require.LessOrEqual(t, h.most, 1<<20)
+	require.EqualValues(t, chunks, emitted.Load())
+}
+
+func TestOutputThatCannotBeStoredFailsTheTask(t *testing.T) {
+	t.Parallel()
+	settled := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		_, _ = out.Artifact(ctx, text("poison"))
+		return out.Status(ctx, task.StateCompleted, nil)
+	})
+	p := start(t, setup{},
+		does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			for _, s := range []string{"good", "poison", "lost"} {
+				_, _ = out.Artifact(ctx, text(s))
+			}
+			return nil
+		}), settled,
+		does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+			_, _ = out.Artifact(ctx, text("poison"))
+			return executor.Retryable(errors.New("again"), 0)
+		}))
+	p.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN IF NEW.payload::text LIKE '%poison%' THEN RAISE 'refused'; END IF; RETURN NEW; END $$`)
+	p.exec("CREATE TRIGGER refuse BEFORE INSERT ON holdfast.task_events FOR EACH ROW EXECUTE FUNCTION refuse()")
+	for _, agent := range []string{"a", "b", "c"} {
+		got := p.become(p.create(agent, "x"), task.StateFailed)
+		require.Equal(t, "The agent's output could not be stored.", got.Status.Message.FirstText())
+	}
+}
+
+func TestEmissionRules(t *testing.T) {
+	t.Parallel()
+	direct := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		reply := &task.Message{Parts: []task.Part{task.Text("bare")}}
+		if run.Message.FirstText() == "late" {
+			require.NoError(t, out.Status(ctx, task.StateWorking, nil))
+			require.Error(t, out.Reply(ctx, reply))
+			return nil
+		}
+		require.Error(t, out.Reply(ctx, nil))
+		require.NoError(t, out.Reply(ctx, reply))
+		require.Error(t, out.Reply(ctx, reply))
+		require.Empty(t, reply.ID, "the executor's message stays as it was")
+		return nil
+	})
+	direct.DirectReplies = true
+	rules := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		require.Error(t, out.Reply(ctx, &task.Message{}), "the agent is not configured for it")
+		for _, s := range []task.State{task.StateSubmitted, task.StateCanceled, task.StateUnspecified} {
+			require.Error(t, out.Status(ctx, s, nil))
+		}
+		_, err := out.Artifact(ctx, executor.Chunk{})
+		require.ErrorContains(t, err, "artifact.parts")
+		part := func(p task.Part) executor.Chunk {
+			return executor.Chunk{Artifact: task.Artifact{Parts: []task.Part{p}}}
+		}
+		for name, c := range map[string]executor.Chunk{
+			"data":          part(task.Part{Kind: task.PartData, Data: json.RawMessage(`{`)}),
+			"part metadata": part(task.Part{Kind: task.PartText, Metadata: json.RawMessage(`x`)}),
+			"metadata":      {Artifact: task.Artifact{Parts: []task.Part{task.Text("x")}, Metadata: json.RawMessage(`[`)}},
+			"event":         {Artifact: task.Artifact{Parts: []task.Part{task.Text("x")}}, Metadata: json.RawMessage(`"`)},
+		} {
+			_, err := out.Artifact(ctx, c)
+			require.ErrorContains(t, err, "not valid JSON", name)
+		}
+		require.ErrorContains(t, out.Checkpoint(ctx, nil), "not valid JSON")
+		require.ErrorContains(t, out.Checkpoint(ctx, json.RawMessage(`{]`)), "not valid JSON")
+		parts := []task.Part{
+			{Kind: task.PartText, Text: "a\x00b", Filename: "f\x00"},
+			{Kind: task.PartData, Data: json.RawMessage(`{"k\u0000":"\\u0000 \u0000","n":1.0}`)},
+			{Kind: task.PartRaw, Raw: []byte("raw")},
+		}
+		id, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{Name: "n\x00", Parts: parts}})
+		require.NoError(t, err)
+		require.NotEmpty(t, id)
+		require.Equal(t, "a\x00b", parts[0].Text, "the executor's parts stay as they were")
+		parts[0].Text = "used again"
+		copy(parts[2].Raw, "XXX")
+		require.NoError(t, out.Status(ctx, task.StateRejected, &task.Message{Parts: []task.Part{task.Text("no\x00")}}))
+		_, err = out.Artifact(ctx, text("x"))
+		require.Error(t, err)
+		require.Error(t, out.Status(ctx, task.StateWorking, nil))
+		require.Error(t, out.Checkpoint(ctx, json.RawMessage(`1`)))
+		return errors.New("changes nothing any more")
+	})
+	p := start(t, setup{}, direct, rules)
+
+	h := p.become(p.create("a", "x"), task.StateCompleted)
+	require.True(t, h.Direct)
+	require.Len(t, p.log(h), 2, "no working before a bare reply")
+	require.Equal(t, "bare", h.Status.Message.FirstText())
+	require.NotEmpty(t, h.Status.Message.ID)
+	require.Equal(t, task.RoleAgent, h.Status.Message.Role)
+	require.False(t, p.become(p.create("a", "late"), task.StateCompleted).Direct)
+
+	h = p.become(p.create("b", "x"), task.StateRejected)
+	require.Equal(t, "no\uFFFD", h.Status.Message.FirstText())
+	got := h.Artifacts[0]
+	require.Equal(t, "n\uFFFD", got.Name)
+	require.Equal(t, "a\uFFFDb", got.Parts[0].Text)
+	require.Equal(t, "f\uFFFD", got.Parts[0].Filename)
+	require.Equal(t, `{"k\ufffd":"\\u0000 \ufffd","n":1.0}`, string(got.Parts[1].Data)) //nolint:testifylint // to the byte
+	require.Equal(t, "raw", string(got.Parts[2].Raw))
+}
+
+// Turn 2's message arrives while turn 1 runs: what turn 1 emits afterwards is no
+// earlier attempt of turn 2.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	type seen struct {
+		turn, try  int
+		history    []string
+		earlier    []string
+		checkpoint string
+	}
+	got := make(chan seen, 10)
+	begun, goOn := make(chan struct{}, 1), make(chan struct{})
+	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		s := seen{turn: run.Turn, try: run.Try}
+		history, err := run.Memory.History(ctx)
+		require.NoError(t, err)
+		for _, m := range history {
+			s.history = append(s.history, m.FirstText())
+		}
+		earlier, err := run.Memory.Earlier(ctx)
+		require.NoError(t, err)
+		for _, e := range earlier {
+			if e.Kind == task.EventArtifact {
+				s.earlier = append(s.earlier, e.Artifact.Parts[0].Text)
+			}
+		}
+		checkpoint, err := run.Memory.Checkpoint(ctx)
+		require.NoError(t, err)
+		s.checkpoint = string(checkpoint)
+		got <- s
+		if run.Turn == 1 {
+			begun <- struct{}{}
+			<-goOn
+		}
+		mark := fmt.Sprintf("%d.%d", run.Turn, run.Try)
+		require.NoError(t, out.Checkpoint(ctx, json.RawMessage(`"`+mark+`"`)))
+		_, err = out.Artifact(ctx, text(mark))
+		require.NoError(t, err)
+		if run.Turn > 1 && run.Try == 1 {
+			return executor.Retryable(errors.New("again"), time.Millisecond)
+		}
+		return out.Status(ctx, task.StateInputRequired, &task.Message{Parts: []task.Part{task.Text("more after " + mark + "?")}})
+	})
+	a.MaxAttempts = 2
+	p := start(t, setup{}, a)
+	h := p.create("a", "first")
+	await(t, begun)
+	p.say(h, "second")
+	close(goOn)
+	require.Equal(t, seen{turn: 1, try: 1}, await(t, got))
+	require.Equal(t, seen{turn: 2, try: 1, history: []string{"first"}}, await(t, got))
+	require.Equal(t, seen{2, 2, []string{"first"}, []string{"2.1"}, `"2.1"`}, await(t, got))
+	p.become(h, task.StateInputRequired)
+	p.say(h, "third")
+	history := []string{"first", "second", "more after 1.1?", "more after 2.2?"}
+	require.Equal(t, seen{turn: 3, try: 1, history: history}, await(t, got))
+	require.Equal(t, seen{3, 2, history, []string{"3.1"}, `"3.1"`}, await(t, got))
+	p.become(h, task.StateInputRequired)
+}
+
+func TestAClaimWhoseAnswerWasLostIsGivenBack(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	proxy := pgproxy.New(t, url)
+	lost := proxy.Lose("QueueClaim", pgproxy.Answer, 1)
+	p := start(t, setup{url: url, through: proxy.URL}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
+	await(t, lost)
+	lost = proxy.Lose("QueueClaim", pgproxy.Answer, 1)
+	h := p.create("a", "x")
+	await(t, lost)
+	var missing map[task.ID]task.Attempt
+	eventually(t, "it runs", func() bool {
+		var err error
+		missing, err = p.pool.Reconcile(t.Context(), missing)
+		require.NoError(t, err)
+		head, err := p.store.Header(t.Context(), h.ID)
+		require.NoError(t, err)
+		return head.Status.State == task.StateCompleted
+	})
+}
+
+func TestAnUnreadableMessageFailsItsTask(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{}, worker.Agent{Name: "other"})
+	h := p.create("a", "x")
+	p.exec(`UPDATE holdfast.task_events SET payload = '{"parts":7}'`)
+	q := start(t, setup{url: p.url}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
+	eventually(t, "it fails", func() bool {
+		head, err := q.store.Header(t.Context(), h.ID)
+		require.NoError(t, err)
+		return head.Status.State == task.StateFailed
+	})
+}
+
+func TestReservedSlots(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
+	var slot interface {
+		WorkerID() task.ID
+		Release()
+		Start(*store.Claimed)
+	}
+	reserve := func() {
+		t.Helper()
+		eventually(t, "the queue is known to be empty", func() bool {
+			s := p.pool.Reserve("a")
+			if s == nil {
+				return false
+			}
+			slot = s
+			return true
+		})
+	}
+	require.Nil(t, p.pool.Reserve("unknown"))
+	reserve()
+	require.Nil(t, p.pool.Reserve("a"), "one at a time")
+	slot.Release()
+	reserve()
+	id := store.NewID()
+	n := &store.NewTask{
+		Task: task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c"}, Message: &task.Message{ID: "m"}, Worker: slot.WorkerID(),
+	}
+	_, err := p.store.Create(t.Context(), n)
+	require.NoError(t, err)
+	// The pool waits for what its slot was taken for.
+	p.stop()
+	select {
+	case <-p.ended:
+		t.Fatal("the pool ended before its slot was used")
+	case <-time.After(20 * time.Millisecond):
+	}
+	slot.Start(&store.Claimed{Task: &n.Task, Message: n.Message, MessageSeq: 1, Attempt: 1, Turn: 1, Try: 1})
+	<-p.ended
+	p.become(&n.Task, task.StateCompleted)
+}
+
+// An agent that waits for the window is not silent, however long that takes.
+func TestWaitingForTheDatabaseIsNotSilence(t *testing.T) {
+	t.Parallel()
+	var h *held
+	a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		for range 2 {
+			if _, err := out.Artifact(ctx, text(strings.Repeat("x", 1<<20))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	a.InactivityTimeout = time.Second
+	p := start(t, setup{wrap: func(s *store.Store) worker.Store { h = &held{Store: s}; return h }}, a)
+	x := p.create("a", "x")
+	eventually(t, "the window is full", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.answers) == 1
+	})
+	time.Sleep(2 * a.InactivityTimeout) // longer than it may be silent
+	h.mu.Lock()
+	h.released = true
+	answer := h.answers[0]
+	h.mu.Unlock()
+	answer()
+	p.become(x, task.StateCompleted)
+}
