@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,8 +29,11 @@ type Agent struct {
 
 // Options configures a server.
 type Options struct {
-	Agents        []Agent
-	PublicURL     string // base of the URLs in cards; empty takes it from each request
+	Agents []Agent
+	// PublicURL is the base of the URLs in cards. Without it they have the host that the request
+	// names, and the scheme that it came by or, where the peer's address is private or loopback,
+	// that the proxy states in X-Forwarded-Proto. X-Forwarded-Host is never read.
+	PublicURL     string
 	JSONRPC       *jsonrpc.Binding
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
@@ -47,8 +51,7 @@ func New(o Options) *Server {
 	s := &Server{opt: o}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	// A POST that is redirected loses its body in many clients, so both forms of a path are served.
-	e.Pre(trimSlash)
+	e.Pre(plainPath)
 	for _, a := range o.Agents {
 		s.routes(e, "/agents/"+a.Name, a)
 		if a.Default {
@@ -66,7 +69,8 @@ func New(o Options) *Server {
 func (s *Server) routes(e *echo.Echo, base string, a Agent) {
 	serve := func(pin string) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			s.opt.JSONRPC.Serve(c.Response(), c.Request(), jsonrpc.Endpoint{
+			// The writer beneath echo's reports when a flush fails.
+			s.opt.JSONRPC.Serve(c.Response().Writer, c.Request(), jsonrpc.Endpoint{
 				Agent: a.Name, Pin: pin, Principal: engine.Principal{},
 			})
 			return nil
@@ -81,38 +85,55 @@ func (s *Server) routes(e *echo.Echo, base string, a Agent) {
 		e.POST(base+"/v"+c.Version(), serve(c.Version()))
 	}
 	for _, path := range []string{"/.well-known/agent.json", "/.well-known/agent-card.json"} {
-		e.GET(base+path, s.card(base, a))
+		e.Match([]string{http.MethodGet, http.MethodHead}, base+path, s.card(base, a))
 	}
 }
 
 // card serves the legacy rendering, which clients of 0.1, 0.2 and 0.3 read.
 func (s *Server) card(base string, a Agent) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		h := c.Response().Header()
+		h.Set("Vary", "A2A-Version")
 		url := s.opt.PublicURL
 		if url == "" {
 			url = c.Scheme() + "://" + c.Request().Host
+			h.Add("Vary", "X-Forwarded-Proto")
 		}
 		doc, err := card.Legacy(&a.Card, strings.TrimSuffix(url, "/")+base+"/")
 		if err != nil {
 			return err
 		}
-		h := c.Response().Header()
 		h.Set("Cache-Control", "max-age=60")
-		h.Set("Vary", "A2A-Version")
 		h.Set("ETag", card.ETag(doc))
-		if c.Request().Header.Get("If-None-Match") == h.Get("ETag") {
+		if known(c.Request().Header.Values("If-None-Match"), h.Get("ETag")) {
 			return c.NoContent(http.StatusNotModified)
 		}
+		h.Set("Content-Length", strconv.Itoa(len(doc)))
 		return c.Blob(http.StatusOK, "application/json", doc)
 	}
 }
 
-func trimSlash(next echo.HandlerFunc) echo.HandlerFunc {
+// known reports whether If-None-Match names a tag. A proxy that compresses makes it weak.
+func known(lists []string, tag string) bool {
+	for _, list := range lists {
+		for candidate := range strings.SplitSeq(list, ",") {
+			candidate = strings.TrimSpace(candidate)
+			if candidate == "*" || strings.TrimPrefix(candidate, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// plainPath gives every spelling of a path the same route. A POST that is redirected
+// loses its body in many clients, so a trailing slash is served and not corrected.
+func plainPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		u := c.Request().URL
-		if len(u.Path) > 1 && strings.HasSuffix(u.Path, "/") {
+		u.RawPath = "" // no route has a part in which an escaped slash would matter
+		if len(u.Path) > 1 {
 			u.Path = strings.TrimSuffix(u.Path, "/")
-			u.RawPath = strings.TrimSuffix(u.RawPath, "/")
 		}
 		return next(c)
 	}
@@ -131,11 +152,14 @@ func (s *Server) httpError(err error, c echo.Context) {
 		s.opt.Log.Error("request failed", "path", c.Path(), "error", err)
 	}
 	body := map[string]string{"error": http.StatusText(status)}
-	switch status {
-	case http.StatusNotFound:
-		body["detail"] = "the agents of this server answer at / and /agents/{name}; their cards are below at .well-known/agent-card.json"
-	case http.StatusMethodNotAllowed:
-		body["detail"] = "JSON-RPC is POST"
+	switch path := c.Request().URL.Path; {
+	case status == http.StatusNotFound:
+		body["detail"] = "agents answer at /agents/{name}, the default one at / too; their cards are below, at .well-known/agent-card.json"
+	case status == http.StatusMethodNotAllowed && strings.Contains(path, "/.well-known/"):
+		body["detail"] = "the card is read with GET"
+	case status == http.StatusMethodNotAllowed:
+		body["detail"] = "this is an A2A agent: it takes JSON-RPC by POST; GET its card at " +
+			strings.TrimSuffix(path, "/") + "/.well-known/agent-card.json"
 	}
 	_ = c.JSON(status, body)
 }

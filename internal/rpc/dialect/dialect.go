@@ -71,6 +71,9 @@ type Codec interface {
 	// Event renders a streamed event of the task t, of which only the identity is read.
 	// It returns nil for what this version does not show.
 	Event(t *task.Task, e *task.Event) ([]byte, error)
+	// Passed renders a status that once ended streams, on one that goes on after it: the
+	// client resumes before it and the task has moved on. It is not final there.
+	Passed(t *task.Task, e *task.Event) ([]byte, error)
 	// Direct renders a bare Message reply (an event with Direct set) on a stream that has
 	// not shown the task yet.
 	Direct(t *task.Task, e *task.Event) ([]byte, error)

@@ -4,28 +4,33 @@
 package jsonrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Engine is what the binding asks for.
 type Engine interface {
-	Find(ctx context.Context, c engine.Caller, taskID string) (*task.Task, error)
 	Send(ctx context.Context, r *engine.SendRequest) (*task.Task, error)
 	Stream(ctx context.Context, r *engine.SendRequest) (*engine.Stream, error)
 	Get(ctx context.Context, r *engine.GetRequest) (*task.Task, error)
@@ -40,15 +45,15 @@ type Observer struct {
 	Resumed      func(dialect string)
 }
 
-// Options configures a binding.
+// Options configures a binding. The zero value of a number means its default.
 type Options struct {
 	Engine       Engine
-	MaxBody      int64
-	MaxDepth     int
-	BodyTimeout  time.Duration // for the whole body
-	KeepAlive    time.Duration // between comments on a quiet stream
-	WriteTimeout time.Duration // of one write to a stream
-	MaxStreams   int           // open at a time; 0 means any number
+	MaxBody      int64         // default 16 MiB
+	MaxDepth     int           // of nested objects and arrays; default strictjson.MaxDepth
+	BodyTimeout  time.Duration // for a whole body, the request's or the answer's; default 60 s
+	KeepAlive    time.Duration // between comments on a quiet stream; default 15 s
+	WriteTimeout time.Duration // of one write to a stream; default 10 s
+	MaxStreams   int           // open at a time; default any number
 	// LegacyTaskIDs lets an unknown task id in message/send become a new task.
 	LegacyTaskIDs bool
 	// ReturnByDefault answers a send that does not say whether to wait when it is stored.
@@ -65,6 +70,14 @@ type Binding struct {
 
 // New makes a binding.
 func New(o Options) *Binding {
+	o.MaxBody = cmp.Or(o.MaxBody, 16<<20)
+	o.MaxDepth = cmp.Or(o.MaxDepth, strictjson.MaxDepth)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 60*time.Second)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	b := &Binding{opt: o}
 	if o.MaxStreams > 0 {
 		b.streams = make(chan struct{}, o.MaxStreams)
@@ -81,20 +94,26 @@ type Endpoint struct {
 
 // exchange is one request on its way.
 type exchange struct {
-	b     *Binding
-	w     http.ResponseWriter
-	r     *http.Request
-	at    Endpoint
-	id    string // literal JSON
-	codec dialect.Codec
-	op    engine.Op
-	call  *dialect.Call
+	b         *Binding
+	w         http.ResponseWriter
+	r         *http.Request
+	at        Endpoint
+	id        string // literal JSON
+	params    []byte
+	codec     dialect.Codec
+	ambiguous bool // the answer has the shape of the version that the task was created in
+	op        engine.Op
+	call      *dialect.Call
+	replied   bool        // a plain answer was begun
+	out       *sse.Writer // a stream was begun
 }
 
 // Serve answers one request.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	x := &exchange{b: b, w: w, r: r, at: at, id: nullID}
 	defer x.contain()
+	// It stays when the body is refused: net/http reads on for a while then, to use the connection again.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.opt.BodyTimeout))
 	if !acceptable(r.Header.Get("Content-Type")) {
 		x.refuse(codeContentType, "Incompatible content types: Content-Type must be application/json")
 		return
@@ -116,21 +135,32 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 
 // contain keeps a panic from taking the connection down without an answer.
 func (x *exchange) contain() {
-	if v := recover(); v != nil {
-		if v == http.ErrAbortHandler {
-			panic(v)
-		}
-		x.b.opt.Log.Error("request handler crashed", "panic", v)
-		x.refuse(codeInternal, "Internal error")
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares in the same way
+		panic(v)
+	}
+	halfway := x.replied
+	x.broken(fmt.Errorf("panic: %v", v), "stack", string(debug.Stack()))
+	if halfway {
+		// Part of an answer must not look like a whole one.
+		panic(http.ErrAbortHandler)
 	}
 }
 
+// acceptable does not look at parameters: a body in another charset than UTF-8 is
+// found out when it is read, and an ASCII one does no harm.
 func acceptable(contentType string) bool {
-	if contentType == "" {
+	if contentType == "" || contentType == "application/json" {
 		return true
 	}
 	media, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return false
+	}
+	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
 // read takes the body in, within its bounds of size and time.
@@ -139,13 +169,11 @@ func (x *exchange) read() ([]byte, bool) {
 		x.tooLarge()
 		return nil, false
 	}
-	rc := http.NewResponseController(x.w)
-	if x.b.opt.BodyTimeout > 0 {
-		_ = rc.SetReadDeadline(time.Now().Add(x.b.opt.BodyTimeout))
-	}
 	body, err := readAll(http.MaxBytesReader(x.w, x.r.Body, x.b.opt.MaxBody), x.r.ContentLength)
-	// The answer may be a stream that lives for hours, during which nothing is read.
-	_ = rc.SetReadDeadline(time.Time{})
+	if err == nil {
+		// The answer may be a stream that lives for hours, during which nothing is read.
+		_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -170,8 +198,8 @@ func (x *exchange) tooLarge() {
 
 // decode finds the version and reads the params in its words.
 func (x *exchange) decode(env *envelope) bool {
-	version := x.r.Header.Get("A2A-Version")
-	if version == "" {
+	version := x.r.Header.Get("A2a-Version") // in canonical form, which Get need not make first
+	if version == "" && x.r.URL.RawQuery != "" {
 		version = x.r.URL.Query().Get("A2A-Version")
 	}
 	choice, err := registry.Pick(env.method, version, x.at.Pin)
@@ -183,32 +211,31 @@ func (x *exchange) decode(env *envelope) bool {
 		x.refuse(codeVersion, "Version not supported: "+err.Error())
 		return false
 	}
-	if x.params(choice.Codec, env) != nil && choice.Ambiguous {
-		// The request reads the same in every version; the answer does not. It is given in the
-		// version that the task was created in.
-		if id := x.call.TaskID(); id != "" {
-			if t, err := x.b.opt.Engine.Find(x.r.Context(), x.caller(), id); err == nil {
-				if c := registry.ByVersion(t.Dialect); c != nil && c != choice.Codec {
-					x.params(c, env)
-				}
-			}
-		}
+	x.codec, x.ambiguous = choice.Codec, choice.Ambiguous
+	x.op, _ = x.codec.Operation(env.method)
+	if env.refused != nil {
+		x.fail(&task.Error{Kind: task.Invalid, Msg: env.refused.Error()})
+		return false
 	}
-	return x.call != nil
+	x.params = env.params
+	if x.call, err = x.codec.Decode(x.op, x.params); err != nil {
+		x.fail(err)
+		return false
+	}
+	return true
 }
 
-// params decodes into x.call, or answers with what is wrong and returns nil.
-func (x *exchange) params(c dialect.Codec, env *envelope) *dialect.Call {
-	x.codec = c
-	x.op, _ = c.Operation(env.method)
-	call, err := c.Decode(x.op, env.params)
-	if err != nil {
-		x.call = nil
-		x.fail(err, false)
-		return nil
+// origin turns to the version that the task was created in, where the request reads
+// the same in every version and the answer does not.
+func (x *exchange) origin(version string) {
+	c := registry.ByVersion(version)
+	if !x.ambiguous || c == nil || c == x.codec {
+		return
 	}
-	x.call = call
-	return call
+	// Again, because versions differ in what a request shows that does not say.
+	if call, err := c.Decode(x.op, x.params); err == nil {
+		x.codec, x.call = c, call
+	}
 }
 
 func quoteMethod(m string) string {
@@ -220,7 +247,7 @@ func quoteMethod(m string) string {
 }
 
 func (x *exchange) caller() engine.Caller {
-	return engine.Caller{Principal: x.at.Principal, Agent: x.at.Agent, RequestID: uuid.NewString()}
+	return engine.Caller{Principal: x.at.Principal, Agent: x.at.Agent}
 }
 
 // serve hands the call to the engine and the answer to the client.
@@ -233,7 +260,7 @@ func (x *exchange) serve() {
 	switch c := x.call; x.op {
 	case engine.OpSend, engine.OpStream:
 		if err = x.prepareSend(c.Send); err != nil {
-			x.fail(err, false)
+			x.fail(err)
 			return
 		}
 		if x.op == engine.OpStream {
@@ -249,7 +276,7 @@ func (x *exchange) serve() {
 		t, err = x.b.opt.Engine.Cancel(ctx, c.Cancel)
 	case engine.OpSubscribe:
 		if err = x.prepareSubscribe(c.Subscribe); err != nil {
-			x.fail(err, false)
+			x.fail(err)
 			return
 		}
 		x.stream(func() (*engine.Stream, error) { return x.b.opt.Engine.Subscribe(ctx, c.Subscribe) })
@@ -258,19 +285,20 @@ func (x *exchange) serve() {
 		err = task.Unsupported
 	}
 	if err != nil {
-		x.fail(err, false)
+		x.fail(err)
 		return
 	}
+	x.origin(t.Dialect)
 	result, err := x.codec.Result(x.op, t, x.call.View)
 	if err != nil {
-		x.fail(err, false)
+		x.fail(err)
 		return
 	}
 	x.observe(succeeded)
 	x.reply(http.StatusOK, `,"result":`, result)
 }
 
-// maxKey bounds an Idempotency-Key header.
+// maxKey bounds an Idempotency-Key header, in bytes.
 const maxKey = 255
 
 func (x *exchange) prepareSend(r *engine.SendRequest) error {
@@ -280,15 +308,18 @@ func (x *exchange) prepareSend(r *engine.SendRequest) error {
 	if x.codec.ID() == dialect.V01 {
 		r.ContextMember = "sessionId"
 	}
-	if x.b.opt.LegacyTaskIDs {
+	if x.b.opt.LegacyTaskIDs && !r.MayCreate {
+		if complaint := v0.TaskIDFault(r.TaskID); complaint != "" {
+			return task.InvalidField("message.taskId", "%s", complaint)
+		}
 		r.MayCreate = true
 	}
 	if r.WaitUnsaid && x.b.opt.ReturnByDefault {
 		r.Wait = false
 	}
 	r.IdempotencyKey = x.r.Header.Get("Idempotency-Key")
-	if len(r.IdempotencyKey) > maxKey || strings.ContainsRune(r.IdempotencyKey, 0) {
-		return task.InvalidField("Idempotency-Key", "must be at most %d characters", maxKey)
+	if len(r.IdempotencyKey) > maxKey || !utf8.ValidString(r.IdempotencyKey) {
+		return task.InvalidField("Idempotency-Key", "must be UTF-8 and not longer than %d bytes", maxKey)
 	}
 	return nil
 }
@@ -299,14 +330,11 @@ func (x *exchange) prepareSubscribe(r *engine.SubscribeRequest) error {
 	if last == "" {
 		return nil
 	}
-	n, err := strconv.ParseInt(last, 10, 64)
-	if err != nil || n < 0 {
+	n, err := strconv.ParseUint(last, 10, 63)
+	if err != nil {
 		return task.InvalidField("Last-Event-ID", "must be an id that a stream of this task has sent")
 	}
 	r.Resume, r.After = true, task.Seq(n)
-	if x.b.opt.Observer.Resumed != nil {
-		x.b.opt.Observer.Resumed(x.codec.Version())
-	}
 	return nil
 }
 

@@ -3,7 +3,10 @@ package jsonrpc
 import (
 	"bytes"
 	"errors"
-	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -26,10 +29,14 @@ const nullID = "null"
 
 // envelope is a JSON-RPC request. id keeps its literal: 1 is answered with 1.
 type envelope struct {
-	id     string
-	method string
-	params []byte
+	id      string
+	method  string
+	params  []byte // a part of the body
+	refused error  // what is in params that no version takes
 }
+
+// maxIDSize bounds an id, in bytes: every document of a stream repeats it.
+const maxIDSize = 4096
 
 // rpcError is a JSON-RPC error object.
 type rpcError struct {
@@ -43,63 +50,64 @@ func (e *rpcError) Error() string { return e.message }
 // envelope is returned even with an error, for its id.
 func parse(body []byte, maxDepth int) (*envelope, *rpcError) {
 	env := &envelope{id: nullID}
-	var structure *rpcError
-	if err := strictjson.Check(body, maxDepth); err != nil {
-		var bad *strictjson.Error
-		if !errors.As(err, &bad) || bad.Syntax {
-			return env, &rpcError{codeParse, "Invalid JSON payload: " + err.Error()}
-		}
-		// Well-formed, but refused. Still find the id, so that the client knows which request failed.
-		structure = &rpcError{codeInvalidRequest, "Request payload validation error: " + err.Error()}
-		if bad.InParams() {
-			structure = &rpcError{codeInvalidParams, "Invalid parameters: " + err.Error()}
-		}
+	refused := strictjson.Check(body, maxDepth)
+	// What is refused was checked only as far as the fault. It is read all the same: the rest
+	// may hold the id, so that the client knows which request failed, or a graver fault.
+	unread := env.read(body)
+	if refused == nil && unread == nil {
+		return env, nil
 	}
-	err := env.read(body)
-	if structure != nil {
-		return env, structure
+	return env.judge(refused, unread, maxDepth)
+}
+
+// judge picks the fault that comes first in the order of checks.
+func (env *envelope) judge(refused, unread error, maxDepth int) (*envelope, *rpcError) {
+	var strict *strictjson.Error
+	if errors.As(refused, &strict) && strict.Syntax {
+		return &envelope{id: nullID}, &rpcError{codeParse, "Invalid JSON payload: " + refused.Error()}
 	}
-	if err != nil {
-		return env, &rpcError{codeInvalidRequest, "Request payload validation error: " + err.Error()}
+	var syntax *jsontext.SyntacticError
+	tooDeep := errors.As(unread, &syntax) && strict != nil && strings.Count(string(syntax.JSONPointer), "/") > maxDepth
+	switch {
+	case syntax != nil && !tooDeep:
+		return &envelope{id: nullID}, &rpcError{codeParse, "Invalid JSON payload: " + unread.Error()}
+	case strict != nil && !strict.InParams():
+		return env, &rpcError{codeInvalidRequest, "Request payload validation error: " + strict.Error()}
+	case tooDeep:
+		return env, &rpcError{codeInvalidParams, "Invalid parameters: " + strict.Error()}
+	case unread != nil:
+		return env, &rpcError{codeInvalidRequest, "Request payload validation error: " + unread.Error()}
 	}
+	env.refused = strict
 	return env, nil
 }
 
 // read takes the members apart. It goes on after a fault, because the id may come last.
 func (env *envelope) read(body []byte) error {
-	var (
-		fault   error
-		version jsontext.Value
-		blame   = func(format string, args ...any) {
-			if fault == nil {
-				fault = fmt.Errorf(format, args...)
-			}
+	var fault error
+	blame := func(complaint string) {
+		if fault == nil {
+			fault = errors.New(complaint)
 		}
-	)
+	}
+	version := ""
 	err := members(body, func(name string, v jsontext.Value) {
 		switch name {
 		case "jsonrpc":
-			version = v
+			version = unquote(v)
 		case "id":
-			switch v.Kind() {
-			case '"', 'n':
-				env.id = string(v)
-			case '0':
-				if !integer(v) {
-					blame("id: must be a string, an integer or null")
-					return
-				}
-				env.id = string(v)
-			default:
+			switch k := v.Kind(); {
+			case k != '"' && k != 'n' && !integer(v):
 				blame("id: must be a string, an integer or null")
+			case len(v) > maxIDSize:
+				blame("id: must not be longer than " + strconv.Itoa(maxIDSize) + " bytes")
+			default:
+				env.id = string(v)
 			}
 		case "method":
-			s, err := unquote(v)
-			if err != nil || s == "" {
+			if env.method = unquote(v); env.method == "" {
 				blame("method: must be a non-empty string")
-				return
 			}
-			env.method = s
 		case "params":
 			env.params = v
 		}
@@ -107,7 +115,7 @@ func (env *envelope) read(body []byte) error {
 	switch {
 	case err != nil:
 		return err
-	case string(version) != `"2.0"`:
+	case version != "2.0":
 		return errors.New(`jsonrpc: must be "2.0"`)
 	case fault != nil:
 		return fault
@@ -117,33 +125,63 @@ func (env *envelope) read(body []byte) error {
 	return nil
 }
 
-// members visits the members of an object.
+// members visits the members of an object. The values are parts of the body.
 func members(body []byte, visit func(name string, v jsontext.Value)) error {
-	if k := jsontext.Value(body).Kind(); k != '{' {
-		if k == '[' {
-			return errors.New("batches are not part of A2A: send one request object")
-		}
+	switch k := jsontext.Value(body).Kind(); k {
+	case '{':
+	case '[':
+		return errors.New("batches are not part of A2A: send one request object")
+	default:
 		return errors.New("must be an object")
 	}
-	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))
-	if _, err := d.ReadToken(); err != nil {
+	r := readers.Get().(*reader)
+	defer r.release()
+	r.src = *bytes.NewBuffer(body)
+	r.dec.Reset(&r.src, duplicates)
+	if _, err := r.dec.ReadToken(); err != nil {
 		return err
 	}
-	for d.PeekKind() != '}' {
-		name, err := d.ReadToken()
+	var name [32]byte
+	for r.dec.PeekKind() != '}' {
+		raw, err := r.dec.ReadValue()
 		if err != nil {
 			return err
 		}
-		key := name.String()
-		v, err := d.ReadValue()
+		key, _ := jsontext.AppendUnquote(name[:0], raw)
+		v, err := r.dec.ReadValue()
 		if err != nil {
 			return err
 		}
-		visit(key, v.Clone())
+		end := r.dec.InputOffset()
+		visit(string(key), jsontext.Value(body[end-int64(len(v)):end]))
+	}
+	if _, err := r.dec.ReadToken(); err != nil {
+		return err
+	}
+	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return &jsontext.SyntacticError{ByteOffset: r.dec.InputOffset(), Err: errors.New("more than one JSON value")}
 	}
 	return nil
 }
 
+// duplicates is set because strictjson looks for them.
+var duplicates = jsontext.AllowDuplicateNames(true)
+
+var readers = sync.Pool{New: func() any { return &reader{dec: new(jsontext.Decoder)} }}
+
+type reader struct {
+	dec *jsontext.Decoder
+	src bytes.Buffer
+}
+
+// release returns the reader to the pool without the body it has read.
+func (r *reader) release() {
+	r.src = bytes.Buffer{}
+	r.dec.Reset(&r.src)
+	readers.Put(r)
+}
+
+// integer reports whether a value is a number without point and exponent.
 func integer(v jsontext.Value) bool {
 	for i, c := range v {
 		if (c < '0' || c > '9') && (i > 0 || c != '-') {
@@ -153,10 +191,12 @@ func integer(v jsontext.Value) bool {
 	return true
 }
 
-func unquote(v jsontext.Value) (string, error) {
+// unquote is the string that a value is, or "".
+func unquote(v jsontext.Value) string {
 	if v.Kind() != '"' {
-		return "", errors.New("not a string")
+		return ""
 	}
-	b, err := jsontext.AppendUnquote(nil, v)
-	return string(b), err
+	var short [64]byte
+	b, _ := jsontext.AppendUnquote(short[:0], v)
+	return string(b)
 }

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"math"
@@ -18,19 +19,24 @@ import (
 
 const envelopeHead = `{"jsonrpc":"2.0","id":`
 
+var tail = []byte("}")
+
 // reply writes a plain JSON answer.
 func (x *exchange) reply(status int, member string, value []byte) {
+	x.replied = true
+	// A client that takes nothing must not hold the goroutine and the answer for good.
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.b.opt.BodyTimeout))
+	head := make([]byte, 0, 128)
+	head = append(head, envelopeHead...)
+	head = append(head, x.id...)
+	head = append(head, member...)
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(envelopeHead)+len(x.id)+len(member)+len(value)+1))
+	h.Set("Content-Length", strconv.Itoa(len(head)+len(value)+1))
 	x.w.WriteHeader(status)
-	b := make([]byte, 0, len(envelopeHead)+len(x.id)+len(member)+len(value)+1)
-	b = append(b, envelopeHead...)
-	b = append(b, x.id...)
-	b = append(b, member...)
-	b = append(b, value...)
-	b = append(b, '}')
-	_, _ = x.w.Write(b)
+	_, _ = x.w.Write(head)
+	_, _ = x.w.Write(value)
+	_, _ = x.w.Write(tail)
 }
 
 // refuse answers with an error of the binding itself.
@@ -38,64 +44,89 @@ func (x *exchange) refuse(code int, message string) { x.status(http.StatusOK, co
 
 func (x *exchange) status(status, code int, message string) {
 	x.observe(refused)
-	x.reply(status, `,"error":`, errorObject(code, message))
+	x.reply(status, `,"error":`, errorObject(code, message, ""))
 }
 
-func errorObject(code int, message string) []byte {
-	b := append([]byte(nil), `{"code":`...)
+// errorObject renders a JSON-RPC error. id leads an operator to the log.
+func errorObject(code int, message, id string) []byte {
+	b := append(make([]byte, 0, 128), `{"code":`...)
 	b = strconv.AppendInt(b, int64(code), 10)
 	b = append(b, `,"message":`...)
 	b, _ = jsontext.AppendQuote(b, message)
+	if id != "" {
+		b = append(b, `,"data":{"errorId":"`...)
+		b = append(b, id...)
+		b = append(b, `"}`...)
+	}
 	return append(b, '}')
 }
 
 // fail answers with an error of an operation, in the words of the request's version.
-// Once asked for, a stream is what the failure of a task is told on: clients of 0.2
-// and the Go client read nothing else.
-func (x *exchange) fail(err error, asStream bool) {
+func (x *exchange) fail(err error) {
 	var e *task.Error
 	if !errors.As(err, &e) {
 		e = &task.Error{Kind: task.KindOf(err), Cause: err}
 	}
-	kind := e.Kind
-	if kind == task.Internal || kind == task.LeaseLost {
-		if x.r.Context().Err() != nil {
-			return
+	if e.Kind == task.Internal || e.Kind == task.LeaseLost {
+		// What breaks because the client has left is nobody's fault.
+		if x.r.Context().Err() == nil {
+			x.broken(err)
 		}
-		id := uuid.NewString()
-		x.b.opt.Log.Error("request failed", "error_id", id, "operation", opNames[x.op], "task_id", x.taskID(), "error", err)
+		return
 	}
-	code, message := x.codec.Error(e)
-	x.observe(fault.Base.Row(kind).Reason)
-	object := errorObject(code, message)
-	status := http.StatusOK
-	switch kind {
-	case task.Unavailable, task.RateLimited:
-		status = fault.Base.Row(kind).HTTP
+	if e.Kind == task.Unavailable || e.Kind == task.RateLimited {
 		wait := e.RetryAfter
 		if wait <= 0 {
 			wait = time.Second
 		}
 		x.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-	case task.TooLarge, task.Unauthenticated, task.Forbidden:
-		status = fault.Base.Row(kind).HTTP
 	}
-	if asStream && status == http.StatusOK && toldOnStream(kind) {
-		out := sse.Start(x.w, x.b.opt.WriteTimeout)
-		out.Event(0, []byte(envelopeHead), []byte(x.id), []byte(`,"error":`), object, []byte("}"))
-		_ = out.Flush()
-		return
-	}
-	x.reply(status, `,"error":`, object)
+	code, message := x.codec.Error(e)
+	x.tell(e.Kind, errorObject(code, message, ""))
 }
 
-// toldOnStream tells failures of the task from those of the request.
-func toldOnStream(k task.Kind) bool {
-	switch k {
-	case task.NotFound, task.Terminal, task.Busy, task.ContentType, task.NotCancelable, task.Internal:
-		return true
+// broken answers for a fault of our own. The client sees no more of it than the id
+// that it has in the log.
+func (x *exchange) broken(err error, attrs ...any) {
+	id := uuid.NewString()
+	x.b.opt.Log.Error("request failed", append(attrs,
+		"error_id", id, "operation", opNames[x.op], "task_id", x.taskID(), "error", err)...)
+	if x.replied {
+		return
 	}
-	return false
+	row := fault.Base.Row(task.Internal)
+	x.tell(task.Internal, errorObject(row.Code, row.Message, id))
+}
+
+// tell brings an error to the client. Once asked for, a stream is what the failure of
+// a task is told on: clients of 0.2 and the Go client read nothing else.
+func (x *exchange) tell(kind task.Kind, object []byte) {
+	row := fault.Base.Row(kind)
+	if x.out == nil {
+		x.observe(row.Reason)
+		if !x.op.Streams() || !ofTheTask[kind] {
+			status := http.StatusOK
+			if ofHTTP[kind] {
+				status = row.HTTP
+			}
+			x.reply(status, `,"error":`, object)
+			return
+		}
+		x.out = sse.Start(x.w, x.b.opt.WriteTimeout)
+	}
+	x.out.Event(0, []byte(envelopeHead), []byte(x.id), []byte(`,"error":`), object, tail)
+	_ = x.out.Flush()
+}
+
+// ofTheTask marks the failures of a task; the others are of the request.
+var ofTheTask = [task.KindCount]bool{
+	task.NotFound: true, task.Terminal: true, task.Busy: true, task.ContentType: true, task.NotCancelable: true, task.Internal: true,
+}
+
+// ofHTTP marks the failures that have a status of HTTP: they are about the connection
+// or the caller, and proxies act on them.
+var ofHTTP = [task.KindCount]bool{
+	task.Unavailable: true, task.RateLimited: true, task.TooLarge: true, task.Unauthenticated: true, task.Forbidden: true,
 }
 
 func (x *exchange) taskID() string {
@@ -105,12 +136,12 @@ func (x *exchange) taskID() string {
 	return x.call.TaskID()
 }
 
+// maxAnnounced is how much memory the announcement of a body takes.
+const maxAnnounced = 256 << 10
+
 // readAll reads a body whose length may be announced.
 func readAll(r io.Reader, announced int64) ([]byte, error) {
-	if announced <= 0 {
-		return io.ReadAll(r)
-	}
-	body := make([]byte, announced)
-	_, err := io.ReadFull(r, body)
-	return body, err
+	body := bytes.NewBuffer(make([]byte, 0, min(max(announced, 0), maxAnnounced)+bytes.MinRead))
+	_, err := body.ReadFrom(r)
+	return body.Bytes(), err
 }

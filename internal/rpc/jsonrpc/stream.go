@@ -15,24 +15,33 @@ import (
 // server stops. Whatever ends it early, the client resumes by the last id.
 func (x *exchange) stream(open func() (*engine.Stream, error)) {
 	if !x.takeStream() {
-		x.fail(&task.Error{Kind: task.RateLimited, Msg: "too many open streams", RetryAfter: 5 * time.Second}, true)
+		x.fail(&task.Error{Kind: task.RateLimited, Msg: "too many open streams", RetryAfter: 5 * time.Second})
 		return
 	}
 	defer x.releaseStream()
 	st, err := open()
 	if err != nil {
-		x.fail(err, true)
+		x.fail(err)
 		return
 	}
 	defer st.Close()
-	if x.b.opt.Observer.StreamOpened != nil {
-		defer x.b.opt.Observer.StreamOpened(x.codec.Version())()
-	}
-	s := &streaming{exchange: x, st: st, head: []byte(envelopeHead + x.id + `,"result":`)}
+	x.origin(st.Header.Dialect)
 	x.observe(succeeded)
-	s.out = sse.Start(x.w, x.b.opt.WriteTimeout)
-	if err := s.run(); err != nil && x.r.Context().Err() == nil && !errors.Is(err, engine.ErrClosed) && !isWrite(err) {
-		x.b.opt.Log.Error("stream broke off", "task_id", st.Header.PublicID, "error", err)
+	if o := &x.b.opt.Observer; o.Resumed != nil && st.Task == nil {
+		o.Resumed(x.codec.Version())
+	}
+	if o := &x.b.opt.Observer; o.StreamOpened != nil {
+		defer o.StreamOpened(x.codec.Version())()
+	}
+	x.out = sse.Start(x.w, x.b.opt.WriteTimeout)
+	s := &streaming{exchange: x, st: st, head: []byte(envelopeHead + x.id + `,"result":`)}
+	switch err := s.run(); {
+	case err == nil, x.r.Context().Err() != nil, errors.As(err, new(writeError)):
+	case errors.Is(err, engine.ErrClosed):
+		// The end of the body is a write too, and the deadline of the last one may have passed.
+		_ = s.flush()
+	default:
+		x.fail(err)
 	}
 }
 
@@ -58,20 +67,12 @@ func (x *exchange) releaseStream() {
 type streaming struct {
 	*exchange
 	st     *engine.Stream
-	out    *sse.Writer
 	head   []byte
 	opened bool // the task, or an event of it, has been shown
 }
 
-var tail = []byte("}")
-
 // writeError marks what is the client's absence.
 type writeError struct{ error }
-
-func isWrite(err error) bool {
-	var w writeError
-	return errors.As(err, &w)
-}
 
 func (s *streaming) run() error {
 	if s.st.Over {
@@ -116,13 +117,7 @@ func (s *streaming) run() error {
 // that lost the stream before it gets the whole opening again.
 func (s *streaming) open() (ended bool, err error) {
 	t := s.st.Task
-	op := s.op
-	ended = s.codec.Closes(op, t.Status.State)
-	if ended {
-		// A send that finds its task settled (a repeated request) shows what a late subscriber sees.
-		op = engine.OpSubscribe
-	}
-	docs, err := s.codec.Opening(op, t)
+	docs, err := s.codec.Opening(s.op, t)
 	if err != nil {
 		return false, err
 	}
@@ -134,7 +129,7 @@ func (s *streaming) open() (ended bool, err error) {
 		s.out.Event(id, s.head, doc, tail)
 	}
 	s.opened = true
-	return ended, s.flush()
+	return s.codec.Closes(s.op, t.Status.State), s.flush()
 }
 
 // next waits for events, with signs of life in between.
@@ -158,24 +153,26 @@ func (s *streaming) show(ev *engine.Entry) (ended bool, err error) {
 	if !ev.Streamed() {
 		return false, nil
 	}
-	if !s.opened {
-		if ev.Direct {
-			doc, err := s.codec.Direct(s.st.Header, ev.Event)
-			s.out.Event(int64(ev.Seq), s.head, doc, tail)
-			return true, err
+	var doc []byte
+	switch passed := s.st.Superseded(ev.Event); {
+	case !s.opened && ev.Direct:
+		doc, err = s.codec.Direct(s.st.Header, ev.Event)
+		ended = true
+	case passed:
+		doc, err = s.codec.Passed(s.st.Header, ev.Event)
+	default:
+		if !s.opened {
+			if ended, err := s.open(); err != nil || ended {
+				return ended, err
+			}
 		}
-		if ended, err := s.open(); err != nil || ended {
-			return ended, err
-		}
+		doc, err = ev.Encoded(int(s.codec.ID()), func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, e) })
+		ended = ev.Kind == task.EventStatus && s.codec.Closes(s.op, ev.State)
 	}
-	doc, err := ev.Encoded(int(s.codec.ID()), func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, e) })
-	if err != nil {
-		return false, err
-	}
-	if doc != nil {
+	if doc != nil && err == nil {
 		s.out.Event(int64(ev.Seq), s.head, doc, tail)
 	}
-	return ev.Kind == task.EventStatus && s.codec.Closes(s.op, ev.State) && !s.st.Superseded(ev.Event), nil
+	return ended, err
 }
 
 func (s *streaming) flush() error {

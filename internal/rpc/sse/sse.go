@@ -48,7 +48,10 @@ func (s *Writer) KeepAlive() { s.buf = append(s.buf, ": keep-alive\n\n"...) }
 // maxIdleBuffer is what a quiet stream may keep allocated.
 const maxIdleBuffer = 16 << 10
 
-// Flush sends what was added.
+// Flush sends what was added. Its deadline also holds for what net/http writes when
+// the handler returns, so a stream that ends after a silence is flushed once more,
+// even if nothing was added: the end of the body would come too late otherwise.
+// Before the next request net/http clears the deadline.
 func (s *Writer) Flush() error {
 	// Not every ResponseWriter has deadlines (tests); a stream without is still a stream.
 	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout))

@@ -134,6 +134,11 @@ func (s Suite) events(t *testing.T) {
 	require.NoError(t, err)
 	s.check(t, document)
 	Golden(t, "events/direct", document)
+	question := &task.Event{Seq: 2, Kind: task.EventStatus, At: At, State: task.StateInputRequired, Message: agentSays("Which one?")}
+	document, err = s.Codec.Passed(identity, question)
+	require.NoError(t, err)
+	s.check(t, document)
+	Golden(t, "events/passed", document)
 	for _, kind := range []task.EventKind{task.EventMessage, task.EventRun} {
 		document, err := s.Codec.Event(identity, &task.Event{Kind: kind, Message: agentSays("unseen"), Run: &task.RunNote{}})
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package v0
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,26 +15,35 @@ const maxID = 256
 
 // TaskID reads an id that a client chose for a new task. Characters that take part
 // in the routes of later versions are refused.
-func TaskID(r *wire.Reader) string {
-	id := boundedID(r)
+func TaskID(r *wire.Reader) string { return checked(r, TaskIDFault) }
+
+// TaskIDFault says what keeps a string from being the id of a new task, or "".
+func TaskIDFault(id string) string {
 	if strings.ContainsAny(id, "/:") {
-		r.Fail("must not contain / or :")
+		return "must not contain / or :"
+	}
+	return idFault(id)
+}
+
+// ContextID reads the id of a session or context that a client chose.
+func ContextID(r *wire.Reader) string { return checked(r, idFault) }
+
+func checked(r *wire.Reader, fault func(id string) string) string {
+	id := r.String()
+	if complaint := fault(id); complaint != "" {
+		r.Fail("%s", complaint)
 	}
 	return id
 }
 
-// ContextID reads the id of a session or context that a client chose.
-func ContextID(r *wire.Reader) string { return boundedID(r) }
-
-func boundedID(r *wire.Reader) string {
-	id := r.String()
-	if utf8.RuneCountInString(id) > maxID {
-		r.Fail("must not be longer than %d characters", maxID)
+func idFault(id string) string {
+	switch {
+	case utf8.RuneCountInString(id) > maxID:
+		return "must not be longer than " + strconv.Itoa(maxID) + " characters"
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return "must not contain control characters"
 	}
-	if strings.ContainsFunc(id, unicode.IsControl) {
-		r.Fail("must not contain control characters")
-	}
-	return id
+	return ""
 }
 
 // Role reads who wrote a message.

@@ -60,7 +60,8 @@ func appendArtifacts(dst []byte, t *task.Task) []byte {
 // Opening renders the present status, which is final when the task has settled. A
 // resubscription to a task that goes on then gets each artifact as it stands.
 func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
-	status := appendStatusEvent(nil, t, &task.Event{State: t.Status.State, Message: t.Status.Message, At: t.Status.At})
+	e := &task.Event{State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
+	status := appendStatusEvent(nil, t, e, e.State.Settled())
 	documents := [][]byte{status}
 	if op != engine.OpSubscribe || t.Status.State.Settled() {
 		return documents, nil
@@ -75,7 +76,7 @@ func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	switch e.Kind {
 	case task.EventStatus:
-		return appendStatusEvent(make([]byte, 0, 256), t, e), nil
+		return appendStatusEvent(make([]byte, 0, 256), t, e, e.State.Settled()), nil
 	case task.EventArtifact:
 		return appendArtifactEvent(make([]byte, 0, 192+v0.Size(e.Artifact.Parts)), t, e), nil
 	case task.EventMessage, task.EventRun:
@@ -83,19 +84,20 @@ func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	return nil, nil
 }
 
+// Passed renders a status event without the mark of the last one.
+func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
+	return appendStatusEvent(nil, t, e, false), nil
+}
+
 // Direct renders a bare message as the one status event of a completed task.
 func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return c.Event(t, e) }
 
-func appendStatusEvent(dst []byte, t *task.Task, e *task.Event) []byte {
+func appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = wire.AppendString(dst, t.PublicID)
 	dst = wire.AppendMember(dst, "status")
 	dst = appendStatus(dst, e.State, e.Message, e.At)
-	if e.State.Settled() {
-		dst = append(dst, `,"final":true`...)
-	} else {
-		dst = append(dst, `,"final":false`...)
-	}
+	dst = strconv.AppendBool(append(dst, `,"final":`...), final)
 	dst = wire.AppendRawMember(dst, "metadata", marked(e.Metadata, e.State, e.Message))
 	return append(dst, '}')
 }

@@ -1,6 +1,7 @@
 package v03
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
@@ -30,7 +31,7 @@ func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 	documents := [][]byte{appendTask(nil, t, dialect.View{History: engine.AllHistory})}
 	if t.Status.State.Settled() {
 		e := &task.Event{State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
-		documents = append(documents, appendStatusEvent(nil, t, e))
+		documents = append(documents, appendStatusEvent(nil, t, e, true))
 	}
 	return documents, nil
 }
@@ -39,12 +40,17 @@ func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	switch e.Kind {
 	case task.EventStatus:
-		return appendStatusEvent(make([]byte, 0, 320), t, e), nil
+		return appendStatusEvent(make([]byte, 0, 320), t, e, e.State.Settled()), nil
 	case task.EventArtifact:
 		return appendArtifactEvent(make([]byte, 0, 320+v0.Size(e.Artifact.Parts)), t, e), nil
 	case task.EventMessage, task.EventRun:
 	}
 	return nil, nil
+}
+
+// Passed renders a status event without the mark of the last one.
+func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
+	return appendStatusEvent(nil, t, e, false), nil
 }
 
 // Direct renders a bare message. An event without one is the plain end of its task.
@@ -85,16 +91,12 @@ func appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 	return append(dst, '}')
 }
 
-func appendStatusEvent(dst []byte, t *task.Task, e *task.Event) []byte {
+func appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = append(dst, `{"kind":"status-update"`...)
 	dst = appendIdentity(dst, t)
 	dst = wire.AppendMember(dst, "status")
 	dst = appendStatus(dst, e.State, e.Message, e.At)
-	if e.State.Settled() {
-		dst = append(dst, `,"final":true`...)
-	} else {
-		dst = append(dst, `,"final":false`...)
-	}
+	dst = strconv.AppendBool(append(dst, `,"final":`...), final)
 	dst = wire.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}')
 }

@@ -1,0 +1,63 @@
+package jsonrpc_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// still answers at once and remembers nothing.
+type still struct {
+	*fakeEngine
+	t *task.Task
+}
+
+func (s still) Send(context.Context, *engine.SendRequest) (*task.Task, error) { return s.t, nil }
+func (s still) Get(context.Context, *engine.GetRequest) (*task.Task, error)   { return s.t, nil }
+
+// sink is a ResponseWriter that costs nothing and, as the real one, has deadlines.
+type sink struct{ header http.Header }
+
+func (s *sink) Header() http.Header              { return s.header }
+func (s *sink) WriteHeader(int)                  {}
+func (s *sink) Write(p []byte) (int, error)      { return len(p), nil }
+func (s *sink) SetReadDeadline(time.Time) error  { return nil }
+func (s *sink) SetWriteDeadline(time.Time) error { return nil }
+
+// BenchmarkSend is what the binding adds to a send: routing, the envelope, the codec
+// both ways.
+func BenchmarkSend(b *testing.B) {
+	s := rpc.New(rpc.Options{
+		Agents:  []rpc.Agent{{Name: "demo", Default: true}},
+		JSONRPC: jsonrpc.New(jsonrpc.Options{Engine: still{t: sample("0.3")}}), Log: slog.New(slog.DiscardHandler),
+	})
+	for name, body := range map[string]string{
+		"0.1":       request(`"1"`, "tasks/send", calls["0.1"]["tasks/send"]),
+		"0.3":       request(`"1"`, "message/send", calls["0.3"]["message/send"]),
+		"0.3 64KiB": request(`"1"`, "message/send", strings.Replace(calls["0.3"]["message/send"], "hi", strings.Repeat("x", 64<<10), 1)),
+		"tasks/get": request(`"1"`, "tasks/get", calls["0.3"]["tasks/get"]),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			w := &sink{header: http.Header{}}
+			r, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, "/", nil)
+			r.Header.Set("Content-Type", "application/json")
+			r.ContentLength = int64(len(body))
+			content := strings.NewReader(body)
+			r.Body = io.NopCloser(content)
+			for b.Loop() {
+				content.Reset(body)
+				s.ServeHTTP(w, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,277 @@
+package jsonrpc_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+)
+
+func TestEnvelope(t *testing.T) {
+	t.Parallel()
+	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample("0.3")}, MaxDepth: 32})
+	const get = `"method":"tasks/get","params":{"id":"t-1"}`
+	huge := strings.Repeat("9", 400)
+	tests := []struct {
+		name, body string
+		code       int // 0 for a result
+		id, says   string
+	}{
+		// Ids come back as the literal they were.
+		{"a number", `{"jsonrpc":"2.0","id":1,` + get + `}`, 0, `1`, ""},
+		{"a string that looks like a number", `{"jsonrpc":"2.0","id":"1",` + get + `}`, 0, `"1"`, ""},
+		{"an empty string", `{"jsonrpc":"2.0","id":"",` + get + `}`, 0, `""`, ""},
+		{"a string with escapes", `{"jsonrpc":"2.0","id":"\u00e9\/\n\"",` + get + `}`, 0, `"\u00e9\/\n\""`, ""},
+		{"null", `{"jsonrpc":"2.0","id":null,` + get + `}`, 0, `null`, ""},
+		{"a notification is answered", `{"jsonrpc":"2.0",` + get + `}`, 0, `null`, ""},
+		{"a negative number", `{"jsonrpc":"2.0","id":-5,` + get + `}`, 0, `-5`, ""},
+		{"a number that no machine type holds", `{"jsonrpc":"2.0","id":` + huge + `,` + get + `}`, 0, huge, ""},
+		{"an id behind the params", `{"jsonrpc":"2.0",` + get + `,"id":7}`, 0, `7`, ""},
+		{"white space everywhere", " \n{ \"jsonrpc\" :\r\n\t\"2.0\" , \"id\" : 8 ,\n " + get + " }\n ", 0, `8`, ""},
+		{"escaped names of members", `{"jsonrpc":"2.0","\u0069d":9,` + get + `}`, 0, `9`, ""},
+		{"an escaped version", `{"jsonrpc":"2\u002e0","id":9,` + get + `}`, 0, `9`, ""},
+		{"an unknown member", `{"jsonrpc":"2.0","id":9,"extra":{"id":1},` + get + `}`, 0, `9`, ""},
+
+		{"a fraction", `{"jsonrpc":"2.0","id":1.5,` + get + `}`, -32600, `null`, "id: must be a string, an integer or null"},
+		{"an integer with a point", `{"jsonrpc":"2.0","id":1.0,` + get + `}`, -32600, `null`, "id: must be"},
+		{"an integer with an exponent", `{"jsonrpc":"2.0","id":1e3,` + get + `}`, -32600, `null`, "id: must be"},
+		{"an object as id", `{"jsonrpc":"2.0","id":{"a":1},` + get + `}`, -32600, `null`, "id: must be"},
+		{"an array as id", `{"jsonrpc":"2.0","id":[1],` + get + `}`, -32600, `null`, "id: must be"},
+		{"a truth value as id", `{"jsonrpc":"2.0","id":true,` + get + `}`, -32600, `null`, "id: must be"},
+		{"an id that every event would repeat", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 5000) + `",` + get + `}`, -32600, `null`, "id: must not be longer"},
+
+		// 1. JSON.
+		{"an empty body", ``, -32700, `null`, "Invalid JSON payload: empty body"},
+		{"white space", " \n", -32700, `null`, "Invalid JSON payload"},
+		{"a broken off body", `{"jsonrpc":"2.0","id":1,"method":"tas`, -32700, `null`, "ends too early"},
+		{"a word", `hello`, -32700, `null`, "Invalid JSON payload"},
+		{"two documents", `{"jsonrpc":"2.0","id":1,` + get + `}{}`, -32700, `null`, "more than one JSON value"},
+		{"a byte order mark", "\ufeff" + `{"jsonrpc":"2.0","id":1,` + get + `}`, -32700, `null`, "Invalid JSON payload"},
+		{"bytes that are not UTF-8", `{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}`, -32700, `null`, "Invalid JSON payload"},
+		{"a lone surrogate", `{"jsonrpc":"2.0","id":"\ud800",` + get + `}`, -32700, `null`, "Invalid JSON payload"},
+		{"a comma too many", `{"jsonrpc":"2.0","id":1,}`, -32700, `null`, "Invalid JSON payload"},
+		{"single quotes", `{'jsonrpc':'2.0'}`, -32700, `null`, "Invalid JSON payload"},
+		{"a repeated member before a broken end", `{"jsonrpc":"2.0","id":1,"params":{"a":1,"a":2},"method":`, -32700, `null`, "Invalid JSON payload"},
+		{"a repeated member before a second document", `{"jsonrpc":"2.0","id":1,"params":{"a":1,"a":2},"method":"tasks/get"} 1`, -32700, `null`, "more than one JSON value"},
+
+		// 2. An object with the right members.
+		{"a batch", `[{"jsonrpc":"2.0","id":1,` + get + `}]`, -32600, `null`, "batches are not part of A2A"},
+		{"an empty batch", `[]`, -32600, `null`, "batches"},
+		{"a string", `"tasks/get"`, -32600, `null`, "must be an object"},
+		{"null alone", `null`, -32600, `null`, "must be an object"},
+		{"an empty object", `{}`, -32600, `null`, `jsonrpc: must be "2.0"`},
+		{"no version", `{"id":1,` + get + `}`, -32600, `1`, `jsonrpc: must be "2.0"`},
+		{"an old version", `{"jsonrpc":"1.0","id":"a",` + get + `}`, -32600, `"a"`, `jsonrpc: must be "2.0"`},
+		{"a version that is a number", `{"jsonrpc":2.0,"id":1,` + get + `}`, -32600, `1`, `jsonrpc: must be "2.0"`},
+		{"no method", `{"jsonrpc":"2.0","id":1}`, -32600, `1`, "method: is required"},
+		{"an empty method", `{"jsonrpc":"2.0","id":1,"method":""}`, -32600, `1`, "method: must be a non-empty string"},
+		{"a method that is a number", `{"jsonrpc":"2.0","method":1,"id":"z"}`, -32600, `"z"`, "method: must be a non-empty string"},
+		{"a method that is null", `{"jsonrpc":"2.0","method":null,"id":"z"}`, -32600, `"z"`, "method: must be a non-empty string"},
+		{"a version behind a bad id", `{"id":1.5,"jsonrpc":"1.0",` + get + `}`, -32600, `null`, `jsonrpc: must be "2.0"`},
+		{"a member twice", `{"jsonrpc":"2.0","jsonrpc":"2.0","id":4,` + get + `}`, -32600, `4`, "jsonrpc: the member appears twice"},
+		{"a NUL character in a method", `{"jsonrpc":"2.0","method":"tasks\u0000","id":4}`, -32600, `4`, "method: NUL characters"},
+		{"a deep member that is none of ours", `{"jsonrpc":"2.0","id":4,"x":` + nested(40) + `,` + get + `}`, -32600, `4`, "nested more than 32 deep"},
+		{"the envelope comes before bad params", `{"jsonrpc":"1.0","id":4,"method":"x","params":{"a":1,"a":2}}`, -32600, `4`, `jsonrpc: must be "2.0"`},
+
+		// 3. A method.
+		{"an unknown method", `{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`, -32601, `1`, `Method not found: "tasks/list"`},
+		{"an unknown method is quoted in part", `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("é", 99) + `"}`, -32601, `1`, "Method not found"},
+		{"the method comes before bad params", `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"a":2}}`, -32601, `1`, "Method not found"},
+		{"and before params of the wrong type", `{"jsonrpc":"2.0","id":1,"method":"x","params":[]}`, -32601, `1`, "Method not found"},
+
+		// 5. Params.
+		{"params that are an array", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":["t-1"]}`, -32602, `1`, "params: must be an object"},
+		{"no params", `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, -32602, `1`, "id: is required"},
+		{"params that are null", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":null}`, -32602, `1`, "params: must be an object"},
+		{"a member that is missing", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}`, -32602, `1`, "message: is required"},
+		{"a member of the wrong type", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":5}}`, -32602, `1`, "id: must be a string"},
+		{"a member of params twice", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a","id":"b"},"id":6}`, -32602, `6`, "params.id: the member appears twice"},
+		{"a NUL character in params", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a\u0000"},"id":6}`, -32602, `6`, "params.id: NUL characters"},
+		{"params that are too deep", `{"jsonrpc":"2.0","method":"tasks/get","params":{"metadata":` + nested(40) + `},"id":6}`, -32602, `6`, "nested more than 32 deep"},
+		{"params that are deeper than anybody reads", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
+
+		// 6. What the server does not have.
+		{"push notifications", `{"jsonrpc":"2.0","id":1,"method":"tasks/pushNotificationConfig/set","params":{}}`, -32003, `1`, "Push Notification is not supported"},
+		{"the extended card without params", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard"}`, -32007, `1`, "Extended Card is not configured"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := s.post(t, tt.body)
+			require.Equal(t, http.StatusOK, a.StatusCode)
+			require.Equal(t, "application/json", a.Header.Get("Content-Type"))
+			require.Equal(t, tt.id, string(a.ID))
+			if tt.code == 0 {
+				require.Nil(t, a.Error, "%s", a.body)
+				return
+			}
+			require.NotNil(t, a.Error, "%s", a.body)
+			require.Equal(t, tt.code, a.Error.Code, a.Error.Message)
+			require.Contains(t, a.Error.Message, tt.says)
+			require.Nil(t, a.Error.Data)
+		})
+	}
+}
+
+func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
+
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample("0.3")}})
+	for contentType, ok := range map[string]bool{
+		"application/json":                        true,
+		"":                                        true,
+		"application/json; charset=utf-8":         true,
+		"Application/JSON;charset=\"UTF-8\"":      true,
+		"application/json; charset=iso-8859-1":    true, // an ASCII body does no harm
+		"application/json;":                       true,
+		"application/json; charset":               true,
+		"application/a2a+json":                    true,
+		"application/vnd.api+json; profile=\"x\"": true,
+		"text/plain":                              false,
+		"text/json":                               false,
+		"application/x-www-form-urlencoded":       false,
+		"multipart/form-data; boundary=x":         false,
+		"application/jsonp":                       false,
+		"json":                                    false,
+		"/":                                       false,
+		"text/plain, application/json":            false,
+		"application/x-json-is-not-it; a=application/json": false,
+	} {
+		t.Run(contentType, func(t *testing.T) {
+			t.Parallel()
+			a := s.post(t, request("1", "tasks/get", `{"id":"t-1"}`), "Content-Type", contentType)
+			require.Equal(t, http.StatusOK, a.StatusCode)
+			if ok {
+				require.Nil(t, a.Error)
+				return
+			}
+			// Before the body is looked at, so without its id, and broken or not.
+			require.Equal(t, -32005, a.Error.Code)
+			require.Equal(t, "null", string(a.ID))
+			require.Equal(t, -32005, s.post(t, "{", "Content-Type", contentType).Error.Code)
+		})
+	}
+}
+
+func TestBodyLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 2000
+	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample("0.3")}, MaxBody: limit})
+	sized := func(n int) string {
+		body := request("1", "tasks/get", `{"id":"t-1","metadata":{"x":"%s"}}`)
+		return fmt.Sprintf(body, strings.Repeat("x", n-len(body)+2))
+	}
+	for name, wrap := range map[string]func(io.Reader) io.Reader{
+		"announced": func(r io.Reader) io.Reader { return r },
+		"chunked":   func(r io.Reader) io.Reader { return struct{ io.Reader }{r} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := s.do(t, s.newRequest(t, "/", wrap(strings.NewReader(sized(limit)))))
+			require.Equal(t, http.StatusOK, a.StatusCode)
+			require.Nil(t, a.Error)
+
+			a = s.do(t, s.newRequest(t, "/", wrap(strings.NewReader(sized(limit+1)))))
+			require.Equal(t, http.StatusRequestEntityTooLarge, a.StatusCode)
+			require.Equal(t, -32600, a.Error.Code)
+			require.Contains(t, a.Error.Message, "the limit is 2000 bytes")
+			require.Equal(t, "null", string(a.ID))
+			require.True(t, a.Close, "what is left of the body is not read")
+		})
+	}
+}
+
+// dial sends bytes as they are, and returns the connection.
+func (s *server) dial(t *testing.T, raw string) *net.TCPConn {
+	t.Helper()
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(c, raw)
+	require.NoError(t, err)
+	return c.(*net.TCPConn)
+}
+
+func readAnswer(t *testing.T, c net.Conn) *answer {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	a := &answer{Response: resp, body: body}
+	a.decode(t, body)
+	return a
+}
+
+const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+func TestSlowBody(t *testing.T) {
+	t.Parallel()
+	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{}, BodyTimeout: 50 * time.Millisecond})
+	for _, framing := range []string{"Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
+		a := readAnswer(t, s.dial(t, head+framing))
+		require.Equal(t, http.StatusRequestTimeout, a.StatusCode)
+		require.Equal(t, -32600, a.Error.Code)
+		require.Contains(t, a.Error.Message, "did not arrive in time")
+		require.True(t, a.Close)
+	}
+}
+
+func TestTheBodyTimeoutEndsWithTheBody(t *testing.T) {
+	t.Parallel()
+	e := &fakeEngine{task: sample("0.3")}
+	s := serve(t, jsonrpc.Options{Engine: e, BodyTimeout: 500 * time.Millisecond})
+	ended := make(chan error, 1)
+	e.call = func(ctx context.Context, _ any) {
+		select {
+		case <-ctx.Done():
+			ended <- ctx.Err()
+		case <-time.After(700 * time.Millisecond):
+			ended <- nil
+		}
+	}
+	a := s.post(t, request("1", "tasks/get", `{"id":"t-1"}`))
+	require.Nil(t, a.Error)
+	require.NoError(t, <-ended)
+}
+
+func TestBrokenBody(t *testing.T) {
+	t.Parallel()
+	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample("0.3")}})
+	whole := request("1", "tasks/get", `{"id":"t-1"}`)
+	for name, framing := range map[string]string{
+		"shorter than announced": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(whole)+1, whole),
+		"much is announced":      "Content-Length: 16777216\r\n\r\n{",
+		"no last chunk":          fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(whole), whole),
+		"not a chunk":            "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := s.dial(t, head+framing)
+			require.NoError(t, c.CloseWrite())
+			a := readAnswer(t, c)
+			require.Equal(t, http.StatusOK, a.StatusCode)
+			require.Equal(t, -32700, a.Error.Code)
+			require.Contains(t, a.Error.Message, "the body broke off")
+		})
+	}
+	t.Run("longer than announced", func(t *testing.T) {
+		t.Parallel()
+		c := s.dial(t, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(whole)-1, whole))
+		a := readAnswer(t, c)
+		require.Equal(t, -32700, a.Error.Code)
+	})
+}

@@ -1,0 +1,104 @@
+package sse_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+)
+
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	s := sse.Start(w, time.Second)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
+	require.Equal(t, "no-cache", w.Header().Get("Cache-Control"))
+	require.Equal(t, "no", w.Header().Get("X-Accel-Buffering"))
+	s.Event(7, []byte(`{"a":`), []byte(`1`), []byte(`}`))
+	s.Event(0, []byte(`{}`))
+	s.KeepAlive()
+	require.Empty(t, w.Body.String(), "nothing leaves before Flush")
+	require.NoError(t, s.Flush())
+	require.Equal(t, "id: 7\ndata: {\"a\":1}\n\ndata: {}\n\n: keep-alive\n\n", w.Body.String())
+	require.True(t, w.Flushed)
+	require.NoError(t, s.Flush())
+	require.Equal(t, 1, strings.Count(w.Body.String(), "keep-alive"), "nothing leaves twice")
+}
+
+func TestFull(t *testing.T) {
+	t.Parallel()
+	s := sse.Start(httptest.NewRecorder(), time.Second)
+	chunk := []byte(strings.Repeat("x", 40<<10))
+	s.Event(1, chunk)
+	require.False(t, s.Full())
+	s.Event(2, chunk)
+	require.True(t, s.Full())
+	require.NoError(t, s.Flush())
+	require.False(t, s.Full())
+}
+
+// Each flush reaches the client by itself, and the end is a clean one even when the
+// deadline of the last write is long over.
+func TestFlushReachesTheClient(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s := sse.Start(w, 300*time.Millisecond)
+		if s.Flush() != nil {
+			return
+		}
+		<-next
+		s.Event(1, []byte("{}"))
+		if s.Flush() != nil {
+			return
+		}
+		time.Sleep(400 * time.Millisecond)
+		_ = s.Flush()
+	}))
+	t.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	require.NoError(t, err)
+	resp, err := server.Client().Do(r) // returns with the headers alone
+	require.NoError(t, err)
+	close(next)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "id: 1\ndata: {}\n\n", string(body))
+}
+
+func TestAClientThatTakesNothingEndsAFlush(t *testing.T) {
+	t.Parallel()
+	flushed := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s := sse.Start(w, 50*time.Millisecond)
+		s.Event(1, []byte(strings.Repeat("x", 64<<20)))
+		flushed <- s.Flush()
+	}))
+	t.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	require.NoError(t, err)
+	resp, err := server.Client().Do(r)
+	require.NoError(t, err)
+	require.Error(t, <-flushed)
+	require.NoError(t, resp.Body.Close())
+}
+
+type unwilling struct{ http.ResponseWriter }
+
+func (unwilling) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+func TestAnErrorOfTheWriterIsReturned(t *testing.T) {
+	t.Parallel()
+	s := sse.Start(unwilling{httptest.NewRecorder()}, time.Second)
+	s.KeepAlive()
+	require.EqualError(t, s.Flush(), "gone")
+}
