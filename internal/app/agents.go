@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -27,6 +28,7 @@ type agents struct {
 
 func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
 	out := &agents{}
+	var mistakes []error
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		out.names = append(out.names, a.Name)
@@ -34,14 +36,16 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 		})
 		out.rpc = append(out.rpc, rpc.Agent{Name: a.Name, Default: a.Default, Card: describe(a)})
-		// A cancel is answered when the run has ended, or when it was given up on.
-		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+2*time.Second)
+		// A cancel is answered when the run has ended, or was given up on. Without hints its worker
+		// hears of it in its next round.
+		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+cfg.Worker.LeaseTTL/3+2*time.Second)
 		if !cfg.HasRole(config.RoleWorker) {
 			continue
 		}
 		exec, err := buildExecutor(a, o, log)
 		if err != nil {
-			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
+			mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
+			continue
 		}
 		out.worker = append(out.worker, worker.Agent{
 			Name: a.Name, Executor: exec, Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
@@ -49,29 +53,41 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
 		})
 	}
-	return out, nil
+	return out, errors.Join(mistakes...)
 }
 
 func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Executor, error) {
-	if e := o.Executors[a.Name]; e != nil {
-		return e, nil
-	}
 	log = log.With("agent", a.Name)
 	switch a.Executor.Kind {
+	case config.ExecutorGo:
+		if e := o.Executors[a.Name]; e != nil {
+			return e, nil
+		}
+		return nil, errors.New("the program brings no such agent")
 	case config.ExecutorDemo:
 		return demo.New(demo.Options{})
 	case config.ExecutorHTTP:
 		h := a.Executor.HTTP
 		return httpexec.New(httpexec.Options{
-			URL: h.URL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, MaxEvent: int(a.Limits.MaxEvent), Log: log,
+			URL: h.URL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
+			History: historyOption(h.History), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	case config.ExecutorCommand:
 		c := a.Executor.Command
 		return command.New(command.Options{
-			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, Grace: c.StopGrace, MaxEvent: int(a.Limits.MaxEvent), Log: log,
+			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, Grace: c.StopGrace,
+			History: historyOption(c.History), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
+}
+
+// historyOption tells none from unsaid, which executors' options have as their zero value.
+func historyOption(messages int) int {
+	if messages == 0 {
+		return -1
+	}
+	return messages
 }
 
 func describe(a *config.Agent) card.Card {

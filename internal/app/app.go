@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,7 +34,7 @@ import (
 
 // Options are what a Go program adds to the configuration.
 type Options struct {
-	// Executors replaces the configured executor of agents, by name.
+	// Executors are the agents of kind go, by name.
 	Executors map[string]executor.Executor
 	Version   string
 	// Banner receives a few lines for people when the server is up. Nil for none.
@@ -47,6 +48,11 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	// The database must outlive everything that is still being stopped.
 	base, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
+	// Mistakes first: nothing is started for a configuration that cannot serve.
+	built, err := buildAgents(cfg, o, log)
+	if err != nil {
+		return err
+	}
 	db, err := OpenDatabase(ctx, base, cfg, log)
 	if err != nil {
 		return err
@@ -55,7 +61,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err := schema.Migrate(ctx, db.DirectURL, log); err != nil {
 		return err
 	}
-	s, err := newServer(ctx, cfg, log, o, db)
+	s, err := newServer(ctx, cfg, log, o, db, built)
 	if err != nil {
 		return err
 	}
@@ -64,42 +70,38 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 
 // server is the parts of a running process.
 type server struct {
-	cfg     *config.Config
-	log     *slog.Logger
-	metrics *telemetry.Metrics
-	store   *store.Store
-	hub     *hub.Hub
-	keeper  *worker.Keeper
-	pool    *worker.Pool // nil without the worker role
-	api     *rpc.Server  // nil without the api role
-	public  net.Listener
-	admin   *http.Server
-	adminL  net.Listener
-	missing map[task.ID]task.Attempt // of the previous reconciliation
-	ahead   time.Time                // when partitions were last looked at
-	banner  io.Writer
+	cfg      *config.Config
+	log      *slog.Logger
+	metrics  *telemetry.Metrics
+	store    *store.Store
+	hub      *hub.Hub
+	keeper   *worker.Keeper
+	pool     *worker.Pool // nil without the worker role
+	api      *rpc.Server  // nil without the api role
+	public   net.Listener
+	admin    *http.Server
+	adminL   net.Listener
+	missing  map[task.ID]task.Attempt // of the previous reconciliation
+	ahead    time.Time                // when partitions were last looked at
+	banner   io.Writer
+	stopping atomic.Bool
 }
 
-func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, db *Database) (s *server, err error) {
+func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, db *Database, agents *agents) (s *server, err error) {
 	s = &server{cfg: cfg, log: log, banner: o.Banner}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.metrics = telemetry.New(registry)
 
-	// Addresses first: the most likely mistake should be the first to be told.
+	var listen net.ListenConfig
 	if cfg.HasRole(config.RoleAPI) {
-		if s.public, err = net.Listen("tcp", cfg.Listen); err != nil {
+		if s.public, err = listen.Listen(ctx, "tcp", cfg.Listen); err != nil {
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 	}
-	if s.adminL, err = net.Listen("tcp", cfg.AdminListen); err != nil {
+	if s.adminL, err = listen.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
 		s.closeListeners()
 		return nil, fmt.Errorf("admin_listen: %w", err)
-	}
-	agents, err := buildAgents(cfg, o, log)
-	if err != nil {
-		s.closeListeners()
-		return nil, err
 	}
 
 	s.hub = hub.New(hub.Options{
@@ -116,7 +118,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		},
 	})
 	s.store, err = store.Open(ctx, store.Options{
-		URL: db.URL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
 		Listener: s.hub, Observer: s.storeObserver(), Log: log,
 	})
 	if err != nil {
@@ -219,6 +221,7 @@ func (s *server) run(ctx, base context.Context) error {
 	case <-bctx.Done():
 		s.log.Error("a part of the server ended", "error", context.Cause(bctx))
 	}
+	s.stopping.Store(true)
 	stopClaiming()
 	refused := make(chan struct{})
 	if s.api != nil {

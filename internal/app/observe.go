@@ -47,6 +47,13 @@ func (s *server) queueDepths(ctx context.Context) ([]telemetry.QueueDepth, error
 // checks are what /readyz looks at.
 func (s *server) checks() []telemetry.Check {
 	return []telemetry.Check{
+		{Name: "serving", Probe: func(context.Context) (string, error) {
+			// A balancer should send the next request elsewhere while this process finishes its runs.
+			if s.stopping.Load() {
+				return "", errors.New("stopping")
+			}
+			return "", nil
+		}},
 		{Name: "database", Probe: func(ctx context.Context) (string, error) {
 			start := time.Now()
 			if err := s.store.Ping(ctx); err != nil {

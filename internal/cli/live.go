@@ -2,15 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -53,10 +51,8 @@ func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 // existingDatabase is for verbs that only look: they must not create a database in
 // whatever folder they were called.
 func existingDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app.Database, error) {
-	if cfg.DatabaseURL == "" {
-		if _, err := os.Stat(cfg.DataDir); errors.Is(err, fs.ErrNotExist) {
-			return nil, usage("there is no database in %s: call this where the server runs, or name the database with HOLDFAST_DATABASE_URL", cfg.DataDir)
-		}
+	if cfg.DatabaseURL == "" && !pgembed.Exists(cfg.DataDir) {
+		return nil, usage("there is no database in %s: call this where the server runs, or name the database with HOLDFAST_DATABASE_URL", cfg.DataDir)
 	}
 	return app.OpenDatabase(ctx, ctx, cfg, log)
 }
@@ -72,7 +68,19 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 		db.Close()
 		return nil, fmt.Errorf("database: %w", err)
 	}
-	return &operator{s, db.Close}, nil
+	o := &operator{s, db.Close}
+	version, err := schema.ReadVersion(ctx, s.Pools()["api"])
+	switch {
+	case err != nil:
+		err = fmt.Errorf("database: %w", err)
+	case !version.Current():
+		err = fmt.Errorf("the database's schema has version %d and this program needs %d: start the server, or call holdfast migrate",
+			version.Applied, version.Latest)
+	default:
+		return o, nil
+	}
+	o.Close()
+	return nil, err
 }
 
 type operator struct {

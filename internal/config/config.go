@@ -174,6 +174,7 @@ const (
 	ExecutorDemo    ExecutorKind = "demo"
 	ExecutorHTTP    ExecutorKind = "http"
 	ExecutorCommand ExecutorKind = "command"
+	ExecutorGo      ExecutorKind = "go" // brought by the Go program that serves
 )
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
@@ -181,6 +182,8 @@ type HTTPExecutor struct {
 	URL            string            `yaml:"url"`
 	Headers        map[string]string `yaml:"headers"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
+	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: none but the run's
+	History        int               `yaml:"history"`        // previous messages sent with a run
 }
 
 // CommandExecutor is an agent that is a program, started once per run.
@@ -190,6 +193,7 @@ type CommandExecutor struct {
 	Env       map[string]string `yaml:"env"`
 	Inherit   []string          `yaml:"inherit"` // names of the server's variables
 	StopGrace time.Duration     `yaml:"stop_grace"`
+	History   int               `yaml:"history"` // previous messages sent with a run
 }
 
 // AgentLimits bound the runs of one agent on one replica.

@@ -23,7 +23,7 @@ func Default() *Config {
 		Protocol: Protocol{BlockingDefault: BlockingWait},
 		SSE:      SSE{KeepAlive: 15 * time.Second, WriteTimeout: 10 * time.Second},
 		Worker: Worker{
-			LeaseTTL:     15 * time.Second,
+			LeaseTTL:     10 * time.Second,
 			PollInterval: time.Second,
 			StopGrace:    20 * time.Second,
 		},
@@ -43,8 +43,8 @@ func (a *Agent) setDefaults() {
 			DefaultOutputModes: []string{"text/plain"},
 		},
 		Executor: Executor{
-			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
-			Command: CommandExecutor{StopGrace: 5 * time.Second},
+			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second, History: 100},
+			Command: CommandExecutor{StopGrace: 5 * time.Second, History: 100},
 		},
 		Limits: AgentLimits{
 			RunTimeout:  time.Hour,
@@ -62,6 +62,7 @@ var defaultConcurrency = map[ExecutorKind]int{
 	ExecutorDemo:    512,
 	ExecutorHTTP:    256,
 	ExecutorCommand: 16,
+	ExecutorGo:      256,
 }
 
 // complete fills what follows from other keys.
@@ -91,6 +92,15 @@ func (a *Agent) complete(concurrencySet bool) {
 			s.Tags = []string{s.ID}
 		}
 	}
+}
+
+// goAgent is served when the file names no agents and the program brings one.
+func goAgent(name string) Agent {
+	var a Agent
+	a.setDefaults()
+	a.Name = name
+	a.Executor.Kind = ExecutorGo
+	return a
 }
 
 // demoAgent is served when the file names no agents.

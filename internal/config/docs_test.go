@@ -105,5 +105,5 @@ func TestTheExampleLoads(t *testing.T) {
 	require.Len(t, c.Agents, 3)
 	require.Equal(t, "demo", c.DefaultAgent().Name)
 	require.Equal(t, "Bearer secret", c.Agents[1].Executor.HTTP.Headers["Authorization"])
-	require.Equal(t, []string{"python3", "words.py"}, c.Agents[2].Executor.Command.Argv)
+	require.Equal(t, []string{"python3", "examples/python/command_agent.py"}, c.Agents[2].Executor.Command.Argv)
 }

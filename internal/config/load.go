@@ -22,12 +22,15 @@ type Source struct {
 	Env func(name string) (string, bool)
 	// Flags are values given on the command line, by the path of their key.
 	Flags map[string]string
+	// Programs are the agents that the calling Go program implements. Without agents in
+	// the file they are what is served; in a file they have the executor kind go.
+	Programs []string
 }
 
 // Load reads, completes and checks a configuration. When something is wrong with its
 // content the error is an *Error that holds every mistake.
 func Load(src Source) (*Config, error) {
-	l := &loader{report: report{origins: map[string]origin{}}, env: src.Env, file: src.File}
+	l := &loader{report: report{origins: map[string]origin{}}, env: src.Env, file: src.File, programs: src.Programs}
 	if l.file == "" {
 		l.file, _ = l.lookup("HOLDFAST_CONFIG")
 	}
@@ -42,7 +45,13 @@ func Load(src Source) (*Config, error) {
 	l.readFlags(src.Flags, root)
 
 	if !l.given("agents") {
-		c.Agents = []Agent{demoAgent()}
+		c.Agents = nil
+		for _, name := range src.Programs {
+			c.Agents = append(c.Agents, goAgent(name))
+		}
+		if len(c.Agents) == 0 {
+			c.Agents = []Agent{demoAgent()}
+		}
 	}
 	l.validate(c)
 	if err := l.err(); err != nil {
@@ -61,6 +70,8 @@ type loader struct {
 	report
 	env  func(string) (string, bool)
 	file string
+	// programs are the agents that the calling program implements.
+	programs []string
 }
 
 func (l *loader) lookup(name string) (string, bool) {

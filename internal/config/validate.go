@@ -143,6 +143,13 @@ func (l *loader) agents(agents []Agent) {
 		}
 		l.agent(path, a)
 	}
+	for _, name := range l.programs {
+		if i, configured := names[name]; !configured {
+			l.at("agents", "the program brings the agent %q, which the file does not name", name)
+		} else if agents[i].Executor.Kind != ExecutorGo {
+			l.at(fmt.Sprintf("agents[%d].executor.kind", i), "must be go: the program brings this agent")
+		}
+	}
 }
 
 func (l *loader) agent(path string, a *Agent) {
@@ -158,6 +165,9 @@ func (l *loader) agent(path string, a *Agent) {
 	oneOf(l, path+".on_busy", a.OnBusy, BusyEnqueue, BusyReject)
 	l.card(path+".card", &a.Card)
 	l.executor(path+".executor", &a.Executor)
+	if brought := slices.Contains(l.programs, a.Name); a.Executor.Kind == ExecutorGo && !brought {
+		l.at(path+".executor.kind", "go is for agents that a Go program brings with agent.Serve, and none is called %q", a.Name)
+	}
 
 	limits, lim := path+".limits", &a.Limits
 	if l.given(limits + ".concurrency") {
@@ -166,7 +176,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".run_timeout", lim.RunTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".inactivity_timeout", lim.InactivityTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".max_attempts", lim.MaxAttempts, 1, 1000)
-	inRange(l, limits+".backoff", lim.Backoff, 0, time.Hour)
+	inRange(l, limits+".backoff", lim.Backoff, time.Millisecond, time.Hour)
 	inRange(l, limits+".cancel_grace", lim.CancelGrace, 0, time.Hour)
 	inRange(l, limits+".max_event", lim.MaxEvent, 1*KiB, 1*GiB)
 }
@@ -220,17 +230,17 @@ func (l *loader) executor(path string, e *Executor) {
 	case l.hasProblem(path) || l.hasProblem(kind):
 		return
 	case e.Kind == "":
-		l.at(kind, "is missing; one of %s, %s, %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand)
+		l.at(kind, "is missing; one of %s, %s, %s, %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
 		return
 	}
-	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand)
+	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
 	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand} {
 		if key := join(path, string(section)); section != e.Kind && l.given(key) {
 			l.at(key, "does not belong to an executor of kind %s", e.Kind)
 		}
 	}
 	switch e.Kind {
-	case ExecutorDemo:
+	case ExecutorDemo, ExecutorGo:
 	case ExecutorHTTP:
 		l.httpExecutor(path+".http", &e.HTTP)
 	case ExecutorCommand:
@@ -256,6 +266,8 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 		}
 	}
 	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
+	inRange(l, path+".history", h.History, 0, 10_000)
 }
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {
@@ -272,7 +284,8 @@ func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 			l.at(fmt.Sprintf("%s.inherit[%d]", path, i), "%q is not the name of an environment variable", name)
 		}
 	}
-	inRange(l, path+".stop_grace", c.StopGrace, 0, 5*time.Minute)
+	inRange(l, path+".stop_grace", c.StopGrace, 10*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".history", c.History, 0, 10_000)
 }
 
 // webURL does not repeat the value: a URL may hold a password.

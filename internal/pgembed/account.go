@@ -22,6 +22,11 @@ type account struct {
 // currentAccount is the account for a new cluster.
 func currentAccount() (account, error) {
 	if uid := os.Geteuid(); uid != 0 {
+		// Containers are often run under a bare number, and initdb says so in words of its own.
+		if _, err := user.LookupId(strconv.Itoa(uid)); err != nil {
+			return account{}, fmt.Errorf("postgresql needs a user with a name, and user id %d has none on this machine: "+
+				"add it to /etc/passwd, start as another user, or set HOLDFAST_DATABASE_URL", uid)
+		}
 		return account{name: strconv.Itoa(uid), uid: uint32(uid), gid: uint32(os.Getegid())}, nil
 	}
 	// initdb insists on a user with an entry in the user database, so an arbitrary free uid would not do.
@@ -74,12 +79,7 @@ func lentAccount(u *user.User) (account, error) {
 func (a account) command(ctx context.Context, dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir // not ours: the account may be unable to enter it, and PostgreSQL's programs complain
-	for _, kv := range os.Environ() {
-		// PGDATA, PGPORT, PGOPTIONS and their like are for the operator's own clients.
-		if !strings.HasPrefix(kv, "PG") {
-			cmd.Env = append(cmd.Env, kv)
-		}
-	}
+	cmd.Env = environment(os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if a.lent {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
@@ -89,9 +89,38 @@ func (a account) command(ctx context.Context, dir, program string, args ...strin
 	return cmd
 }
 
+// environment is what PostgreSQL's programs get to see: how to be run, and where they are. The rest may be secrets,
+// which whoever else runs as the account could read, and PGDATA, PGPORT and their like are for the operator's clients.
+func environment(ours []string) []string {
+	env := []string{}
+	for _, kv := range ours {
+		name, _, _ := strings.Cut(kv, "=")
+		switch name {
+		case "PATH", "HOME", "TMPDIR", "TZ", "TZDIR", "LANG", "LOCALE_ARCHIVE":
+			env = append(env, kv)
+		default:
+			if strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") {
+				env = append(env, kv)
+			}
+		}
+	}
+	return env
+}
+
 // canEnter reports whether the account reaches a directory, which depends on every parent.
 func (a account) canEnter(ctx context.Context, dir string) bool {
 	return a.command(ctx, dir, "/bin/sh", "-c", ":").Run() == nil
+}
+
+// ownIn hands one of files to the account.
+func (a account) ownIn(files *os.Root, name string) error {
+	if !a.lent {
+		return nil
+	}
+	if err := files.Lchown(name, int(a.uid), int(a.gid)); err != nil {
+		return fmt.Errorf("hand over: %w", err)
+	}
+	return nil
 }
 
 // own hands a path to the account.

@@ -153,13 +153,18 @@ func places() []string {
 		"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
 		"/Applications/Postgres.app/Contents/Versions/*/bin",
 		"/opt/local/lib/postgresql*/bin", // MacPorts
-		filepath.Join(cacheDir(), "postgresql-*", "bin"),
+		filepath.Join(literal(cacheDir()), "postgresql-*", "bin"),
 	} {
 		found, _ := filepath.Glob(pattern) // the only error is a bad pattern
 		slices.SortFunc(found, func(a, b string) int { return lastNumber(b) - lastNumber(a) })
 		dirs = append(dirs, found...)
 	}
 	return dirs
+}
+
+// literal makes a path a pattern that matches nothing else.
+func literal(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 var digits = regexp.MustCompile(`\d+`)

@@ -58,9 +58,25 @@ func openCluster(ctx context.Context, o Options) (cluster, error) {
 	return cluster{log: o.Log, settings: o.Settings, home: home, acct: acct}, nil
 }
 
-func (c cluster) data() string      { return filepath.Join(c.home, "data") }
-func (c cluster) logFile() string   { return filepath.Join(c.home, "log") }
+// The names of what is in home.
+const (
+	dataName = "data"
+	logName  = "log"
+)
+
+func (c cluster) data() string      { return filepath.Join(c.home, dataName) }
+func (c cluster) logFile() string   { return filepath.Join(c.home, logName) }
 func (c cluster) socketDir() string { return socketHome(c.home) }
+
+// inHome lends do the files in home. It is where the account may put links, and when we are root they must not lead us
+// to write what the account cannot.
+func (c cluster) inHome(do func(files *os.Root) error) error {
+	files, err := os.OpenRoot(c.home)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(files), files.Close())
+}
 
 // run makes the database answer, whatever state it is in.
 func (c cluster) run(ctx context.Context) error {
@@ -121,7 +137,7 @@ func (c cluster) major() (int, error) {
 // create makes the data directory under a temporary name, so that a kill in the middle leaves nothing in the way.
 func (c cluster) create(ctx context.Context, bin Binaries) error {
 	c.log.Info("postgresql data directory is created", "version", bin.Version, "dir", c.data(), "user", c.acct.name)
-	leftovers, err := filepath.Glob(filepath.Join(c.home, "initdb-*"))
+	leftovers, err := filepath.Glob(filepath.Join(literal(c.home), "initdb-*"))
 	if err != nil {
 		return fmt.Errorf("initdb: %w", err)
 	}
@@ -143,16 +159,19 @@ func (c cluster) create(ctx context.Context, bin Binaries) error {
 	if out, err := c.acct.command(ctx, c.home, bin.path("initdb"), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, lastLines(out, 4))
 	}
-	conf, err := os.OpenFile(filepath.Join(fresh, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	err = c.inHome(func(files *os.Root) error {
+		conf, err := files.OpenFile(filepath.Join(filepath.Base(fresh), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(conf, "\n# Written at each start of Holdfast. To change a setting, use ALTER SYSTEM.\ninclude_if_exists = '%s'\n",
+			ourSettings)
+		if err := errors.Join(err, conf.Close()); err != nil {
+			return err
+		}
+		return files.Rename(filepath.Base(fresh), dataName)
+	})
 	if err != nil {
-		return fmt.Errorf("initdb: %w", err)
-	}
-	_, err = fmt.Fprintf(conf, "\n# Written at each start of Holdfast. To change a setting, use ALTER SYSTEM.\ninclude_if_exists = '%s'\n",
-		ourSettings)
-	if err := errors.Join(err, conf.Close()); err != nil {
-		return fmt.Errorf("initdb: %w", err)
-	}
-	if err := os.Rename(fresh, c.data()); err != nil {
 		return fmt.Errorf("initdb: %w", err)
 	}
 	return nil
@@ -219,17 +238,22 @@ func (c cluster) pgCtlStart(ctx context.Context, bin Binaries) (string, error) {
 }
 
 // openLog keeps the log of this start and, once it is long, of one predecessor.
-func (c cluster) openLog() (*os.File, error) {
-	if info, err := os.Stat(c.logFile()); err == nil && info.Size() > 16<<20 {
-		if err := os.Rename(c.logFile(), c.logFile()+".old"); err != nil {
-			return nil, fmt.Errorf("postgresql's log: %w", err)
+func (c cluster) openLog() (f *os.File, err error) {
+	err = c.inHome(func(files *os.Root) error {
+		if info, err := files.Stat(logName); err == nil && info.Size() > 16<<20 {
+			if err := files.Rename(logName, logName+".old"); err != nil {
+				return err
+			}
 		}
-	}
-	f, err := os.OpenFile(c.logFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if f, err = files.OpenFile(logName, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+			return err
+		}
+		return c.acct.ownIn(files, logName)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("postgresql's log: %w", err)
 	}
-	return f, c.acct.own(c.logFile())
+	return f, nil
 }
 
 func (c cluster) writeSettings(ctx context.Context, bin Binaries) error {
@@ -246,11 +270,17 @@ func (c cluster) writeSettings(ctx context.Context, bin Binaries) error {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&b, "%s = '%s'\n", name, quote.Replace(all[name]))
 	}
-	path := filepath.Join(c.data(), ourSettings)
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+	err := c.inHome(func(files *os.Root) error {
+		path := filepath.Join(dataName, ourSettings)
+		if err := files.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			return err
+		}
+		return c.acct.ownIn(files, path)
+	})
+	if err != nil {
 		return fmt.Errorf("postgresql's settings: %w", err)
 	}
-	return c.acct.own(path)
+	return nil
 }
 
 var (

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,14 +49,14 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 		return fmt.Errorf("no download of PostgreSQL %d is known", major)
 	}
 	repository := mavenCentral
-	if url := os.Getenv(EnvRepository); url != "" {
-		repository = url
+	if own := os.Getenv(EnvRepository); own != "" {
+		repository = own
 	}
-	log.Info("postgresql is downloaded", "version", version, "from", repository, "to", cacheDir())
+	log.Info("postgresql is downloaded", "version", version, "from", redacted(repository), "to", cacheDir())
 	if err := reachable(ctx, repository); err != nil {
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
-	if err := os.MkdirAll(cacheDir(), 0o755); err != nil { //nolint:gosec // programs, for everybody to run
+	if err := makeOpenDir(cacheDir()); err != nil {
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
 	work, err := os.MkdirTemp(cacheDir(), "download-")
@@ -89,7 +90,7 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 		return fmt.Errorf("download PostgreSQL: %w", context.Cause(ctx))
 	}
 	if _, statErr := os.Stat(filepath.Join(unpacked, "bin", "initdb")); statErr != nil {
-		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, repository, err)
+		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, redacted(repository), err)
 	}
 	err = os.Rename(unpacked, filepath.Join(cacheDir(), fmt.Sprintf("postgresql-%d", major)))
 	if err != nil && !errors.Is(err, fs.ErrExist) { // somebody else may have been faster
@@ -98,11 +99,20 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 	return nil
 }
 
+// redacted hides the password that a repository's address may carry.
+func redacted(repository string) string {
+	u, err := url.Parse(repository)
+	if err != nil {
+		return "the configured repository"
+	}
+	return u.Redacted()
+}
+
 // reachable finds out quickly that there is no way to the repository; a transfer has no such limit.
-func reachable(ctx context.Context, url string) error {
+func reachable(ctx context.Context, repository string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, repository, nil)
 	if err != nil {
 		return fmt.Errorf("repository address: %w", err)
 	}

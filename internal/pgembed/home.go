@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -71,10 +72,21 @@ func makeHome(ctx context.Context, acct account, path string) error {
 	return err
 }
 
+// makeOpenDir makes a directory that other users may pass through, whatever the umask. One that is there keeps its mode.
+func makeOpenDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // see above
+		return err
+	}
+	return os.Chmod(dir, 0o755) //nolint:gosec // see above
+}
+
 // makeHomeElsewhere picks a fresh name each time. The link is the only thing that leads there, so whoever deletes the
 // directory with the link gets an empty database and not a forgotten one.
 func makeHomeElsewhere(ctx context.Context, acct account, link string) (string, error) {
-	if err := os.MkdirAll(elsewhere, 0o755); err != nil { //nolint:gosec // the database's user must pass through
+	if err := makeOpenDir(elsewhere); err != nil {
 		return "", fmt.Errorf("database directory: %w", err)
 	}
 	parent, err := os.MkdirTemp(elsewhere, filepath.Base(filepath.Dir(filepath.Dir(link)))+"-")
@@ -94,10 +106,10 @@ func makeHomeElsewhere(ctx context.Context, acct account, link string) (string, 
 	return home, nil
 }
 
-// socketHome is the directory for the socket: inside home, or where home's path is too long for a socket's address,
-// a private directory named after it.
+// socketHome is the directory for the socket: inside home, or where home's path is too long for a socket's address or
+// would be read as several, a private directory named after it.
 func socketHome(home string) string {
-	if dir := filepath.Join(home, "run"); len(dir) <= maxSocketDir {
+	if dir := filepath.Join(home, "run"); len(dir) <= maxSocketDir && !strings.Contains(dir, ",") {
 		return dir
 	}
 	return fmt.Sprintf("/tmp/holdfast-%x", sha256.Sum256([]byte(home)))[:len("/tmp/holdfast-")+16]

@@ -274,6 +274,57 @@ func TestALongPathGetsAShortSocket(t *testing.T) {
 	require.NoError(t, s.Destroy(t.Context()))
 }
 
+func TestAnyPathWillDo(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{`it's [100% my\own #1?`, "one+two, a=b&c"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(testDir(t), name)
+			s := start(t, dir)
+			require.Equal(t, 1, query[int](t, s, "SELECT 1"))
+			if psql, err := exec.LookPath("psql"); err == nil {
+				out, err := exec.CommandContext(t.Context(), psql, s.DSN(), "-Atc", "SELECT 2").CombinedOutput()
+				require.NoError(t, err, string(out))
+				out, err = exec.CommandContext(t.Context(), "sh", "-c", s.Psql()+" -Atc 'SELECT 3'").CombinedOutput()
+				require.NoError(t, err, string(out))
+			}
+			require.NoError(t, s.Stop(t.Context()))
+			require.NoError(t, start(t, dir).Destroy(t.Context()))
+		})
+	}
+}
+
+func TestPostgreSQLSeesNoSecrets(t *testing.T) {
+	t.Setenv("AGENT_TOKEN", "s3cret")
+	s := start(t, testDir(t))
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(s.PID()) + "/environ")
+	if err != nil {
+		t.Skip("the environment of a process cannot be read here: ", err)
+	}
+	require.Contains(t, string(env), "PATH=")
+	require.NotContains(t, string(env), "s3cret")
+	require.NoError(t, s.Destroy(t.Context()))
+}
+
+func TestALinkInTheDataLeadsNobodyOutside(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	require.NoError(t, start(t, dir).Stop(t.Context()))
+	precious := filepath.Join(dir, "precious")
+	require.NoError(t, os.WriteFile(precious, []byte("1\nkept\n"), 0o600))
+	for _, name := range []string{"data/holdfast.conf", "data/postmaster.pid", "log"} {
+		link := filepath.Join(dir, "postgres", name)
+		_ = os.Remove(link) // not all are there
+		require.NoError(t, os.Symlink(precious, link))
+		_, err := pgembed.Start(t.Context(), pgembed.Options{Dir: dir, Log: testLog(t)})
+		require.ErrorContains(t, err, "path escapes from parent")
+		kept, err := os.ReadFile(precious)
+		require.NoError(t, err)
+		require.Equal(t, "1\nkept\n", string(kept))
+		require.NoError(t, os.Remove(link))
+	}
+}
+
 func TestNothingInstalledSaysWhatToInstall(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 	t.Setenv(pgembed.EnvBin, "")

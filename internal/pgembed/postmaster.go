@@ -18,7 +18,9 @@ import (
 // postmaster is the running server of a data directory; its pid is 0 if none runs.
 type postmaster struct{ pid int }
 
-func (c cluster) pidFile() string { return filepath.Join(c.data(), "postmaster.pid") }
+const pidName = "postmaster.pid"
+
+func (c cluster) pidFile() string { return filepath.Join(c.data(), pidName) }
 
 // postmaster reads the server's pid file and checks that the process is what the file says. After a reboot, or in a
 // container, the number may belong to anybody.
@@ -69,14 +71,17 @@ func (c cluster) clearStale() error {
 	if pm, err := c.postmaster(); err != nil || pm.pid != 0 {
 		return errors.Join(errRemains, err)
 	}
-	raw, err := os.ReadFile(c.pidFile())
-	if err == nil {
-		if _, rest, ok := strings.Cut(string(raw), "\n"); ok {
-			err = os.WriteFile(c.pidFile(), []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600)
-		} else {
-			err = os.Remove(c.pidFile())
+	err := c.inHome(func(files *os.Root) error {
+		path := filepath.Join(dataName, pidName)
+		raw, err := files.ReadFile(path)
+		if err != nil {
+			return err
 		}
-	}
+		if _, rest, ok := strings.Cut(string(raw), "\n"); ok {
+			return files.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600)
+		}
+		return files.Remove(path)
+	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("postgresql's pid file: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -34,6 +36,12 @@ type Server struct {
 	start *fileLock
 	lease *fileLock
 	c     cluster
+}
+
+// Exists reports whether a cluster was ever started in dir.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "postgres", "data"))
+	return err == nil
 }
 
 // Start makes the cluster in o.Dir ready: creates it the first time, starts it if it does not run, and adopts it if it
@@ -177,11 +185,22 @@ func (s *Server) close() {
 func (c cluster) dsn(name string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.User(role), Path: "/" + name,
-		RawQuery: url.Values{"host": {c.socketDir()}, "port": {port}}.Encode(),
+		// Neither pgx nor libpq takes a plus for a space.
+		RawQuery: "host=" + strings.ReplaceAll(url.QueryEscape(c.socketDir()), "+", "%20") + "&port=" + port,
 	}
 	return u.String()
 }
 
 func (c cluster) psql() string {
-	return fmt.Sprintf("psql -h %s -U %s %s", c.socketDir(), role, database)
+	return fmt.Sprintf("psql -h %s -U %s %s", shellWord(c.socketDir()), role, database)
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
+
+// shellWord quotes s where a shell would not take it as it is.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
