@@ -1,0 +1,66 @@
+// Package integration runs the built server: replicas as processes on one database,
+// which are killed, stopped, cut off and started again while clients talk to them.
+//
+// Every test has a database of its own and waits for events, with a deadline.
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+)
+
+// binary is the server that these tests run, built once for all of them.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most of a test's time is waiting for what other processes do.
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		_ = p.Value.Set("8")
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	// As root, servers also run as somebody else, who cannot enter a private directory.
+	dir, err := os.MkdirTemp("", "holdfast-integration-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "holdfast")
+	args := []string{"build", "-o", binary}
+	if underRace() {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "../cmd/server")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration: build the server:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// underRace reports whether this test was built with the race detector; the server then is, too.
+func underRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-race" {
+			return s.Value == "true"
+		}
+	}
+	return false
+}
