@@ -396,9 +396,15 @@ func (e *emitter) cleanJSON(member string, raw json.RawMessage) (json.RawMessage
 	if !jsontext.Value(raw).IsValid() {
 		return nil, fmt.Errorf("%s: not valid JSON", member)
 	}
+	// A copy, and on one line, as an event of a stream has to be.
+	v := jsontext.Value(bytes.Clone(raw))
+	if err := v.Compact(); err != nil {
+		return nil, fmt.Errorf("%s: %w", member, err)
+	}
+	raw = json.RawMessage(v)
 	const nul = `\u0000`
 	if !bytes.Contains(raw, []byte(nul)) {
-		return bytes.Clone(raw), nil
+		return raw, nil
 	}
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {

@@ -667,7 +667,7 @@ func TestEmissionRules(t *testing.T) {
 		require.ErrorContains(t, out.Checkpoint(ctx, json.RawMessage(`{]`)), "not valid JSON")
 		parts := []task.Part{
 			{Kind: task.PartText, Text: "a\x00b", Filename: "f\x00"},
-			{Kind: task.PartData, Data: json.RawMessage(`{"k\u0000":"\\u0000 \u0000","n":1.0}`)},
+			{Kind: task.PartData, Data: json.RawMessage("{\"k\\u0000\":\"\\\\u0000 \\u0000\",\r\n  \"n\": 1.0}")}, // over two lines
 			{Kind: task.PartRaw, Raw: []byte("raw")},
 		}
 		id, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{Name: "n\x00", Parts: parts}})
