@@ -8,8 +8,10 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /out/holdfast ./cmd/server
 
 # Certificates, a user that is not root, and nothing else: agents that are commands bring their own image.
-FROM gcr.io/distroless/static-debian12:nonroot
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/holdfast /holdfast
+USER 65532:65532
 # The admin port must be reachable from the balancer's health checks; do not publish it.
 ENV HOLDFAST_LISTEN=:8080 HOLDFAST_ADMIN_LISTEN=:9090
 EXPOSE 8080 9090

