@@ -198,11 +198,17 @@ func (s *server) run(ctx, base context.Context) error {
 	defer stopLive()
 	background, bctx := errgroup.WithContext(live)
 	background.Go(func() error { return s.hub.Run(bctx) })
-	background.Go(func() error { return s.keeper.Run(bctx) })
 	background.Go(func() error { return serveAdmin(s.admin, s.adminL) })
 	if s.api != nil {
 		background.Go(func() error { return s.api.Serve(s.public) })
 	}
+	keeping, stopKeeping := context.WithCancel(bctx)
+	defer stopKeeping()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		_ = s.keeper.Run(keeping)
+	}()
 	claiming, stopClaiming := context.WithCancel(base)
 	defer stopClaiming()
 	drained := make(chan struct{})
@@ -224,11 +230,11 @@ func (s *server) run(ctx, base context.Context) error {
 	s.stopping.Store(true)
 	stopClaiming()
 	refused := make(chan struct{})
+	closing, cut := context.WithCancel(base)
+	defer cut()
 	if s.api != nil {
 		go func() {
 			defer close(refused)
-			closing, cancel := context.WithTimeout(base, s.cfg.Worker.StopGrace+15*time.Second)
-			defer cancel()
 			if err := s.api.Shutdown(closing); err != nil {
 				s.log.Warn("connections were cut", "error", err)
 			}
@@ -239,7 +245,11 @@ func (s *server) run(ctx, base context.Context) error {
 	// While runs finish, their callers and streams are still served.
 	<-drained
 	s.hub.Close()
+	defer time.AfterFunc(lastAnswers, cut).Stop()
 	<-refused
+	// Not beside Run, which would register the process anew.
+	stopKeeping()
+	<-kept
 	s.keeper.Stop(withTimeout(base, 5*time.Second))
 	stopLive()
 	_ = s.admin.Close()
@@ -249,6 +259,9 @@ func (s *server) run(ctx, base context.Context) error {
 	s.log.Info("stopped")
 	return failure
 }
+
+// lastAnswers is how long requests and streams may take to end once no run is left.
+const lastAnswers = 15 * time.Second
 
 func withTimeout(ctx context.Context, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(ctx, d)
@@ -299,7 +312,7 @@ Try:
 func (s *server) tick(ctx context.Context) {
 	if s.pool != nil {
 		missing, err := s.pool.Reconcile(ctx, s.missing)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 			s.log.Warn("runs were not compared with the database", "error", err)
 		}
 		s.missing = missing
@@ -325,7 +338,7 @@ func (s *server) lookAhead(ctx context.Context) {
 			s.log.Info("partitions were created", "partitions", made)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.log.Warn("partitions could not be looked after", "error", err)
 	}
 }

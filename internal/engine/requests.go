@@ -58,7 +58,6 @@ type SendRequest struct {
 	WaitUnsaid     bool            // Wait is the version's habit and not the client's word
 	OutputModes    []string
 	IdempotencyKey string
-	RequestHash    []byte // of the request's meaning; with IdempotencyKey
 }
 
 // GetRequest names a task.

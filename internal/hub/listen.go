@@ -56,7 +56,10 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+store.Channel); err != nil {
+	asking, cancel := context.WithTimeout(ctx, pingTimeout)
+	_, err = conn.Exec(asking, "LISTEN "+store.Channel)
+	cancel()
+	if err != nil {
 		return err
 	}
 	// Whatever was said before this moment was not heard.

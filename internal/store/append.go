@@ -25,6 +25,13 @@ type Append struct {
 	payloads []string
 }
 
+func (a *Append) size() (n int) {
+	for _, p := range a.payloads {
+		n += len(p)
+	}
+	return n
+}
+
 // Append queues a run's events for the next commit. The fence decides there: a
 // run whose attempt is no longer the task's writes nothing.
 func (s *Store) Append(a *Append) {

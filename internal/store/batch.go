@@ -7,9 +7,9 @@ import (
 )
 
 // batcher gathers what callers queue and hands it to one writer at a time: as
-// much as there is, up to max, as soon as the writer is free. It never waits for
-// more to come.
-type batcher[T any] struct {
+// much as there is, up to max items and about batchBytes, as soon as the writer is
+// free. It never waits for more to come.
+type batcher[T interface{ size() int }] struct {
 	flush func(ctx context.Context, items []T)
 	max   int
 
@@ -19,7 +19,10 @@ type batcher[T any] struct {
 	wake   chan struct{}
 }
 
-func newBatcher[T any](size int, flush func(context.Context, []T)) *batcher[T] {
+// batchBytes keeps a flush far below the gigabyte that a message to PostgreSQL may have.
+const batchBytes = 16 << 20
+
+func newBatcher[T interface{ size() int }](size int, flush func(context.Context, []T)) *batcher[T] {
 	return &batcher[T]{flush: flush, max: size, wake: make(chan struct{}, 1)}
 }
 
@@ -42,7 +45,10 @@ func (b *batcher[T]) add(item T) bool {
 func (b *batcher[T]) take(buf []T) []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := min(len(b.queue), b.max)
+	n := 0
+	for bytes := 0; n < min(len(b.queue), b.max) && bytes < batchBytes; n++ {
+		bytes += b.queue[n].size()
+	}
 	buf = append(buf[:0], b.queue[:n]...)
 	rest := copy(b.queue, b.queue[n:])
 	clear(b.queue[rest:])

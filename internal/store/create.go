@@ -30,9 +30,18 @@ type NewTask struct {
 
 type create struct {
 	*NewTask
-	ctx  context.Context
-	done chan createResult
+	payload string
+	done    chan createResult
 }
+
+func newCreate(n *NewTask) *create {
+	return &create{
+		NewTask: n, done: make(chan createResult, 1),
+		payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message}),
+	}
+}
+
+func (c *create) size() int { return len(c.payload) + len(c.Task.Metadata) }
 
 type createResult struct {
 	at   time.Time
@@ -47,7 +56,7 @@ var ErrTaken = errors.New("id or key already taken")
 // in one commit, and returns the message's event. ErrTaken means that the
 // client's id or the key is in use; look at Existing.
 func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
-	c := &create{NewTask: n, ctx: ctx, done: make(chan createResult, 1)}
+	c := newCreate(n)
 	if !s.creates[s.shard(n.Task.ID)].add(c) {
 		return nil, task.Errorf(task.Unavailable, "the server is stopping")
 	}
@@ -145,7 +154,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		if c.ClientID {
 			arg.ClientIds[i] = t.PublicID
 		}
-		arg.Payloads[i] = EncodePayload(&task.Event{Kind: task.EventMessage, Message: c.Message})
+		arg.Payloads[i] = c.payload
 		arg.Keys[i], arg.RequestHashes[i] = c.Idempotency.Key, c.Idempotency.Hash
 		if c.Idempotency.Hash == nil {
 			arg.RequestHashes[i] = []byte{}

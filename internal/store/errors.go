@@ -37,6 +37,9 @@ func classify(err error) failure {
 	}
 	var pg *pgconn.PgError
 	switch {
+	case strings.HasSuffix(err.Error(), "message body too large"):
+		// The driver calls this safe to repeat, for nothing was sent; nothing ever would be.
+		return failFinal
 	case errors.As(err, &pg):
 		switch {
 		case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"):

@@ -188,3 +188,35 @@ func TestCloseWhileTheDatabaseIsAway(t *testing.T) {
 	s.Close(ctx)
 	require.ErrorIs(t, await(t, queued).err, task.Unavailable)
 }
+
+// A machine or a network that is gone says nothing, and leaves the connection standing.
+func TestADatabaseThatFallsSilent(t *testing.T) {
+	t.Parallel()
+	f, proxy := newProxied(t)
+	run := f.running("a")
+	f.hot.within, f.api.within = 2*time.Second, 2*time.Second
+	silent := proxy.Lose("EventsAppend", pgproxy.Silence, 1)
+	run.must(t, chunk("1"))
+	await(t, silent)
+	run.must(t, chunk("2"), status(task.StateCompleted))
+	require.Len(t, f.log(run.c.Task.ID), 4)
+
+	silent = proxy.Lose("TaskCreate", pgproxy.Silence, 1)
+	n := fresh("b")
+	_, err := f.Create(t.Context(), n)
+	require.NoError(t, err)
+	await(t, silent)
+	silent = proxy.Lose("TaskByID", pgproxy.Silence, 1)
+	_, err = f.Header(t.Context(), n.Task.ID)
+	require.ErrorIs(t, err, task.Unavailable)
+	await(t, silent)
+	silent = proxy.Lose("EventsAfter", pgproxy.Silence, 1)
+	_, err = f.EventsAfter(t.Context(), &n.Task, 0, 10)
+	require.ErrorIs(t, err, task.Unavailable)
+	await(t, silent)
+	silent = proxy.Lose("TaskCancel", pgproxy.Silence, 1)
+	ended, err := f.Cancel(t.Context(), &n.Task)
+	require.NoError(t, err)
+	require.True(t, ended)
+	await(t, silent)
+}

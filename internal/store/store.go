@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -55,8 +56,8 @@ type Options struct {
 
 // Store is the database. Its methods may be called from many goroutines.
 type Store struct {
-	api      *pgxpool.Pool // requests: reads, messages, cancels
-	hot      *pgxpool.Pool // writers, claims, leases: never starved by requests
+	api      *pool // requests: reads, messages, cancels
+	hot      *pool // writers, claims, leases: never starved by requests
 	q        *dbsqlc.Queries
 	log      *slog.Logger
 	listener Listener
@@ -79,11 +80,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	api, err := openPool(ctx, o, o.APIConns, "5s")
+	api, err := openPool(ctx, o, o.APIConns, 5*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	hot, err := openPool(ctx, o, 2*o.Writers+3, "30s")
+	hot, err := openPool(ctx, o, 2*o.Writers+3, 30*time.Second)
 	if err != nil {
 		api.Close()
 		return nil, err
@@ -103,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-func openPool(ctx context.Context, o Options, conns int, statementTimeout string) (*pgxpool.Pool, error) {
+func openPool(ctx context.Context, o Options, conns int, statementTimeout time.Duration) (*pool, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("database url: %w", err)
@@ -121,11 +122,11 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout string
 		if !strings.Contains(o.URL, "default_query_exec_mode") {
 			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		}
-		return pgxpool.NewWithConfig(ctx, cfg)
+		return newPool(ctx, cfg, statementTimeout)
 	}
 	for name, value := range map[string]string{
 		"timezone":                            "UTC",
-		"statement_timeout":                   statementTimeout,
+		"statement_timeout":                   strconv.FormatInt(statementTimeout.Milliseconds(), 10),
 		"lock_timeout":                        "4s",
 		"idle_in_transaction_session_timeout": "10s",
 		// Every hot statement is an index plan by design. A partition that was analyzed while it
@@ -140,7 +141,7 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout string
 			p[name] = value
 		}
 	}
-	return pgxpool.NewWithConfig(ctx, cfg)
+	return newPool(ctx, cfg, statementTimeout)
 }
 
 // Close writes what is queued, for as long as ctx allows, and disconnects.
@@ -166,7 +167,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Pools gives the connection pools for metrics, by name.
 func (s *Store) Pools() map[string]*pgxpool.Pool {
-	return map[string]*pgxpool.Pool{"api": s.api, "hot": s.hot}
+	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool}
 }
 
 // shard sends all writes of one task through one writer. The tail of a UUIDv7 is random.

@@ -28,7 +28,7 @@ func (f *fixture) asOneBatch(ns ...*NewTask) []createResult {
 	f.t.Helper()
 	items := make([]*create, len(ns))
 	for i, n := range ns {
-		items[i] = &create{NewTask: n, ctx: f.t.Context(), done: make(chan createResult, 1)}
+		items[i] = newCreate(n)
 	}
 	f.flushCreates(f.t.Context(), items)
 	out := make([]createResult, len(ns))

@@ -40,7 +40,7 @@ type emitter struct {
 	r      *run
 	window *semaphore.Weighted
 	last   atomic.Int64 // unix nanoseconds of the last emission
-	held   atomic.Int64 // emissions that wait for the window
+	held   atomic.Int64 // calls that wait for the database
 
 	mu       sync.Mutex
 	ordinal  int64
@@ -71,6 +71,15 @@ func (e *emitter) lastEmission() time.Time {
 		return time.Now()
 	}
 	return time.Unix(0, e.last.Load())
+}
+
+// hold says that the executor waits for the database, until the function it returns is called.
+func (e *emitter) hold() (release func()) {
+	e.held.Add(1)
+	return func() {
+		e.last.Store(time.Now().UnixNano())
+		e.held.Add(-1)
+	}
 }
 
 // Status implements executor.Emitter.
@@ -175,10 +184,9 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 		}
 	}
 	cost := min(eventSize(ev), window)
-	e.held.Add(1)
+	release := e.hold()
 	err := e.window.Acquire(ctx, cost)
-	e.last.Store(time.Now().UnixNano())
-	e.held.Add(-1)
+	release()
 	if err != nil {
 		return context.Cause(ctx)
 	}
@@ -290,7 +298,11 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 	if known {
 		return nil
 	}
-	ids, err := e.r.pool.opt.Store.ArtifactIDs(ctx, e.r.claim.Task.ID)
+	var ids []string
+	err := e.r.read(ctx, func() (err error) {
+		ids, err = e.r.pool.opt.Store.ArtifactIDs(ctx, e.r.claim.Task.ID)
+		return err
+	})
 	if err != nil {
 		return err
 	}

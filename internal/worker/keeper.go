@@ -104,7 +104,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			renewed = now
 		}
 		if k.opt.OnTick != nil {
-			k.opt.OnTick(ctx)
+			k.bounded(ctx, k.opt.OnTick)
 		}
 		// Whoever is first back after the database was away must not declare the others dead.
 		since := k.healthy.Load()
@@ -113,13 +113,24 @@ func (k *Keeper) Run(ctx context.Context) error {
 			continue
 		}
 		rescued = now
-		k.rescue(ctx)
+		k.bounded(ctx, k.rescue)
 	}
 }
 
-func (k *Keeper) renew(ctx context.Context) bool {
+// bounded keeps a statement that hangs, such as on a connection that died without a
+// word, from holding up the next renewal until the lease has run out.
+func (k *Keeper) bounded(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, max(k.opt.TTL/3, time.Second))
 	defer cancel()
+	do(ctx)
+}
+
+func (k *Keeper) renew(ctx context.Context) (ok bool) {
+	k.bounded(ctx, func(ctx context.Context) { ok = k.tryRenew(ctx) })
+	return ok
+}
+
+func (k *Keeper) tryRenew(ctx context.Context) bool {
 	var err error
 	if id := k.ID(); id.IsZero() {
 		err = k.Start(ctx)
@@ -138,7 +149,7 @@ func (k *Keeper) renew(ctx context.Context) bool {
 		return false
 	case err != nil:
 		k.trusted = false
-		if k.healthy.Swap(0) != 0 {
+		if k.healthy.Swap(0) != 0 && !errors.Is(ctx.Err(), context.Canceled) {
 			k.opt.Log.Warn("the lease cannot be renewed; runs go on and wait", "error", err)
 		}
 		return false
@@ -166,7 +177,7 @@ func (k *Keeper) rescue(ctx context.Context) {
 			k.opt.Rescued(len(runs))
 		}
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		k.opt.Log.Warn("rescue is repeated", "error", err)
 	}
 }

@@ -118,3 +118,30 @@ func TestAKeeperWithoutItsDatabaseWaits(t *testing.T) {
 	require.Equal(t, id, k.ID())
 	eventually(t, "it rescues again", func() bool { return s.rescues.Load() > 0 })
 }
+
+// stuck is a database that does not answer a rescue.
+type stuck struct {
+	*store.Store
+	renewals atomic.Int64
+}
+
+func (s *stuck) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+	s.renewals.Add(1)
+	return s.Store.Renew(ctx, id, ttl)
+}
+
+func (s *stuck) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.Rescued, error) {
+	<-ctx.Done()
+	return nil, nil, ctx.Err()
+}
+
+// A connection that died without a word must not cost the lease.
+func TestAStatementThatHangsDoesNotHoldUpTheLease(t *testing.T) {
+	t.Parallel()
+	s := &stuck{Store: openStore(t, storetest.New(t).URL)}
+	keep(t, worker.KeeperOptions{
+		Store: s, TTL: 600 * time.Millisecond,
+		OnTick: func(ctx context.Context) { <-ctx.Done() },
+	})
+	eventually(t, "it renews on", func() bool { return s.renewals.Load() >= 3 })
+}

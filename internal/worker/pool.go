@@ -220,13 +220,13 @@ const (
 
 // claim fills free slots once, for all agents in one statement.
 func (p *Pool) claim(ctx context.Context) {
-	want := p.demand()
-	if len(want) == 0 {
-		return
-	}
 	worker := p.opt.Worker()
 	if worker.IsZero() {
-		p.returnSlots(want, nil)
+		// The process has no lease at this moment. What is ready stays so until the next poll.
+		return
+	}
+	want := p.demand()
+	if len(want) == 0 {
 		return
 	}
 	// A stop does not cut a claim short: what it won would be nobody's until the lease ran out.

@@ -255,6 +255,28 @@ func (r *run) backoff() time.Duration {
 	return d/2 + rand.N(d)
 }
 
+// readAgain is the pause before a read is repeated while the database is away.
+const readAgain = 250 * time.Millisecond
+
+// read repeats what the run reads while the database is away: like its writes, it
+// waits, and that is not silence.
+func (r *run) read(ctx context.Context, do func() error) error {
+	defer r.out.hold()()
+	for {
+		err := do()
+		if !errors.Is(err, task.Unavailable) || ctx.Err() != nil || r.ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(readAgain):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		}
+	}
+}
+
 // memory reads the log for the executor.
 type memory struct{ r *run }
 
@@ -265,7 +287,11 @@ func (m *memory) History(ctx context.Context) ([]task.Message, error) {
 	}
 	h := *c.Task
 	h.LastSeq = c.MessageSeq - 1
-	t, err := m.r.pool.opt.Store.Snapshot(ctx, &h, false)
+	var t *task.Task
+	err := m.r.read(ctx, func() (err error) {
+		t, err = m.r.pool.opt.Store.Snapshot(ctx, &h, false)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +336,11 @@ func (m *memory) since(ctx context.Context, visit func(*task.Event)) error {
 	}
 	const page = 500
 	for after := c.MessageSeq; ; {
-		evs, err := m.r.pool.opt.Store.EventsAfter(ctx, c.Task, after, page)
+		var evs []*task.Event
+		err := m.r.read(ctx, func() (err error) {
+			evs, err = m.r.pool.opt.Store.EventsAfter(ctx, c.Task, after, page)
+			return err
+		})
 		if err != nil {
 			return err
 		}

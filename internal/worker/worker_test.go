@@ -867,3 +867,79 @@ func TestWaitingForTheDatabaseIsNotSilence(t *testing.T) {
 	answer()
 	p.become(x, task.StateCompleted)
 }
+
+// away is a database that answers reads only after a while.
+type away struct {
+	*store.Store
+	refuse atomic.Int64
+}
+
+func (a *away) read() error {
+	if a.refuse.Add(-1) >= 0 {
+		return &task.Error{Kind: task.Unavailable, Msg: "the database is not reachable"}
+	}
+	return nil
+}
+
+func (a *away) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Store.ArtifactIDs(ctx, id)
+}
+
+func (a *away) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Store.Snapshot(ctx, h, withArtifacts)
+}
+
+func (a *away) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Store.EventsAfter(ctx, owner, after, limit)
+}
+
+// What a run reads waits for the database like what it writes, and that is not silence.
+func TestReadsOfARunWaitForTheDatabase(t *testing.T) {
+	t.Parallel()
+	db := &away{}
+	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if run.Turn == 1 {
+			return out.Status(ctx, task.StateInputRequired, nil)
+		}
+		for _, read := range []func() error{
+			func() error { _, err := run.Memory.History(ctx); return err },
+			func() error { _, err := run.Memory.Checkpoint(ctx); return err },
+			func() error { _, err := out.Artifact(ctx, text("x")); return err },
+		} {
+			db.refuse.Store(2)
+			if err := read(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	a.InactivityTimeout = 400 * time.Millisecond
+	p := start(t, setup{wrap: func(s *store.Store) worker.Store { db.Store = s; return db }}, a)
+	h := p.create("a", "x")
+	p.become(h, task.StateInputRequired)
+	p.say(h, "y")
+	p.become(h, task.StateCompleted)
+}
+
+// A process that was declared dead and cannot register again has nothing to claim as.
+func TestAPoolWithoutALeaseIsQuiet(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	p := worker.New(worker.Options{
+		Agents: []worker.Agent{{Name: "a"}}, PollInterval: time.Minute,
+		Worker: func() task.ID { asked.Add(1); return task.ID{} },
+	})
+	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	require.NoError(t, p.Run(ctx))
+	require.Equal(t, int64(1), asked.Load())
+}

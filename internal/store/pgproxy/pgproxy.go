@@ -19,7 +19,7 @@ import (
 // Loss is what happens to an execution of a statement.
 type Loss int
 
-// The losses. In each case both ends see their connection die.
+// The losses. In each case but Silence both ends see their connection die.
 const (
 	// Request is lost before the server has seen it.
 	Request Loss = iota
@@ -27,6 +27,8 @@ const (
 	Answer
 	// End loses the end of the answer: the rows arrive, the word that they are committed does not.
 	End
+	// Silence follows: nothing more is heard, and the connection does not die.
+	Silence
 )
 
 // Proxy forwards connections.
@@ -171,6 +173,9 @@ func (p *Proxy) serve(client net.Conn) {
 			mu.Lock()
 			loss, lost := losing, lossy
 			mu.Unlock()
+			if lost && loss == Silence {
+				continue
+			}
 			if lost {
 				if kind == 'Z' {
 					return
