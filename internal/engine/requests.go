@@ -64,8 +64,7 @@ type SendRequest struct {
 type GetRequest struct {
 	Caller
 	TaskID string
-	// WithHistory and WithArtifacts say what the reply will show, so that no more is read.
-	WithHistory   bool
+	// WithArtifacts says whether the reply will show them, so that no more is read.
 	WithArtifacts bool
 }
 

@@ -54,6 +54,8 @@ type Hub struct {
 	mu     sync.Mutex
 	topics map[task.ID]*topic
 
+	page int // rows of the next catch-up read; belongs to its goroutine
+
 	dirtyMu sync.Mutex
 	dirty   map[task.ID]time.Time // since when
 	dirtied chan struct{}
@@ -66,7 +68,8 @@ type Hub struct {
 
 const (
 	catchUpTasks = 200
-	catchUpRows  = 200
+	catchUpRows  = 200     // of one task, at most
+	catchUpBytes = 8 << 20 // what one read aims at, of all tasks
 	pollTasks    = 2000
 )
 
@@ -80,7 +83,7 @@ func New(o Options) *Hub {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Hub{
-		opt: o, topics: map[task.ID]*topic{}, dirty: map[task.ID]time.Time{},
+		opt: o, topics: map[task.ID]*topic{}, dirty: map[task.ID]time.Time{}, page: firstPage,
 		dirtied: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	h.notify = newNotifier(o)
@@ -261,17 +264,20 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 	if len(at) == 0 {
 		return nil
 	}
-	evs, err := h.read.CatchUp(ctx, at, catchUpRows)
+	page := h.page
+	evs, err := h.read.CatchUp(ctx, at, page)
 	if err != nil {
 		return err
 	}
-	counts := make(map[task.ID]int, len(at))
+	counts, bytes := make(map[task.ID]int, len(at)), 0
 	for _, e := range evs {
 		counts[e.Task]++
+		bytes += size(e)
 	}
+	h.page = paced(page, catchUpRows, bytes, catchUpBytes)
 	h.publish(evs)
 	for id, n := range counts {
-		if n == catchUpRows {
+		if n == page {
 			h.mark(id)
 		}
 		if h.opt.Observer.Delivered != nil {

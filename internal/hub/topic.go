@@ -124,13 +124,14 @@ type Subscription struct {
 	hub   *Hub
 	topic *topic
 	after task.Seq
+	page  int // of the next reread
 	wake  chan struct{}
 }
 
 // Subscribe registers for a task of which only the identity is read. Close must
 // be called. Nothing is delivered before Start.
 func (h *Hub) Subscribe(owner *task.Task) *Subscription {
-	s := &Subscription{hub: h, wake: make(chan struct{}, 1)}
+	s := &Subscription{hub: h, page: firstPage, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
 	t := h.topics[owner.ID]
 	if t == nil {
@@ -189,8 +190,24 @@ func (s *Subscription) ring() {
 	}
 }
 
-// rereadRows is one page of a subscriber that fell out of the ring.
-const rereadRows = 500
+// Pages of reads from the table start small and grow while events are: their number
+// alone would not bound what a reader holds in memory.
+const (
+	firstPage   = 16
+	rereadRows  = 500     // the largest page of a subscriber that fell out of the ring
+	rereadBytes = 1 << 20 // what its pages aim at
+)
+
+// paced is the size of the next page, after one of rows that held so many bytes.
+func paced(rows, most, bytes, aim int) int {
+	switch {
+	case bytes > aim:
+		return max(rows/4, 1)
+	case bytes < aim/4:
+		return min(rows*2, most)
+	}
+	return rows
+}
 
 // Next waits for events after those it has returned, and returns them in order
 // without a gap. It ends with ctx's error or ErrClosed.
@@ -236,12 +253,14 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 		s.hub.opt.Observer.Reread()
 	}
 	for {
-		evs, err := s.hub.read.EventsAfter(ctx, s.topic.owner, s.after, rereadRows)
+		evs, err := s.hub.read.EventsAfter(ctx, s.topic.owner, s.after, s.page)
 		if err == nil {
-			out := make([]*Entry, len(evs))
+			out, bytes := make([]*Entry, len(evs)), 0
 			for i, e := range evs {
 				out[i] = &Entry{Event: e}
+				bytes += size(e)
 			}
+			s.page = paced(s.page, rereadRows, bytes, rereadBytes)
 			if len(out) > 0 {
 				s.after = out[len(out)-1].Seq
 			}

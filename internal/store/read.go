@@ -93,6 +93,40 @@ func (s *Store) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) 
 	return t, nil
 }
 
+// Conversation is what was said before a message gets its run: all messages before
+// it, and what earlier runs have said since, for it may have waited behind some. Its
+// run begins at the last submitted status behind it, if it had to wait.
+func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error) {
+	rows, err := s.q.EventsOf(ctx, s.api, dbsqlc.EventsOfParams{Task: uuid.UUID(h.ID), Upto: int64(h.LastSeq)})
+	if err != nil {
+		return nil, translate("read conversation", err)
+	}
+	begins := message
+	for i := range rows {
+		if r := &rows[i]; task.Seq(r.Seq) > message && task.State(r.State.Int16) == task.StateSubmitted {
+			begins = task.Seq(r.Seq)
+		}
+	}
+	t := Empty(h)
+	for i := range rows {
+		e, err := event(&rows[i], t)
+		switch {
+		case err != nil:
+			return nil, translate("read conversation", err)
+		case e.Seq > begins, e.Kind == task.EventMessage && e.Seq >= message:
+			continue
+		}
+		t.LastSeq = e.Seq - 1
+		if err := t.Apply(e); err != nil {
+			return nil, err
+		}
+	}
+	if t.Status.Message != nil {
+		return append(t.History, *t.Status.Message), nil
+	}
+	return t.History, nil
+}
+
 // Empty is the task of a header before its first event, ready to be folded.
 func Empty(h *task.Task) *task.Task {
 	return &task.Task{

@@ -34,7 +34,6 @@ type KeeperOptions struct {
 	// OnTick is called with each round that found the database, about once a second.
 	OnTick  func(ctx context.Context)
 	Rescued func(runs int)
-	Reaped  func(processes int)
 }
 
 // Keeper holds the process's lease and rescues what others lost.
@@ -167,9 +166,6 @@ func (k *Keeper) rescue(ctx context.Context) {
 	dead, runs, err := k.opt.Store.Rescue(ctx, k.opt.Grace)
 	if len(dead) > 0 {
 		k.opt.Log.Warn("processes stopped renewing their lease", "processes", dead)
-		if k.opt.Reaped != nil {
-			k.opt.Reaped(len(dead))
-		}
 	}
 	if len(runs) > 0 {
 		k.opt.Log.Warn("runs of dead processes are queued again", "runs", len(runs))

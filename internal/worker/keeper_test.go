@@ -51,14 +51,13 @@ func TestTheKeeperRescuesWhatDeadProcessesLeft(t *testing.T) {
 	won, err := p.store.Claim(t.Context(), dead, []store.Demand{{Agent: "a", Slots: 1}})
 	require.NoError(t, err)
 	require.Len(t, won, 1)
-	rescued, reaped, peers, ticks := make(chan int, 9), make(chan int, 9), make(chan int, 99), make(chan struct{}, 999)
+	rescued, peers, ticks := make(chan int, 9), make(chan int, 99), make(chan struct{}, 999)
 	k := keep(t, worker.KeeperOptions{
 		Store: p.store, Process: store.Process{Name: "alive"}, TTL: 600 * time.Millisecond, Grace: time.Millisecond,
-		Rescued: func(n int) { rescued <- n }, Reaped: func(n int) { reaped <- n },
+		Rescued: func(n int) { rescued <- n },
 		OnPeers: func(n int) { peers <- n }, OnTick: func(context.Context) { ticks <- struct{}{} },
 	})
 	require.True(t, k.Healthy())
-	require.Equal(t, 1, await(t, reaped))
 	require.Equal(t, 1, await(t, rescued))
 	require.Equal(t, 1, await(t, peers), "the pool's own process")
 	await(t, ticks)

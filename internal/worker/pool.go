@@ -22,7 +22,7 @@ type Store interface {
 	Owned(ctx context.Context, worker task.ID) ([]store.Owned, error)
 	ArtifactIDs(ctx context.Context, id task.ID) ([]string, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
-	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
+	Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error)
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error)
 }
 

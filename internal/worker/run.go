@@ -285,20 +285,12 @@ func (m *memory) History(ctx context.Context) ([]task.Message, error) {
 	if c.Turn == 1 {
 		return nil, nil
 	}
-	h := *c.Task
-	h.LastSeq = c.MessageSeq - 1
-	var t *task.Task
+	var said []task.Message
 	err := m.r.read(ctx, func() (err error) {
-		t, err = m.r.pool.opt.Store.Snapshot(ctx, &h, false)
+		said, err = m.r.pool.opt.Store.Conversation(ctx, c.Task, c.MessageSeq)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if t.Status.Message != nil {
-		return append(t.History, *t.Status.Message), nil
-	}
-	return t.History, nil
+	return said, err
 }
 
 func (m *memory) Earlier(ctx context.Context) ([]task.Event, error) {

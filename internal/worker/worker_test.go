@@ -753,8 +753,8 @@ func TestMemory(t *testing.T) {
 	p.say(h, "second")
 	close(goOn)
 	require.Equal(t, seen{turn: 1, try: 1}, await(t, got))
-	require.Equal(t, seen{turn: 2, try: 1, history: []string{"first"}}, await(t, got))
-	require.Equal(t, seen{2, 2, []string{"first"}, []string{"2.1"}, `"2.1"`}, await(t, got))
+	require.Equal(t, seen{turn: 2, try: 1, history: []string{"first", "more after 1.1?"}}, await(t, got))
+	require.Equal(t, seen{2, 2, []string{"first", "more after 1.1?"}, []string{"2.1"}, `"2.1"`}, await(t, got))
 	p.become(h, task.StateInputRequired)
 	p.say(h, "third")
 	history := []string{"first", "second", "more after 1.1?", "more after 2.2?"}

@@ -269,7 +269,7 @@ func (x *exchange) serve() {
 		}
 		t, err = x.b.opt.Engine.Send(ctx, c.Send)
 	case engine.OpGet:
-		c.Get.Caller, c.Get.WithArtifacts, c.Get.WithHistory = x.caller(), true, c.View.History != 0
+		c.Get.Caller, c.Get.WithArtifacts = x.caller(), true
 		t, err = x.b.opt.Engine.Get(ctx, c.Get)
 	case engine.OpCancel:
 		c.Cancel.Caller = x.caller()

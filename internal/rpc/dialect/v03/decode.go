@@ -143,6 +143,5 @@ func get(r *wire.Reader, view *dialect.View) *engine.GetRequest {
 		}
 	}
 	r.Require(g.TaskID != "", "id")
-	g.WithHistory = view.History != 0
 	return g
 }

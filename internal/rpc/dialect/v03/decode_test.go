@@ -103,7 +103,6 @@ func TestHistoryIsShownUnlessCut(t *testing.T) {
 	for length, want := range map[string]int{`null`: 3, `0`: 0, `2`: 2, `10`: 3} {
 		call, err := v03.Codec{}.Decode(engine.OpGet, []byte(`{"id":"t","historyLength":`+length+`}`))
 		require.NoError(t, err)
-		require.Equal(t, want > 0, call.Get.WithHistory)
 		result, err := v03.Codec{}.Result(call.Op, sample, call.View)
 		require.NoError(t, err)
 		require.Equal(t, want, strings.Count(string(result), `"role"`), "historyLength %s", length)
