@@ -80,6 +80,19 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 	return r
 }
 
+// mute is a store without a hub: nobody hears of what it commits.
+func mute(t testing.TB, url string) *replica {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 3})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		closing, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s.Close(closing)
+	})
+	return &replica{t: t, store: s}
+}
+
 // listening waits until notifications arrive.
 func (r *replica) listening() *replica {
 	r.t.Helper()
@@ -201,9 +214,8 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 func TestAnEventWithoutAHintIsFoundByThePoll(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	a := start(t, url, hub.Options{PollInterval: never})
+	a := mute(t, url)
 	b := start(t, url, hub.Options{PollInterval: 50 * time.Millisecond}).listening()
-	a.hub.SetPeers(0) // so it sends nothing
 	u := a.run()
 	s := b.hub.Subscribe(u.h)
 	defer s.Close()
