@@ -196,7 +196,7 @@ func (s *Store) Existing(ctx context.Context, n *NewTask) (t *task.Task, byKey b
 		case err == nil && string(k.RequestHash) != string(n.Idempotency.Hash):
 			return nil, true, task.Errorf(task.Invalid, "Idempotency-Key: already used for a different request")
 		case err == nil:
-			t, err := s.taskByID(ctx, task.ID(k.Task))
+			t, err := s.Header(ctx, task.ID(k.Task))
 			return t, true, err
 		case !errors.Is(err, pgx.ErrNoRows):
 			return nil, false, translate("idempotency key", err)

@@ -110,7 +110,7 @@ func (s *Store) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, err
 }
 
 func (s *Store) whyNoMessage(ctx context.Context, n *NewMessage) error {
-	t, err := s.taskByID(ctx, n.Task.ID)
+	t, err := s.Header(ctx, n.Task.ID)
 	switch {
 	case err != nil:
 		return err
@@ -144,7 +144,7 @@ func (s *Store) Cancel(ctx context.Context, h *task.Task) (ended bool, err error
 		row, err = s.q.TaskCancel(ctx, s.api, uuid.UUID(h.ID))
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		t, err := s.taskByID(ctx, h.ID)
+		t, err := s.Header(ctx, h.ID)
 		if err != nil {
 			return false, err
 		}

@@ -50,7 +50,7 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 // client's id that several owners chose is an error that lists them.
 func (s *Store) Resolve(ctx context.Context, id string) (*task.Task, error) {
 	if u, err := task.ParseID(id); err == nil {
-		t, err := s.taskByID(ctx, u)
+		t, err := s.Header(ctx, u)
 		if err == nil || !errors.Is(err, task.NotFound) {
 			return t, err
 		}
@@ -68,12 +68,12 @@ func (s *Store) Resolve(ctx context.Context, id string) (*task.Task, error) {
 		}
 		return nil, task.Errorf(task.Invalid, "%s", msg)
 	}
-	return s.taskByID(ctx, task.ID(ids[0]))
+	return s.Header(ctx, task.ID(ids[0]))
 }
 
 // Now is the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var now time.Time
-	err := s.api.QueryRow(ctx, "SELECT now()").Scan(&now)
+	err := s.hot.QueryRow(ctx, "SELECT now()").Scan(&now)
 	return now, translate("clock", err)
 }

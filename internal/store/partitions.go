@@ -45,9 +45,9 @@ func firstID(t time.Time) task.ID {
 // already went to the default partition stays there, and the error says so, but
 // the other months get theirs.
 func (s *Store) EnsurePartitions(ctx context.Context) (created []string, err error) {
-	var now time.Time
-	if err := s.hot.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
-		return nil, translate("partitions", err)
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var failed error
 	for i := range PartitionsAhead + 1 {

@@ -41,17 +41,13 @@ func (s *Store) FindTask(ctx context.Context, o Owner, publicID string) (*task.T
 	return header(&row), nil
 }
 
-func (s *Store) taskByID(ctx context.Context, id task.ID) (*task.Task, error) {
+// Header reads a task by its internal id, like FindTask without asking whose it is.
+func (s *Store) Header(ctx context.Context, id task.ID) (*task.Task, error) {
 	row, err := s.q.TaskByID(ctx, s.api, uuid.UUID(id))
 	if err != nil {
 		return nil, translate("find task", err)
 	}
 	return header(&row), nil
-}
-
-// Header reads a task by its internal id, like FindTask without asking whose it is.
-func (s *Store) Header(ctx context.Context, id task.ID) (*task.Task, error) {
-	return s.taskByID(ctx, id)
 }
 
 func header(r *dbsqlc.Task) *task.Task {

@@ -411,6 +411,3 @@ func (p *Pool) lastGrace() time.Duration {
 	}
 	return longest + 10*time.Second
 }
-
-// Idle waits until no run is left. For tests.
-func (p *Pool) Idle() { p.runs.Wait() }

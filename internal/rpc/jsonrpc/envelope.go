@@ -44,8 +44,6 @@ type rpcError struct {
 	message string
 }
 
-func (e *rpcError) Error() string { return e.message }
-
 // parse reads a request in the order of checks that every dialect accepts. The
 // envelope is returned even with an error, for its id.
 func parse(body []byte, maxDepth int) (*envelope, *rpcError) {
