@@ -57,4 +57,20 @@ func (l *fileLock) try(mode int) (bool, error) {
 	}
 }
 
+// mine reports an error if another file is at the lock's path: whoever opens that one is not held off by ours.
+func (l *fileLock) mine() error {
+	ours, err := l.file.Stat()
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	there, err := os.Stat(l.file.Name())
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	if !os.SameFile(ours, there) {
+		return fmt.Errorf("%s was removed while in use; the database there now belongs to others", l.file.Name())
+	}
+	return nil
+}
+
 func (l *fileLock) release() { _ = l.file.Close() }

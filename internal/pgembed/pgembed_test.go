@@ -229,6 +229,24 @@ func TestAServerOutlivesItsKilledUserAndIsAdopted(t *testing.T) {
 	require.False(t, alive(pid), "the killed process no longer counts as a user")
 }
 
+func TestADirectoryBegunAnewIsNotOursToStop(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	old := start(t, dir)
+	for _, lock := range []string{"postgres.start.lock", "postgres.users.lock"} {
+		require.NoError(t, os.Remove(filepath.Join(dir, lock)))
+	}
+	_, err := old.Alone(t.Context())
+	require.ErrorContains(t, err, "no such file")
+	others := start(t, dir)
+	_, err = old.Alone(t.Context())
+	require.ErrorContains(t, err, "was removed while in use")
+	require.ErrorContains(t, old.Destroy(t.Context()), "was removed while in use")
+	require.Equal(t, 1, query[int](t, others, "SELECT 1"))
+	require.NoError(t, others.Stop(t.Context()))
+	require.Zero(t, others.PID(), "the new owner is alone and stops it")
+}
+
 func TestAKillInTheMiddleOfInitdbBlocksNothing(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)

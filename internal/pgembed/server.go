@@ -2,6 +2,7 @@ package pgembed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -174,6 +175,10 @@ func (s *Server) locked(ctx context.Context, do func(context.Context) error) err
 		return err
 	}
 	defer func() { _ = syscall.Flock(int(s.start.file.Fd()), syscall.LOCK_UN) }()
+	// Somebody may have removed the directory and begun anew in its place. What runs there is not ours to stop.
+	if err := errors.Join(s.start.mine(), s.lease.mine()); err != nil {
+		return err
+	}
 	return do(ctx)
 }
 
