@@ -75,7 +75,7 @@ func cluster(ctx context.Context, log *slog.Logger) (*server, error) {
 		return nil, err
 	}
 	keep := func() { _ = os.WriteFile(filepath.Join(dir, keptFile), nil, 0o600) }
-	return &server{url: s.DSN(), keep: keep}, nil
+	return &server{url: s.DSN(), keep: keep, cluster: s}, nil
 }
 
 // private makes a directory that only we can write to. Its name is predictable, so somebody else may have made it.

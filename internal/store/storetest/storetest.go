@@ -25,6 +25,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
@@ -106,6 +107,8 @@ type server struct {
 	url      string // of its maintenance database
 	keep     func() // called when a failed test leaves its database behind
 	template string
+	// Were the cluster collected as garbage, its files would be closed, and our lease on it would end with them.
+	cluster *pgembed.Server
 }
 
 // templateName depends on the steps, so that a change of the schema is a new template and switching branches is free.

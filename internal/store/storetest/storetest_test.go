@@ -2,7 +2,14 @@ package storetest_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,6 +46,29 @@ func TestEachDatabaseIsItsOwn(t *testing.T) {
 	var zone string
 	require.NoError(t, conn.QueryRow(t.Context(), "SHOW timezone").Scan(&zone))
 	require.Equal(t, "Asia/Kathmandu", zone)
+}
+
+// The janitor removes a cluster that no process has a lease on.
+func TestTheClusterStaysOurs(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	u, err := url.Parse(db.URL)
+	require.NoError(t, err)
+	dir, ours := strings.CutSuffix(u.Query().Get("host"), "/postgres/run")
+	if !ours {
+		t.Skip("the server is not the shared cluster")
+	}
+	for range 3 {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond) // finalizers have a goroutine of their own
+	}
+	held, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		t.Skip("only Linux tells who holds a lock: ", err)
+	}
+	lease, err := os.Stat(filepath.Join(dir, "postgres.users.lock"))
+	require.NoError(t, err)
+	require.Regexp(t, fmt.Sprintf(` %d \S+:%d `, os.Getpid(), lease.Sys().(*syscall.Stat_t).Ino), string(held))
 }
 
 func TestMigrateFromManyProcessesAtOnce(t *testing.T) {
