@@ -181,5 +181,5 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(err, s.http.Close())
 	}
-	return nil
+	return s.opt.JSONRPC.Wait(ctx)
 }

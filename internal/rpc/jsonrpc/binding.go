@@ -65,7 +65,8 @@ type Options struct {
 // Binding serves JSON-RPC requests.
 type Binding struct {
 	opt     Options
-	streams chan struct{}
+	places  chan struct{} // of streams
+	streams *sse.Streams
 }
 
 // New makes a binding.
@@ -78,12 +79,16 @@ func New(o Options) *Binding {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Binding{opt: o}
+	b := &Binding{opt: o, streams: sse.NewStreams(o.WriteTimeout)}
 	if o.MaxStreams > 0 {
-		b.streams = make(chan struct{}, o.MaxStreams)
+		b.places = make(chan struct{}, o.MaxStreams)
 	}
 	return b
 }
+
+// Wait returns when every stream has ended, which they do when the hub is closed. When
+// ctx ends before, it cuts them. No request may begin meanwhile.
+func (b *Binding) Wait(ctx context.Context) error { return b.streams.Wait(ctx) }
 
 // Endpoint is where a request arrived: which agent's, and whether the path pins a version.
 type Endpoint struct {
@@ -95,8 +100,9 @@ type Endpoint struct {
 // exchange is one request on its way.
 type exchange struct {
 	b         *Binding
-	w         http.ResponseWriter
-	r         *http.Request
+	w         http.ResponseWriter // nil once a stream was begun
+	r         *http.Request       // nil once a stream was begun
+	ctx       context.Context     //nolint:containedctx // of the request, and then of the stream
 	at        Endpoint
 	id        string // literal JSON
 	params    []byte
@@ -104,13 +110,14 @@ type exchange struct {
 	ambiguous bool // the answer has the shape of the version that the task was created in
 	op        engine.Op
 	call      *dialect.Call
+	taskID    string      // as the request names it
 	replied   bool        // a plain answer was begun
 	out       *sse.Writer // a stream was begun
 }
 
 // Serve answers one request.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
-	x := &exchange{b: b, w: w, r: r, at: at, id: nullID}
+	x := &exchange{b: b, w: w, r: r, ctx: r.Context(), at: at, id: nullID}
 	defer x.contain()
 	// It stays when the body is refused: net/http reads on for a while then, to use the connection again.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.opt.BodyTimeout))
@@ -222,6 +229,7 @@ func (x *exchange) decode(env *envelope) bool {
 		x.fail(err)
 		return false
 	}
+	x.taskID = x.call.TaskID()
 	return true
 }
 
@@ -252,7 +260,7 @@ func (x *exchange) caller() engine.Caller {
 
 // serve hands the call to the engine and the answer to the client.
 func (x *exchange) serve() {
-	ctx := x.r.Context()
+	ctx := x.ctx
 	var (
 		t   *task.Task
 		err error

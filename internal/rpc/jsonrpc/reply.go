@@ -69,12 +69,12 @@ func (x *exchange) fail(err error) {
 	}
 	if e.Kind == task.Internal || e.Kind == task.LeaseLost {
 		// What breaks because the client has left is nobody's fault.
-		if x.r.Context().Err() == nil {
+		if x.ctx.Err() == nil {
 			x.broken(err)
 		}
 		return
 	}
-	if e.Kind == task.Unavailable || e.Kind == task.RateLimited {
+	if x.out == nil && (e.Kind == task.Unavailable || e.Kind == task.RateLimited) {
 		wait := e.RetryAfter
 		if wait <= 0 {
 			wait = time.Second
@@ -90,7 +90,7 @@ func (x *exchange) fail(err error) {
 func (x *exchange) broken(err error, attrs ...any) {
 	id := uuid.NewString()
 	x.b.opt.Log.Error("request failed", append(attrs,
-		"error_id", id, "operation", opNames[x.op], "task_id", x.taskID(), "error", err)...)
+		"error_id", id, "operation", opNames[x.op], "task_id", x.taskID, "error", err)...)
 	if x.replied {
 		return
 	}
@@ -127,13 +127,6 @@ var ofTheTask = [task.KindCount]bool{
 // or the caller, and proxies act on them.
 var ofHTTP = [task.KindCount]bool{
 	task.Unavailable: true, task.RateLimited: true, task.TooLarge: true, task.Unauthenticated: true, task.Forbidden: true,
-}
-
-func (x *exchange) taskID() string {
-	if x.call == nil {
-		return ""
-	}
-	return x.call.TaskID()
 }
 
 // maxAnnounced is how much memory the announcement of a body takes.

@@ -18,25 +18,41 @@ func (x *exchange) stream(open func() (*engine.Stream, error)) {
 		x.fail(&task.Error{Kind: task.RateLimited, Msg: "too many open streams", RetryAfter: 5 * time.Second})
 		return
 	}
-	defer x.releaseStream()
+	followed := false
+	defer func() {
+		if !followed {
+			x.releaseStream()
+		}
+	}()
 	st, err := open()
 	if err != nil {
 		x.fail(err)
 		return
 	}
-	defer st.Close()
 	x.origin(st.Header.Dialect)
 	x.observe(succeeded)
 	if o := &x.b.opt.Observer; o.Resumed != nil && st.Task == nil {
 		o.Resumed(x.codec.Version())
 	}
+	followed = true
+	x.b.streams.Serve(x.w, x.r, func(ctx context.Context, out *sse.Writer) {
+		x.ctx, x.out = ctx, out
+		// It may live for hours and is to hold on to no more than it needs.
+		x.w, x.r, x.params, x.call = nil, nil, nil, nil
+		x.follow(st)
+	})
+}
+
+func (x *exchange) follow(st *engine.Stream) {
+	defer x.releaseStream()
+	defer st.Close()
 	if o := &x.b.opt.Observer; o.StreamOpened != nil {
 		defer o.StreamOpened(x.codec.Version())()
 	}
-	x.out = sse.Start(x.w, x.b.opt.WriteTimeout)
+	defer x.contain()
 	s := &streaming{exchange: x, st: st, head: []byte(envelopeHead + x.id + `,"result":`)}
 	switch err := s.run(); {
-	case err == nil, x.r.Context().Err() != nil, errors.As(err, new(writeError)):
+	case err == nil, x.ctx.Err() != nil, errors.As(err, new(writeError)):
 	case errors.Is(err, engine.ErrClosed):
 		// The end of the body is a write too, and the deadline of the last one may have passed.
 		_ = s.flush()
@@ -46,11 +62,11 @@ func (x *exchange) stream(open func() (*engine.Stream, error)) {
 }
 
 func (x *exchange) takeStream() bool {
-	if x.b.streams == nil {
+	if x.b.places == nil {
 		return true
 	}
 	select {
-	case x.b.streams <- struct{}{}:
+	case x.b.places <- struct{}{}:
 		return true
 	default:
 		return false
@@ -58,8 +74,8 @@ func (x *exchange) takeStream() bool {
 }
 
 func (x *exchange) releaseStream() {
-	if x.b.streams != nil {
-		<-x.b.streams
+	if x.b.places != nil {
+		<-x.b.places
 	}
 }
 
@@ -129,16 +145,17 @@ func (s *streaming) open() (ended bool, err error) {
 		s.out.Event(id, s.head, doc, tail)
 	}
 	s.opened = true
+	s.st.Task = nil // with all its artifacts
 	return s.codec.Closes(s.op, t.Status.State), s.flush()
 }
 
 // next waits for events, with signs of life in between.
 func (s *streaming) next() ([]*engine.Entry, error) {
 	for {
-		ctx, cancel := context.WithTimeout(s.r.Context(), s.b.opt.KeepAlive)
+		ctx, cancel := context.WithTimeout(s.ctx, s.b.opt.KeepAlive)
 		evs, err := s.st.Next(ctx)
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || s.r.Context().Err() != nil {
+		if !errors.Is(err, context.DeadlineExceeded) || s.ctx.Err() != nil {
 			return evs, err
 		}
 		s.out.KeepAlive()

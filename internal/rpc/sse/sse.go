@@ -4,49 +4,78 @@ package sse
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 )
 
 // Writer writes one stream. It belongs to one goroutine. After an error nothing
 // more can be written: the client is gone, and resumes by the last id it saw.
 type Writer struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
+	to      transport
 	timeout time.Duration
-	buf     []byte
+	buf     *[]byte // of buffers; nil while nothing is added
+}
+
+// transport is what a stream is written to.
+type transport interface {
+	SetWriteDeadline(t time.Time) error
+	Write(p []byte) (int, error)
+	Flush() error
 }
 
 // Start sends the headers of a stream. A write that takes longer than timeout
 // ends it, so that a dead client holds nothing.
 func Start(w http.ResponseWriter, timeout time.Duration) *Writer {
-	h := w.Header()
+	announce(w.Header())
+	w.WriteHeader(http.StatusOK)
+	return &Writer{to: response{http.NewResponseController(w), w}, timeout: timeout}
+}
+
+func announce(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	return &Writer{w: w, rc: http.NewResponseController(w), timeout: timeout}
 }
+
+// response writes by way of net/http.
+type response struct {
+	*http.ResponseController
+	w http.ResponseWriter
+}
+
+func (r response) Write(p []byte) (int, error) { return r.w.Write(p) }
 
 // Event adds an event to the next Flush. data is the parts of one document
 // without line breaks; id 0 leaves the id out.
 func (s *Writer) Event(id int64, data ...[]byte) {
+	b := s.added()
 	if id > 0 {
-		s.buf = append(s.buf, "id: "...)
-		s.buf = strconv.AppendInt(s.buf, id, 10)
-		s.buf = append(s.buf, '\n')
+		b = append(b, "id: "...)
+		b = strconv.AppendInt(b, id, 10)
+		b = append(b, '\n')
 	}
-	s.buf = append(s.buf, "data: "...)
+	b = append(b, "data: "...)
 	for _, part := range data {
-		s.buf = append(s.buf, part...)
+		b = append(b, part...)
 	}
-	s.buf = append(s.buf, '\n', '\n')
+	*s.buf = append(b, '\n', '\n')
 }
 
 // KeepAlive adds a comment, which clients ignore and proxies count as life.
-func (s *Writer) KeepAlive() { s.buf = append(s.buf, ": keep-alive\n\n"...) }
+func (s *Writer) KeepAlive() { *s.buf = append(s.added(), ": keep-alive\n\n"...) }
 
-// maxIdleBuffer is what a quiet stream may keep allocated.
-const maxIdleBuffer = 16 << 10
+// buffers are shared, so that a quiet stream has none.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxPooled bounds what a buffer may hold on to after an unusually large event.
+const maxPooled = 256 << 10
+
+func (s *Writer) added() []byte {
+	if s.buf == nil {
+		s.buf = buffers.Get().(*[]byte)
+	}
+	return *s.buf
+}
 
 // Flush sends what was added. Its deadline also holds for what net/http writes when
 // the handler returns, so a stream that ends after a silence is flushed once more,
@@ -54,18 +83,21 @@ const maxIdleBuffer = 16 << 10
 // Before the next request net/http clears the deadline.
 func (s *Writer) Flush() error {
 	// Not every ResponseWriter has deadlines (tests); a stream without is still a stream.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout))
-	if len(s.buf) > 0 {
-		if _, err := s.w.Write(s.buf); err != nil {
+	_ = s.to.SetWriteDeadline(time.Now().Add(s.timeout))
+	if s.buf != nil {
+		b := s.buf
+		s.buf = nil
+		_, err := s.to.Write(*b)
+		if cap(*b) <= maxPooled {
+			*b = (*b)[:0]
+			buffers.Put(b)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if cap(s.buf) > maxIdleBuffer {
-		s.buf = nil
-	}
-	s.buf = s.buf[:0]
-	return s.rc.Flush()
+	return s.to.Flush()
 }
 
 // Full reports whether enough is added to be sent before more is encoded.
-func (s *Writer) Full() bool { return len(s.buf) >= 64<<10 }
+func (s *Writer) Full() bool { return s.buf != nil && len(*s.buf) >= 64<<10 }

@@ -1,0 +1,212 @@
+package sse_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 20 * time.Second
+
+// serve answers every request with a stream. returned gets a value when a handler has.
+func serve(t *testing.T, g *sse.Streams, http2 bool, run func(context.Context, *sse.Writer)) (s *httptest.Server, returned chan struct{}) {
+	t.Helper()
+	returned = make(chan struct{}, 1)
+	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Set-Before", "kept")
+		g.Serve(w, r, run)
+		returned <- struct{}{}
+	}))
+	s.EnableHTTP2 = http2
+	if http2 {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s, returned
+}
+
+func get(t *testing.T, s *httptest.Server) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+	require.NoError(t, err)
+	resp, err := s.Client().Do(r)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func wait[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		require.FailNow(t, "waited in vain")
+	}
+	return v
+}
+
+func TestAStreamOutlivesItsHandler(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	big := strings.Repeat("x", 1<<20)
+	g := sse.NewStreams(time.Second)
+	s, returned := serve(t, g, false, func(_ context.Context, out *sse.Writer) {
+		_ = out.Flush()
+		<-next
+		out.Event(1, []byte("{}"))
+		_ = out.Flush()
+		out.Event(2, []byte(big))
+		out.KeepAlive()
+		_ = out.Flush()
+		_ = out.Flush()
+	})
+	resp := get(t, s) //nolint:bodyclose // in get; returns with the headers alone
+	wait(t, returned)
+	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"))
+	require.Equal(t, "kept", resp.Header.Get("X-Set-Before"))
+	require.NotEmpty(t, resp.Header.Get("Date"))
+	require.True(t, resp.Close, "its connection serves nothing else")
+	close(next)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "id: 1\ndata: {}\n\nid: 2\ndata: "+big+"\n\n: keep-alive\n\n", string(body))
+	require.NoError(t, g.Wait(t.Context()))
+}
+
+// HTTP/2 has no connection to take: the handler writes the stream.
+func TestAStreamOverHTTP2(t *testing.T) {
+	t.Parallel()
+	g := sse.NewStreams(time.Second)
+	next := make(chan struct{})
+	s, returned := serve(t, g, true, func(_ context.Context, out *sse.Writer) {
+		_ = out.Flush()
+		<-next
+		out.Event(1, []byte("{}"))
+		_ = out.Flush()
+	})
+	resp := get(t, s) //nolint:bodyclose // in get
+	require.Equal(t, 2, resp.ProtoMajor)
+	require.Empty(t, returned)
+	close(next)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "id: 1\ndata: {}\n\n", string(body))
+	wait(t, returned)
+}
+
+// HTTP/1.0 has no chunks: the end of the connection is that of the body.
+func TestAStreamOverHTTP10(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t, sse.NewStreams(time.Second), false, func(_ context.Context, out *sse.Writer) {
+		out.Event(1, []byte("{}"))
+		_ = out.Flush()
+	})
+	conn := dial(t, s)
+	_, err := fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
+	require.NoError(t, err)
+	all, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(all), "HTTP/1.0 200 OK\r\n"))
+	require.NotContains(t, string(all), "chunked")
+	require.True(t, strings.HasSuffix(string(all), "\r\n\r\nid: 1\ndata: {}\n\n"))
+}
+
+func dial(t *testing.T, s *httptest.Server) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestAClientThatLeavesEndsTheContext(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		left := make(chan struct{})
+		s, _ := serve(t, sse.NewStreams(time.Second), http2, func(ctx context.Context, out *sse.Writer) {
+			_ = out.Flush()
+			<-ctx.Done()
+			close(left)
+		})
+		require.NoError(t, get(t, s).Body.Close())
+		wait(t, left)
+	}
+}
+
+// What a client sends after its request is of no interest, and must not cost it the end of the stream.
+func TestAClientThatSendsMore(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	s, _ := serve(t, sse.NewStreams(time.Second), false, func(ctx context.Context, out *sse.Writer) {
+		_ = out.Flush()
+		<-next
+		if ctx.Err() == nil {
+			out.Event(1, []byte("{}"))
+			_ = out.Flush()
+		}
+	})
+	conn := dial(t, s)
+	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	_, err := fmt.Fprint(conn, request, request)
+	require.NoError(t, err)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	require.NoError(t, err)
+	_, err = fmt.Fprint(conn, strings.Repeat(request, 100))
+	require.NoError(t, err)
+	close(next)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "id: 1\ndata: {}\n\n", string(body))
+	_, err = in.ReadByte()
+	require.ErrorIs(t, err, io.EOF, "one answer, then the end")
+}
+
+func TestADeadClientEndsADetachedFlush(t *testing.T) {
+	t.Parallel()
+	flushed := make(chan error, 1)
+	s, _ := serve(t, sse.NewStreams(50*time.Millisecond), false, func(_ context.Context, out *sse.Writer) {
+		out.Event(1, []byte(strings.Repeat("x", 64<<20)))
+		flushed <- out.Flush()
+	})
+	get(t, s) //nolint:bodyclose // in get
+	require.ErrorContains(t, wait(t, flushed), "timeout")
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	g := sse.NewStreams(time.Second)
+	ended := make(chan struct{})
+	s, returned := serve(t, g, false, func(ctx context.Context, out *sse.Writer) {
+		_ = out.Flush()
+		<-ctx.Done()
+		close(ended)
+	})
+	resp := get(t, s) //nolint:bodyclose // in get
+	wait(t, returned)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, g.Wait(ctx), context.DeadlineExceeded)
+	wait(t, ended)
+	_, err := io.ReadAll(resp.Body)
+	require.NoError(t, err, "also a stream that is cut has a clean end")
+	require.NoError(t, g.Wait(t.Context()))
+}
