@@ -127,6 +127,32 @@ COMMENT ON COLUMN holdfast.task_events.last IS 'Artifact chunk: the artifact is 
 COMMENT ON COLUMN holdfast.task_events.payload IS 'Canonical JSON, see the package comment of internal/store.';
 COMMENT ON COLUMN holdfast.task_events.request_id IS 'The client call that wrote a message to an existing task.';
 
+-- Reading one event from within a statement about many tasks. As joins, these would make every
+-- execution of the statement open every partition; PL/pgSQL plans them apart, by the task's id.
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.message_at(of uuid, at bigint) RETURNS json STABLE STRICT LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT e.payload FROM holdfast.task_events e WHERE e.task = of AND e.seq = at);
+END
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.message_after(of uuid, at bigint) RETURNS bigint STABLE STRICT LANGUAGE plpgsql AS $$
+BEGIN
+    -- A message that was committed while the caller waited for the task's lock is invisible to its
+    -- snapshot. Nothing but messages can have come in between, so the oldest of them follows what
+    -- is visible.
+    RETURN coalesce(
+        (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.seq > at AND e.kind = 1 ORDER BY e.seq LIMIT 1),
+        (SELECT max(e.seq) + 1 FROM holdfast.task_events e WHERE e.task = of));
+END
+$$;
+-- +goose StatementEnd
+
+COMMENT ON FUNCTION holdfast.message_at IS 'The payload of an event.';
+COMMENT ON FUNCTION holdfast.message_after IS 'The seq of the first message behind another one, which must exist.';
+
 CREATE TABLE holdfast.idempotency_keys (
     tenant       text        NOT NULL,
     owner        text        NOT NULL,
@@ -143,6 +169,8 @@ COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, wit
 -- +goose Down
 SET LOCAL lock_timeout = '5s';
 DROP TABLE holdfast.idempotency_keys;
+DROP FUNCTION holdfast.message_after;
+DROP FUNCTION holdfast.message_at;
 DROP TABLE holdfast.task_events;
 DROP TABLE holdfast.task_queue;
 DROP TABLE holdfast.tasks;

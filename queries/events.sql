@@ -58,13 +58,7 @@ WITH inp AS MATERIALIZED (
 ), requeued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1,
-           -- A message that was committed while this statement waited for the lock is counted in
-           -- pending, yet invisible to its snapshot. Nothing but messages can have come in
-           -- between, so the oldest of them follows what is visible.
-           message_seq = coalesce(
-               (SELECT m.seq FROM holdfast.task_events m
-                 WHERE m.task = q.id AND m.seq > q.message_seq AND m.kind = 1 ORDER BY m.seq LIMIT 1),
-               (SELECT max(v.seq) + 1 FROM holdfast.task_events v WHERE v.task = q.id))
+           message_seq = holdfast.message_after(q.id, q.message_seq)
       FROM eff e WHERE q.id = e.id AND e.again
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload)
@@ -93,12 +87,13 @@ SELECT * FROM holdfast.task_events
  ORDER BY seq;
 
 -- name: EventsCatchUp :many
--- The hub's read for many topics at once; a topic with more than the limit asks again.
+-- The hub's read for many topics at once; a topic with more than the limit asks again. The
+-- lowest and the highest of their ids keep the partitions out that hold none of them.
 SELECT e.*
   FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@afters::bigint[]) AS after) h
  CROSS JOIN LATERAL (
     SELECT * FROM holdfast.task_events x
-     WHERE x.task = h.task AND x.seq > h.after
+     WHERE x.task = h.task AND x.seq > h.after AND x.task BETWEEN @lowest AND @highest
      ORDER BY x.seq LIMIT @max_rows
  ) e;
 

@@ -44,8 +44,9 @@ WITH c AS MATERIALIZED (
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at,
-       t.message_seq, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at, e.payload
-  FROM t JOIN holdfast.task_events e ON e.task = t.id AND e.seq = t.message_seq;
+       t.message_seq, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
+       holdfast.message_at(t.id, t.message_seq) AS payload
+  FROM t;
 
 -- name: RunRequeue :one
 -- Ends an attempt without ending the task: the queue row waits for @delay and the log says

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/google/uuid"
@@ -160,9 +161,16 @@ func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.
 	arg := dbsqlc.EventsCatchUpParams{MaxRows: int32(limit)}
 	owners := make(map[uuid.UUID]*task.Task, len(at))
 	for _, p := range at {
-		arg.Tasks = append(arg.Tasks, uuid.UUID(p.Owner.ID))
+		id := uuid.UUID(p.Owner.ID)
+		if len(arg.Tasks) == 0 || bytes.Compare(id[:], arg.Lowest[:]) < 0 {
+			arg.Lowest = id
+		}
+		if bytes.Compare(id[:], arg.Highest[:]) > 0 {
+			arg.Highest = id
+		}
+		arg.Tasks = append(arg.Tasks, id)
 		arg.Afters = append(arg.Afters, int64(p.After))
-		owners[uuid.UUID(p.Owner.ID)] = p.Owner
+		owners[id] = p.Owner
 	}
 	rows, err := s.q.EventsCatchUp(ctx, s.hot, arg)
 	if err != nil {

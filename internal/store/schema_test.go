@@ -263,3 +263,31 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 		}
 	}
 }
+
+// Three years of history are 36 partitions; a statement that opens each of them pays for it every time.
+func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	c := f.conn()
+	for month := range 12 {
+		_, err := f.ensurePartition(t.Context(), partitionOf(time.Date(2020, time.Month(month+1), 1, 0, 0, 0, 0, time.UTC)))
+		require.NoError(t, err)
+	}
+	_, err := c.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	partition := regexp.MustCompile(`task_events_2020_\d\d`)
+	for name, text := range statements(t) {
+		d, err := c.Prepare(t.Context(), "p_"+name, text)
+		require.NoError(t, err, name)
+		// The executor opens what the plan shows after it was pruned by the parameters. NULL is in no partition.
+		call := `EXPLAIN EXECUTE "p_` + name + `"`
+		if n := len(d.ParamOIDs); n > 0 {
+			call += "(" + strings.TrimSuffix(strings.Repeat("NULL,", n), ",") + ")"
+		}
+		rows, err := c.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err, name)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err, name)
+		require.NotRegexp(t, partition, strings.Join(lines, "\n"), name)
+	}
+}

@@ -139,13 +139,7 @@ WITH inp AS MATERIALIZED (
 ), requeued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1,
-           -- A message that was committed while this statement waited for the lock is counted in
-           -- pending, yet invisible to its snapshot. Nothing but messages can have come in
-           -- between, so the oldest of them follows what is visible.
-           message_seq = coalesce(
-               (SELECT m.seq FROM holdfast.task_events m
-                 WHERE m.task = q.id AND m.seq > q.message_seq AND m.kind = 1 ORDER BY m.seq LIMIT 1),
-               (SELECT max(v.seq) + 1 FROM holdfast.task_events v WHERE v.task = q.id))
+           message_seq = holdfast.message_after(q.id, q.message_seq)
       FROM eff e WHERE q.id = e.id AND e.again
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload)
@@ -233,20 +227,29 @@ SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_i
   FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS after) h
  CROSS JOIN LATERAL (
     SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at FROM holdfast.task_events x
-     WHERE x.task = h.task AND x.seq > h.after
-     ORDER BY x.seq LIMIT $3
+     WHERE x.task = h.task AND x.seq > h.after AND x.task BETWEEN $3 AND $4
+     ORDER BY x.seq LIMIT $5
  ) e
 `
 
 type EventsCatchUpParams struct {
 	Tasks   []uuid.UUID
 	Afters  []int64
+	Lowest  uuid.UUID
+	Highest uuid.UUID
 	MaxRows int32
 }
 
-// The hub's read for many topics at once; a topic with more than the limit asks again.
+// The hub's read for many topics at once; a topic with more than the limit asks again. The
+// lowest and the highest of their ids keep the partitions out that hold none of them.
 func (q *Queries) EventsCatchUp(ctx context.Context, db DBTX, arg EventsCatchUpParams) ([]Event, error) {
-	rows, err := db.Query(ctx, eventsCatchUp, arg.Tasks, arg.Afters, arg.MaxRows)
+	rows, err := db.Query(ctx, eventsCatchUp,
+		arg.Tasks,
+		arg.Afters,
+		arg.Lowest,
+		arg.Highest,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
