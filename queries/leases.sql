@@ -1,6 +1,10 @@
 -- Processes, their leases, and the rescue of what dead ones left.
 
 -- name: WorkerRegister :one
+-- Its name outlives it in processes.
+WITH named AS (
+    INSERT INTO holdfast.processes (id, name, version) VALUES (@id, @name, @version) ON CONFLICT DO NOTHING
+)
 INSERT INTO holdfast.workers (id, name, version, roles, lease_until)
 VALUES (@id, @name, @version, @roles, now() + @ttl::interval)
 RETURNING lease_until;
@@ -25,7 +29,7 @@ DELETE FROM holdfast.workers WHERE lease_until < now() - @grace::interval RETURN
 -- zombie from this commit on. Tasks first, then their queue rows, skipping what a live
 -- statement holds; what is skipped is found again at the next round. Index task_queue_owned.
 WITH mine AS MATERIALIZED (
-    SELECT t.id, t.last_seq, t.attempt, t.worker_id
+    SELECT t.id, t.last_seq, t.attempt, t.worker_id, t.claimed_at
       FROM holdfast.tasks t JOIN holdfast.task_queue q ON q.id = t.id
      WHERE q.worker_id IS NOT NULL AND t.worker_id = q.worker_id AND t.state < 3
        AND NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id)
@@ -40,9 +44,9 @@ WITH mine AS MATERIALIZED (
       FROM mine WHERE q.id = mine.id
     RETURNING q.id, q.agent
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
+    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload, worker_id, claimed_at)
     SELECT mine.id, mine.last_seq + 1, 4, mine.attempt,
-           json_build_object('outcome', 'lost', 'worker', mine.worker_id)
+           json_build_object('outcome', 'lost', 'worker', mine.worker_id), mine.worker_id, mine.claimed_at
       FROM mine
 )
 SELECT mine.id, queued.agent, (mine.last_seq + 1)::bigint AS seq FROM mine JOIN queued ON queued.id = mine.id;

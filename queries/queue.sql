@@ -35,7 +35,8 @@ WITH c AS MATERIALIZED (
     RETURNING id, message_seq, turn, tries, available_at
 ), t AS (
     UPDATE holdfast.tasks t
-       SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0
+       SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
+           claimed_at = now()
       FROM q
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.id = q.id
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
@@ -53,7 +54,7 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 -- why. @uncount takes the attempt back (a worker that shuts down is not the task's fault).
 -- Fenced like EventsAppend. No row: the run was no longer this worker's.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.last_seq, t.attempt, t.cancel_requested FROM holdfast.tasks t
+    SELECT t.id, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
      WHERE t.id = @id AND t.attempt = @attempt AND t.state < 3 AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE
 ), upd AS (
@@ -69,8 +70,8 @@ WITH lck AS MATERIALIZED (
            tries = CASE WHEN @uncount::boolean THEN q.tries - 1 ELSE q.tries END
       FROM lck WHERE q.id = lck.id
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.attempt, CAST(@payload::text AS json) FROM lck
+    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload, worker_id, claimed_at)
+    SELECT lck.id, lck.last_seq + 1, 4, lck.attempt, CAST(@payload::text AS json), lck.worker_id, lck.claimed_at FROM lck
 )
 SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM lck;
 

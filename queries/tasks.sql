@@ -35,11 +35,12 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, dialect, metadata)
+                                attempt, runs, worker_id, claimed_at, dialect, metadata)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
-           nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'), f.dialect, nullif(f.metadata, '')::json
+           nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json
       FROM fresh f
      WHERE f.key = '' OR f.id IN (SELECT task FROM keyed)
      -- In the order of the unique index, so that two batches with the same ids do not wait for

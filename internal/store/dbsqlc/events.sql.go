@@ -45,7 +45,7 @@ func (q *Queries) ArtifactIDs(ctx context.Context, db DBTX, task uuid.UUID) ([]A
 }
 
 const eventsAfter = `-- name: EventsAfter :many
-SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at FROM holdfast.task_events
+SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
  WHERE task = $1 AND seq > $2
  ORDER BY seq LIMIT $3
 `
@@ -78,6 +78,8 @@ func (q *Queries) EventsAfter(ctx context.Context, db DBTX, arg EventsAfterParam
 			&i.Payload,
 			&i.RequestID,
 			&i.CreatedAt,
+			&i.WorkerID,
+			&i.ClaimedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -109,13 +111,14 @@ WITH inp AS MATERIALIZED (
     SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord
       FROM inp GROUP BY task, attempt, ordinal
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.attempt, t.last_seq, t.pending, t.cancel_requested, r.n, r.status_ord
+    SELECT t.id, t.attempt, t.last_seq, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, r.n, r.status_ord
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
      WHERE t.state < 3 AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.attempt, l.last_seq, l.pending, l.n, l.status_ord, s.rn AS status_rn, coalesce(s.direct, false) AS direct,
+    SELECT l.id, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.n, l.status_ord, s.rn AS status_rn,
+           coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
                 WHEN s.state IN (3, 4) AND l.pending > 0 THEN 1::smallint ELSE s.state END AS state
@@ -142,10 +145,12 @@ WITH inp AS MATERIALIZED (
            message_seq = holdfast.message_after(q.id, q.message_seq)
       FROM eff e WHERE q.id = e.id AND e.again
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload)
+    INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
     SELECT n.task, e.last_seq + n.rn, n.kind,
            CASE WHEN n.ord = e.status_ord THEN e.state ELSE nullif(n.state, 0) END,
-           n.attempt, n.append, n.last, nullif(n.artifact_id, ''), nullif(n.payload, '')::json
+           n.attempt, n.append, n.last, nullif(n.artifact_id, ''), nullif(n.payload, '')::json,
+           CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) THEN e.worker_id END,
+           CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) THEN e.claimed_at END
       FROM num n JOIN eff e ON e.id = n.task AND e.attempt = n.attempt
 )
 SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state, again::boolean AS again, now()::timestamptz AS at
@@ -184,6 +189,8 @@ type EventsAppendRow struct {
 // A run that parks while a message is already waiting does not park: the task goes back to
 // submitted for that message, with the status message that the run gave. One that parks after
 // the client asked to cancel it is canceled instead.
+//
+// The status that ends the run says who had it and since when.
 func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendParams) ([]EventsAppendRow, error) {
 	rows, err := db.Query(ctx, eventsAppend,
 		arg.Tasks,
@@ -223,10 +230,10 @@ func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendPar
 }
 
 const eventsCatchUp = `-- name: EventsCatchUp :many
-SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, e.request_id, e.created_at
+SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, e.request_id, e.created_at, e.worker_id, e.claimed_at
   FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS after) h
  CROSS JOIN LATERAL (
-    SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at FROM holdfast.task_events x
+    SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events x
      WHERE x.task = h.task AND x.seq > h.after AND x.task BETWEEN $3 AND $4
      ORDER BY x.seq LIMIT $5
  ) e
@@ -269,6 +276,8 @@ func (q *Queries) EventsCatchUp(ctx context.Context, db DBTX, arg EventsCatchUpP
 			&i.Payload,
 			&i.RequestID,
 			&i.CreatedAt,
+			&i.WorkerID,
+			&i.ClaimedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -281,7 +290,7 @@ func (q *Queries) EventsCatchUp(ctx context.Context, db DBTX, arg EventsCatchUpP
 }
 
 const eventsOf = `-- name: EventsOf :many
-SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at FROM holdfast.task_events
+SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
  WHERE task = $1 AND seq <= $2 AND (kind <> 3 OR $3::boolean)
  ORDER BY seq
 `
@@ -314,6 +323,8 @@ func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]
 			&i.Payload,
 			&i.RequestID,
 			&i.CreatedAt,
+			&i.WorkerID,
+			&i.ClaimedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -49,7 +49,7 @@ func (q *Queries) LeaseRelease(ctx context.Context, db DBTX, arg LeaseReleasePar
 
 const runsRescue = `-- name: RunsRescue :many
 WITH mine AS MATERIALIZED (
-    SELECT t.id, t.last_seq, t.attempt, t.worker_id
+    SELECT t.id, t.last_seq, t.attempt, t.worker_id, t.claimed_at
       FROM holdfast.tasks t JOIN holdfast.task_queue q ON q.id = t.id
      WHERE q.worker_id IS NOT NULL AND t.worker_id = q.worker_id AND t.state < 3
        AND NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id)
@@ -64,9 +64,9 @@ WITH mine AS MATERIALIZED (
       FROM mine WHERE q.id = mine.id
     RETURNING q.id, q.agent
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
+    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload, worker_id, claimed_at)
     SELECT mine.id, mine.last_seq + 1, 4, mine.attempt,
-           json_build_object('outcome', 'lost', 'worker', mine.worker_id)
+           json_build_object('outcome', 'lost', 'worker', mine.worker_id), mine.worker_id, mine.claimed_at
       FROM mine
 )
 SELECT mine.id, queued.agent, (mine.last_seq + 1)::bigint AS seq FROM mine JOIN queued ON queued.id = mine.id
@@ -126,6 +126,9 @@ func (q *Queries) WorkerCount(ctx context.Context, db DBTX) (int64, error) {
 
 const workerRegister = `-- name: WorkerRegister :one
 
+WITH named AS (
+    INSERT INTO holdfast.processes (id, name, version) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+)
 INSERT INTO holdfast.workers (id, name, version, roles, lease_until)
 VALUES ($1, $2, $3, $4, now() + $5::interval)
 RETURNING lease_until
@@ -140,6 +143,7 @@ type WorkerRegisterParams struct {
 }
 
 // Processes, their leases, and the rescue of what dead ones left.
+// Its name outlives it in processes.
 func (q *Queries) WorkerRegister(ctx context.Context, db DBTX, arg WorkerRegisterParams) (time.Time, error) {
 	row := db.QueryRow(ctx, workerRegister,
 		arg.ID,

@@ -30,92 +30,10 @@ type Event struct {
 	// The client call that wrote a message to an existing task.
 	RequestID *uuid.UUID
 	CreatedAt time.Time
-}
-
-type HoldfastTaskEventsDefault struct {
-	Task uuid.UUID
-	Seq  int64
-	// 1 message, 2 status, 3 artifact chunk, 4 run (not shown to clients).
-	Kind  int16
-	State pgtype.Int2
-	// The attempt that wrote it; 0 for a client's write.
-	Attempt int32
-	// Artifact chunk: its parts continue those before it.
-	Append bool
-	// Artifact chunk: the artifact is complete.
-	Last       bool
-	ArtifactID pgtype.Text
-	// Canonical JSON, see the package comment of internal/store.
-	Payload []byte
-	// The client call that wrote a message to an existing task.
-	RequestID *uuid.UUID
-	CreatedAt time.Time
-}
-
-// Idempotency-Key headers seen, with the hash of the request and the task that it led to.
-type IdempotencyKey struct {
-	Tenant      string
-	Owner       string
-	Key         string
-	RequestHash []byte
-	Task        uuid.UUID
-	CreatedAt   time.Time
-}
-
-// Duties that one process has at a time, such as creating partitions.
-type Lease struct {
-	Name   string
-	Holder uuid.UUID
-	Until  time.Time
-}
-
-// Every delivery attempt and its outcome.
-type PushAttempt struct {
-	Task      uuid.UUID
-	ConfigID  string
-	StartedAt time.Time
-	FromSeq   int64
-	ToSeq     int64
-	Attempt   int32
-	Status    pgtype.Int4
-	Error     pgtype.Text
-	Duration  pgtype.Interval
-}
-
-// Where to deliver the events of a task.
-type PushConfig struct {
-	Task      uuid.UUID
-	ConfigID  string
-	Dialect   string
-	Payload   []byte
-	CreatedAt time.Time
-}
-
-// How far each configuration has been delivered and when it is due again.
-type PushCursor struct {
-	Task        uuid.UUID
-	ConfigID    string
-	NextSeq     int64
-	DueAt       pgtype.Timestamptz
-	Attempts    int32
-	WorkerID    *uuid.UUID
-	LockedUntil pgtype.Timestamptz
-	LastError   pgtype.Text
-}
-
-// Tasks that want a run (worker_id is null) or have one; deleted when the run ends.
-type QueueRow struct {
-	ID    uuid.UUID
-	Agent string
-	// Not to be claimed before this moment (retries wait here).
-	AvailableAt time.Time
-	WorkerID    *uuid.UUID
-	// The message event that the run answers.
-	MessageSeq int64
-	// Which of the task's messages that is, from 1.
-	Turn int32
-	// How many attempts this message has had.
-	Tries int32
+	// On the event that ends an attempt: the process that had it.
+	WorkerID *uuid.UUID
+	// On the event that ends an attempt: when it was claimed.
+	ClaimedAt pgtype.Timestamptz
 }
 
 // Where each task stands: the projection of its log in task_events.
@@ -155,15 +73,6 @@ type Task struct {
 	Metadata    []byte
 	Traceparent pgtype.Text
 	CreatedAt   time.Time
-}
-
-// The processes that are alive. One that stops renewing is deleted by whichever notices first, and its tasks are rescued.
-type Worker struct {
-	ID        uuid.UUID
-	Name      string
-	Version   string
-	Roles     string
-	StartedAt time.Time
-	// Renewed by the process; judged by the database's clock alone.
-	LeaseUntil time.Time
+	// When the newest attempt was claimed.
+	ClaimedAt pgtype.Timestamptz
 }

@@ -149,7 +149,7 @@ func (q *Queries) MessageFind(ctx context.Context, db DBTX, arg MessageFindParam
 }
 
 const taskByClientID = `-- name: TaskByClientID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at FROM holdfast.tasks
  WHERE tenant = $1 AND owner = $2 AND agent = $3 AND client_id = $4::text
 `
 
@@ -192,12 +192,13 @@ func (q *Queries) TaskByClientID(ctx context.Context, db DBTX, arg TaskByClientI
 		&i.Metadata,
 		&i.Traceparent,
 		&i.CreatedAt,
+		&i.ClaimedAt,
 	)
 	return i, err
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller checks whose it is.
@@ -227,6 +228,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.Metadata,
 		&i.Traceparent,
 		&i.CreatedAt,
+		&i.ClaimedAt,
 	)
 	return i, err
 }
@@ -316,11 +318,12 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, dialect, metadata)
+                                attempt, runs, worker_id, claimed_at, dialect, metadata)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
-           nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'), f.dialect, nullif(f.metadata, '')::json
+           nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json
       FROM fresh f
      WHERE f.key = '' OR f.id IN (SELECT task FROM keyed)
      -- In the order of the unique index, so that two batches with the same ids do not wait for
