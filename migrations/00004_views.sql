@@ -1,11 +1,12 @@
 -- What operators read: views that are kept stable (docs/sql.md), a role that may read nothing else, and the little
--- that the log did not tell yet, which is who ran an attempt and since when.
+-- that was not stored yet: who had an attempt and since when, and when a cancel was asked for.
 
 -- +goose Up
 SET LOCAL lock_timeout = '5s';
 
-ALTER TABLE holdfast.tasks ADD COLUMN claimed_at timestamptz;
+ALTER TABLE holdfast.tasks ADD COLUMN claimed_at timestamptz, ADD COLUMN cancel_requested_at timestamptz;
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
+COMMENT ON COLUMN holdfast.tasks.cancel_requested_at IS 'When cancel_requested was first set.';
 
 -- On the one event that ends an attempt, and on no other: a status that settles it, or a note of kind run.
 ALTER TABLE holdfast.task_events ADD COLUMN worker_id uuid, ADD COLUMN claimed_at timestamptz;
@@ -60,7 +61,7 @@ SELECT t.id AS task,
          WHERE e.task = t.id AND e.seq = t.status_seq AND e.kind = 2) AS status_text,
        t.turns, t.pending, t.runs, t.attempt,
        t.worker_id AS worker,
-       t.cancel_requested, t.direct, t.dialect, t.client_id, t.last_seq, t.metadata
+       t.cancel_requested, t.cancel_requested_at, t.direct, t.dialect, t.client_id, t.last_seq, t.metadata
   FROM holdfast.tasks t;
 
 COMMENT ON VIEW holdfast.v_tasks IS 'Every task, as it stands.';
@@ -78,6 +79,7 @@ COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started, n
 COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be above runs.';
 COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it at present.';
 COMMENT ON COLUMN holdfast.v_tasks.cancel_requested IS 'A client asked to cancel it.';
+COMMENT ON COLUMN holdfast.v_tasks.cancel_requested_at IS 'When it was first asked to.';
 COMMENT ON COLUMN holdfast.v_tasks.direct IS 'The agent answered with a bare message, so the client saw no task.';
 COMMENT ON COLUMN holdfast.v_tasks.dialect IS 'The A2A version of the request that created it.';
 COMMENT ON COLUMN holdfast.v_tasks.client_id IS 'task_id when the client chose it (A2A 0.1), else null.';
@@ -371,7 +373,7 @@ SELECT t.id AS task,
      ORDER BY x.started_at DESC LIMIT 1
   ) a ON true;
 
-COMMENT ON VIEW holdfast.v_push IS 'Webhook configurations and how far each has been delivered. Nothing is sent yet: the sender is to come.';
+COMMENT ON VIEW holdfast.v_push IS 'Webhook configurations and how far each has been delivered.';
 COMMENT ON COLUMN holdfast.v_push.config_id IS 'The id of the configuration within its task.';
 COMMENT ON COLUMN holdfast.v_push.url IS 'Where to. Tokens and credentials are not shown.';
 COMMENT ON COLUMN holdfast.v_push.dialect IS 'The A2A version that the webhook speaks.';
@@ -513,4 +515,4 @@ DROP FUNCTION holdfast.state_name(smallint);
 DROP FUNCTION holdfast.sql_contract_version();
 DROP TABLE holdfast.processes;
 ALTER TABLE holdfast.task_events DROP COLUMN worker_id, DROP COLUMN claimed_at;
-ALTER TABLE holdfast.tasks DROP COLUMN claimed_at;
+ALTER TABLE holdfast.tasks DROP COLUMN claimed_at, DROP COLUMN cancel_requested_at;

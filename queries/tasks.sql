@@ -81,7 +81,8 @@ WITH lck AS MATERIALIZED (
            status_seq = CASE WHEN ok.parked THEN ok.last_seq + 2 ELSE t.status_seq END,
            status_at = CASE WHEN ok.parked THEN now() ELSE t.status_at END,
            pending = CASE WHEN ok.parked THEN 0 ELSE t.pending + 1 END,
-           cancel_requested = CASE WHEN ok.parked THEN false ELSE t.cancel_requested END
+           cancel_requested = CASE WHEN ok.parked THEN false ELSE t.cancel_requested END,
+           cancel_requested_at = CASE WHEN ok.parked THEN NULL ELSE t.cancel_requested_at END
       FROM ok WHERE t.id = ok.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, payload, request_id)
@@ -127,7 +128,8 @@ WITH lck AS MATERIALIZED (
            -- Nobody's already; but the version that this statement's snapshot saw may have a worker,
            -- and the CHECKs are first tried on that one.
            worker_id = CASE WHEN eff.idle THEN NULL ELSE t.worker_id END,
-           cancel_requested = true
+           cancel_requested = true,
+           cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = eff.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt)

@@ -75,4 +75,6 @@ type Task struct {
 	CreatedAt   time.Time
 	// When the newest attempt was claimed.
 	ClaimedAt pgtype.Timestamptz
+	// When cancel_requested was first set.
+	CancelRequestedAt pgtype.Timestamptz
 }

@@ -80,7 +80,8 @@ WITH lck AS MATERIALIZED (
            status_seq = CASE WHEN ok.parked THEN ok.last_seq + 2 ELSE t.status_seq END,
            status_at = CASE WHEN ok.parked THEN now() ELSE t.status_at END,
            pending = CASE WHEN ok.parked THEN 0 ELSE t.pending + 1 END,
-           cancel_requested = CASE WHEN ok.parked THEN false ELSE t.cancel_requested END
+           cancel_requested = CASE WHEN ok.parked THEN false ELSE t.cancel_requested END,
+           cancel_requested_at = CASE WHEN ok.parked THEN NULL ELSE t.cancel_requested_at END
       FROM ok WHERE t.id = ok.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, payload, request_id)
@@ -149,7 +150,7 @@ func (q *Queries) MessageFind(ctx context.Context, db DBTX, arg MessageFindParam
 }
 
 const taskByClientID = `-- name: TaskByClientID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at FROM holdfast.tasks
  WHERE tenant = $1 AND owner = $2 AND agent = $3 AND client_id = $4::text
 `
 
@@ -193,12 +194,13 @@ func (q *Queries) TaskByClientID(ctx context.Context, db DBTX, arg TaskByClientI
 		&i.Traceparent,
 		&i.CreatedAt,
 		&i.ClaimedAt,
+		&i.CancelRequestedAt,
 	)
 	return i, err
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller checks whose it is.
@@ -229,6 +231,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.Traceparent,
 		&i.CreatedAt,
 		&i.ClaimedAt,
+		&i.CancelRequestedAt,
 	)
 	return i, err
 }
@@ -258,7 +261,8 @@ WITH lck AS MATERIALIZED (
            -- Nobody's already; but the version that this statement's snapshot saw may have a worker,
            -- and the CHECKs are first tried on that one.
            worker_id = CASE WHEN eff.idle THEN NULL ELSE t.worker_id END,
-           cancel_requested = true
+           cancel_requested = true,
+           cancel_requested_at = coalesce(t.cancel_requested_at, now())
       FROM eff WHERE t.id = eff.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt)

@@ -1,0 +1,462 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// manual is docs/sql.md, which these tests run, compare and, with -update, rewrite.
+type manual struct{ text string }
+
+const manualFile = "../../docs/sql.md"
+
+func readManual(t testing.TB) *manual {
+	t.Helper()
+	text, err := os.ReadFile(manualFile)
+	require.NoError(t, err)
+	return &manual{string(text)}
+}
+
+// section is what stands below a heading of level two.
+func (m *manual) section(heading string) string {
+	_, after, _ := strings.Cut(m.text, "\n## "+heading+"\n")
+	section, _, _ := strings.Cut(after, "\n## ")
+	return section
+}
+
+var fence = regexp.MustCompile("(?s)```(\\w+)\n(.*?)```")
+
+func (m *manual) blocks(heading, language string) (out []string) {
+	for _, b := range fence.FindAllStringSubmatch(m.section(heading), -1) {
+		if b[1] == language {
+			out = append(out, b[2])
+		}
+	}
+	return out
+}
+
+// replace puts what should be in the place of what is, when asked to, and else fails if they differ.
+func (m *manual) replace(t *testing.T, is, should, what string) {
+	t.Helper()
+	if !*update {
+		require.Equal(t, should, is, "%s in docs/sql.md; -update rewrites it", what)
+		return
+	}
+	require.Equal(t, 1, strings.Count(m.text, is), what)
+	m.text = strings.Replace(m.text, is, should, 1)
+}
+
+func (m *manual) save(t *testing.T) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(manualFile, []byte(m.text), 0o600))
+	}
+}
+
+// The manual's tables of columns are the comments in the database.
+func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next test, it may write the manual
+	f := newFixture(t)
+	m := readManual(t)
+	_, lines := query(t, f.conn(), `
+		SELECT c.relname, obj_description(c.oid, 'pg_class'), a.attname, format_type(a.atttypid, a.atttypmod), col_description(c.oid, a.attnum)
+		  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+		 WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind = 'v' AND a.attnum > 0
+		 ORDER BY c.relname, a.attnum`)
+	tables, comments := map[string]string{}, map[string]string{}
+	row := func(l []string) string {
+		typ := strings.ReplaceAll(l[3], "timestamp with time zone", "timestamptz")
+		return fmt.Sprintf("| `%s` | %s | %s |\n", l[2], typ, l[4])
+	}
+	const head = "| column | type | meaning |\n|---|---|---|\n"
+	shared := map[string]string{}
+	for _, l := range lines {
+		view, column := l[0], l[2]
+		comments[view] = l[1]
+		switch {
+		case view != "v_workers" && slices.Contains([]string{"task", "task_id", "agent", "tenant", "owner", "context_id"}, column):
+			shared[view] += row(l)
+		default:
+			tables[view] += row(l)
+		}
+	}
+	for view, rows := range shared {
+		require.Equal(t, shared["v_tasks"], rows, "%s begins like the others", view)
+	}
+	require.Len(t, tables, 11)
+	require.Len(t, shared, 10)
+	tables["All of them"], comments["All of them"] = shared["v_tasks"], "All but `v_workers` begin with these columns:"
+	for view, rows := range tables {
+		heading := "\n### " + view + "\n"
+		require.Contains(t, m.text, heading)
+		_, after, _ := strings.Cut(m.text, heading)
+		is, _, _ := strings.Cut(after, "\n#")
+		m.replace(t, heading+is, heading+"\n"+comments[view]+"\n\n"+head+rows, "the columns of "+view)
+	}
+	m.save(t)
+}
+
+// The questions of the manual are asked, with the rights of the reader, and answered as it says.
+func TestTheManualsQuestions(t *testing.T) {
+	f := newFixture(t)
+	b := newBook(f)
+	b.write()
+	m := readManual(t)
+	c := f.conn()
+	tx, err := c.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(context.Background())) }()
+	b.date(tx)
+	var yesterday, today string
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT (current_date - 1)::text, current_date::text").Scan(&yesterday, &today))
+	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE holdfast_reader")
+	require.NoError(t, err)
+
+	questions := strings.Split(m.section("Questions"), "\n### ")[1:]
+	require.GreaterOrEqual(t, len(questions), 20)
+	for _, q := range questions {
+		heading, _, _ := strings.Cut(q, "\n")
+		blocks := fence.FindAllStringSubmatch(q, -1)
+		require.Len(t, blocks, 2, heading)
+		require.Equal(t, []string{"sql", "text"}, []string{blocks[0][1], blocks[1][1]}, heading)
+		columns, lines := query(t, tx, blocks[0][2])
+		require.NotEmpty(t, lines, heading)
+		answer := strings.NewReplacer(yesterday, "2026-03-02", today, "2026-03-03").Replace(aligned(columns, lines))
+		m.replace(t, blocks[0][2]+"```\n\n"+blocks[1][0], blocks[0][2]+"```\n\n```text\n"+answer+"```", heading)
+	}
+	m.save(t)
+}
+
+// The README quotes the manual, whose questions are asked.
+func TestTheREADMEQuotesTheManual(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	m := readManual(t)
+	quoted := 0
+	for _, b := range fence.FindAllStringSubmatch(string(readme), -1) {
+		if b[1] == "sql" {
+			quoted++
+			require.Contains(t, m.blocks("Questions", "sql"), b[2])
+		}
+	}
+	require.Equal(t, 1, quoted)
+	require.Contains(t, string(readme), fmt.Sprintf("%d worked questions", len(m.blocks("Questions", "sql"))))
+}
+
+// aligned renders an answer much as psql does.
+func aligned(columns []string, lines [][]string) string {
+	width := make([]int, len(columns))
+	table := append([][]string{columns}, lines...)
+	for _, l := range table {
+		for i, v := range l {
+			width[i] = max(width[i], utf8.RuneCountInString(v))
+		}
+	}
+	var out strings.Builder
+	for n, l := range table {
+		var row strings.Builder
+		for i, v := range l {
+			if i > 0 {
+				row.WriteString(" | ")
+			}
+			row.WriteString(v + strings.Repeat(" ", width[i]-utf8.RuneCountInString(v)))
+		}
+		fmt.Fprintln(&out, strings.TrimRight(row.String(), " "))
+		if n == 0 {
+			for i, w := range width {
+				if i > 0 {
+					out.WriteString("-+-")
+				}
+				out.WriteString(strings.Repeat("-", w))
+			}
+			out.WriteString("\n")
+		}
+	}
+	return out.String()
+}
+
+// book is a small world that went through the store: what the manual's questions are about.
+type book struct {
+	*fixture
+	workers map[string]task.ID
+	stories []*story
+}
+
+// story is one task. Everything happens at once, and is dated afterwards.
+type story struct {
+	b     *book
+	h     *task.Task
+	p     *pen
+	open  bool // its times count from now; else from the beginning of yesterday
+	now   time.Duration
+	times []time.Duration // of its events
+	due   time.Duration   // of its queue row
+	asked time.Duration   // when to cancel was asked for
+	held  map[task.Attempt]time.Duration
+}
+
+func newBook(f *fixture) *book {
+	b := &book{fixture: f, workers: map[string]task.ID{}}
+	for name, ttl := range map[string]time.Duration{"web-1/1042": time.Hour, "web-2/988": time.Hour, "web-2/731": 0} {
+		id := NewID()
+		require.NoError(f.t, f.Register(f.t.Context(), Process{ID: id, Name: name, Version: "1.4.0", Roles: "api,worker"}, ttl))
+		b.workers[name] = id
+	}
+	_, err := f.Lead(f.t.Context(), "partitions", b.workers["web-1/1042"], time.Hour)
+	require.NoError(f.t, err)
+	return b
+}
+
+type opening struct{ id, agent, owner, context, text, dialect, message, key string }
+
+func (b *book) begin(at time.Duration, o opening) *story {
+	b.t.Helper()
+	n := &NewTask{
+		Task: task.Task{
+			ID: NewID(), PublicID: o.id, Agent: o.agent, Owner: o.owner, ContextID: o.context, Dialect: "0.3",
+		},
+		ClientID: true, Message: user(o.text),
+	}
+	if o.dialect != "" {
+		n.Task.Dialect = o.dialect
+	}
+	n.Message.ID = o.id + "-m1"
+	if o.message != "" {
+		n.Message.ID = o.message
+	}
+	if o.key != "" {
+		n.Idempotency = Idempotency{Key: o.key, Hash: []byte(o.key)}
+	}
+	s := &story{b: b, now: at, open: at < 0, due: at, held: map[task.Attempt]time.Duration{}, h: b.create(n)}
+	b.stories = append(b.stories, s)
+	return s.dated()
+}
+
+// dated gives the events that are new the present time of the story.
+func (s *story) dated() *story {
+	h, err := s.b.Header(s.b.t.Context(), s.h.ID)
+	require.NoError(s.b.t, err)
+	for len(s.times) < int(h.LastSeq) {
+		s.times = append(s.times, s.now)
+	}
+	s.h = h
+	return s
+}
+
+func (s *story) wait(d time.Duration) *story {
+	s.now += d
+	return s
+}
+
+func (s *story) claim(worker string) *story {
+	s.b.t.Helper()
+	s.p = &pen{s: s.b.Store, c: s.b.claim(s.b.workers[worker], s.h.Agent, 1)[0]}
+	require.Equal(s.b.t, s.h.ID, s.p.c.Task.ID)
+	s.held[s.p.c.Attempt] = s.now
+	return s
+}
+
+func (s *story) emit(evs ...*task.Event) *story {
+	s.b.t.Helper()
+	s.p.must(s.b.t, evs...)
+	return s.dated()
+}
+
+func (s *story) say(text string) *story {
+	s.b.t.Helper()
+	m := user(text)
+	m.ID = fmt.Sprintf("%s-m%d", s.h.PublicID, len(s.times)+1)
+	_, err := s.b.AddMessage(s.b.t.Context(), &NewMessage{Task: s.h, Message: m, RequestID: NewID()})
+	require.NoError(s.b.t, err)
+	s.due = s.now
+	return s.dated()
+}
+
+func (s *story) retry(reason string, after time.Duration) *story {
+	s.b.t.Helper()
+	require.NoError(s.b.t, s.b.GiveBack(s.b.t.Context(), Requeue{
+		Task: s.h.ID, Agent: s.h.Agent, Attempt: s.p.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry, Error: reason},
+	}))
+	s.due = s.now + after
+	return s.dated()
+}
+
+func (s *story) cancel() *story {
+	s.b.t.Helper()
+	_, err := s.b.Cancel(s.b.t.Context(), s.h)
+	require.NoError(s.b.t, err)
+	s.asked = s.now
+	return s.dated()
+}
+
+// lose has the run's worker declared dead.
+func (s *story) lose() *story {
+	s.b.t.Helper()
+	_, runs, err := s.b.Rescue(s.b.t.Context(), 0)
+	require.NoError(s.b.t, err)
+	require.Len(s.b.t, runs, 1)
+	return s.dated()
+}
+
+// speaks is a status with a text and, if they are not zero, the tokens it took.
+func speaks(state task.State, text string, in, out int) *task.Event {
+	e := status(state)
+	e.Message = &task.Message{ID: "a", Role: task.RoleAgent, Parts: []task.Part{task.Text(text)}}
+	e.Message.Metadata = usageJSON(in, out)
+	return e
+}
+
+func usageJSON(in, out int) []byte {
+	if in == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, `{"usage":{"inputTokens":%d,"outputTokens":%d,"totalTokens":%d}}`, in, out, in+out)
+}
+
+func piece(name, text string, goesOn, last bool) *task.Event {
+	return &task.Event{
+		Kind: task.EventArtifact, Append: goesOn, Last: last,
+		Artifact: &task.Artifact{ID: name, Name: name, Parts: []task.Part{task.Text(text)}},
+	}
+}
+
+var working = status(task.StateWorking)
+
+func (b *book) write() {
+	const sec = time.Second
+	done := func() *task.Event { return status(task.StateCompleted) }
+	work := func() *task.Event { e := *working; return &e }
+
+	// A trip that takes two messages, and a second task of the same conversation.
+	b.begin(9*time.Hour, opening{id: "trip-1", agent: "travel", owner: "ada", context: "c-oslo", text: "Book me a trip", key: "k-1"}).
+		wait(sec / 2).claim("web-1/1042").emit(work()).
+		wait(2 * sec).emit(speaks(task.StateInputRequired, "Where to?", 90, 10)).
+		wait(time.Minute).say("Oslo").
+		wait(sec).claim("web-2/988").emit(work()).
+		wait(3 * sec).emit(piece("itinerary", "DY 1303, ", false, false)).
+		wait(sec).emit(piece("itinerary", "07:20", true, true)).
+		wait(sec).emit(speaks(task.StateCompleted, "Booked.", 1000, 200))
+	hotel := piece("hotel", "Two nights at the harbour", false, true)
+	hotel.Metadata = usageJSON(700, 100)
+	b.begin(9*time.Hour+10*time.Minute, opening{id: "trip-2", agent: "travel", owner: "ada", context: "c-oslo", text: "And a hotel", key: "k-2"}).
+		wait(sec).claim("web-1/1042").emit(work()).wait(4 * sec).emit(hotel).wait(sec).emit(done())
+
+	// One that fails, one that is tried three times, and one whose worker dies.
+	b.begin(9*time.Hour+20*time.Minute, opening{id: "trip-3", agent: "travel", owner: "ben", context: "c-rome", text: "Rome, today"}).
+		wait(sec).claim("web-1/1042").emit(work()).wait(sec).emit(speaks(task.StateFailed, "No seats left.", 0, 0))
+	b.begin(9*time.Hour+30*time.Minute, opening{id: "trip-4", agent: "travel", owner: "ben", context: "c-rome", text: "Rome, tomorrow"}).
+		wait(sec).claim("web-2/988").emit(work()).wait(2*sec).retry("the fares service answered 503", 5*sec).
+		wait(6*sec).claim("web-2/988").wait(2*sec).retry("the fares service answered 503", 10*sec).
+		wait(11 * sec).claim("web-1/1042").wait(2 * sec).emit(piece("itinerary", "AZ 77", false, true)).emit(done())
+	b.begin(10*time.Hour, opening{id: "trip-5", agent: "travel", owner: "ben", context: "c-rome", text: "A guide to Rome"}).
+		wait(sec).claim("web-2/731").emit(work()).wait(4 * sec).emit(piece("guide", "The Forum", false, false)).
+		wait(10 * sec).lose().
+		wait(sec).claim("web-1/1042").wait(20 * sec).emit(piece("guide", "The Forum opens at nine.", false, true)).emit(done())
+
+	// Streams of another agent, and a client that sends everything twice.
+	poem := b.begin(10*time.Hour+15*time.Minute, opening{id: "poem-1", agent: "writer", owner: "ada", context: "c-poem", text: "A long poem", dialect: "1.0"}).
+		wait(sec / 10).claim("web-1/1042").emit(work())
+	for i := range 20 {
+		poem.wait(sec / 4).emit(piece("poem", strings.Repeat("rolling waves ", 20), i > 0, i == 19))
+	}
+	poem.emit(speaks(task.StateCompleted, "That is all.", 40, 900))
+	for i, at := range []time.Duration{10*time.Hour + 16*time.Minute, 10*time.Hour + 16*time.Minute + 2*sec} {
+		s := b.begin(at, opening{
+			id: fmt.Sprintf("haiku-%d", i+1), agent: "writer", owner: "cyd", context: "c-haiku", text: "A haiku", dialect: "0.1", message: "m-77",
+		})
+		s.wait(sec / 2).claim("web-2/988").emit(work()).wait(sec).emit(piece("haiku", "old pond", false, true)).emit(done())
+	}
+
+	// Cancels: one of a running task, one of a task that nobody had begun.
+	b.begin(11*time.Hour, opening{id: "essay-1", agent: "writer", owner: "cyd", context: "c-essay", text: "An essay"}).
+		wait(sec).claim("web-1/1042").emit(work()).wait(30 * sec).cancel().wait(3 * sec / 2).emit(status(task.StateCanceled))
+	b.begin(11*time.Hour+time.Minute, opening{id: "essay-2", agent: "writer", owner: "cyd", context: "c-essay", text: "A shorter one"}).
+		wait(5 * sec).cancel()
+
+	// Support fails and refuses.
+	for i, text := range []string{"My login is broken", "It still is"} {
+		b.begin(14*time.Hour+time.Duration(i)*time.Minute, opening{
+			id: fmt.Sprintf("help-%d", i+1), agent: "support", owner: "ben", context: "c-login", text: text,
+		}).wait(sec).claim("web-2/988").emit(work()).wait(6 * sec).emit(speaks(task.StateFailed, "The agent failed.", 0, 0))
+	}
+	b.begin(15*time.Hour, opening{id: "help-3", agent: "support", owner: "cyd", context: "c-refund", text: "Refund everyone"}).
+		wait(sec).claim("web-2/988").emit(work()).wait(sec).emit(speaks(task.StateRejected, "Not without a manager.", 0, 0))
+
+	// Now: questions that nobody answers, runs under way, and a queue.
+	for i, ago := range []time.Duration{5 * 24 * time.Hour, 4 * 24 * time.Hour, time.Hour} {
+		b.begin(-ago-2*sec, opening{
+			id: fmt.Sprintf("ask-%d", i+1), agent: "support", owner: "cyd", context: fmt.Sprintf("c-ask-%d", i+1), text: "Help",
+		}).wait(sec).claim("web-1/1042").emit(work()).wait(sec).emit(speaks(task.StateInputRequired, "Which order?", 0, 0))
+	}
+	b.begin(-3*time.Hour, opening{id: "novel-1", agent: "writer", owner: "ada", context: "c-novel", text: "A novel"}).
+		wait(sec).claim("web-1/1042").emit(work()).wait(10 * time.Minute).emit(piece("novel", "Chapter one", false, false))
+	b.begin(-2*time.Minute, opening{id: "novel-2", agent: "writer", owner: "ben", context: "c-novel-2", text: "Another novel"}).
+		wait(sec).claim("web-2/988").emit(work())
+	b.begin(-20*time.Second, opening{id: "help-4", agent: "support", owner: "ben", context: "c-later", text: "Anybody?"}).
+		wait(sec).claim("web-2/988").emit(work()).wait(sec).retry("the model is busy", time.Minute)
+	b.begin(-90*time.Second, opening{id: "trip-6", agent: "travel", owner: "ada", context: "c-paris", text: "Paris"})
+	b.begin(-30*time.Second, opening{id: "trip-7", agent: "travel", owner: "ada", context: "c-bergen", text: "Bergen"})
+}
+
+// date gives everything its time, in the transaction that asks the questions and whose now() does not move.
+func (b *book) date(tx pgx.Tx) {
+	exec := func(sql string, args ...any) {
+		b.t.Helper()
+		_, err := tx.Exec(b.t.Context(), sql, args...)
+		require.NoError(b.t, err, sql)
+	}
+	exec("SET LOCAL timezone = 'UTC'")
+	var yesterday, now time.Time
+	require.NoError(b.t, tx.QueryRow(b.t.Context(), "SELECT date_trunc('day', now()) - interval '1 day', now()").Scan(&yesterday, &now))
+	for _, s := range b.stories {
+		base, id := yesterday, uuid.UUID(s.h.ID)
+		if s.open {
+			base = now
+		}
+		at := make([]time.Time, len(s.times))
+		for i, d := range s.times {
+			at[i] = base.Add(d)
+		}
+		exec(`UPDATE holdfast.task_events e SET created_at = x.at FROM unnest($2::timestamptz[]) WITH ORDINALITY x(at, seq)
+			WHERE e.task = $1 AND e.seq = x.seq`, id, at)
+		for attempt, d := range s.held {
+			exec("UPDATE holdfast.task_events SET claimed_at = $3 WHERE task = $1 AND attempt = $2 AND worker_id IS NOT NULL", id, attempt, base.Add(d))
+			exec("UPDATE holdfast.tasks SET claimed_at = $3 WHERE id = $1 AND attempt = $2", id, attempt, base.Add(d))
+		}
+		exec(`UPDATE holdfast.tasks SET created_at = $2, status_at = $3,
+			cancel_requested_at = CASE WHEN cancel_requested THEN $4::timestamptz END WHERE id = $1`, id, at[0], at[s.h.Status.Seq-1], base.Add(s.asked))
+		exec("UPDATE holdfast.task_queue SET available_at = $2 WHERE id = $1", id, base.Add(s.due))
+		exec("UPDATE holdfast.idempotency_keys SET created_at = $2 WHERE task = $1", id, at[0])
+	}
+	exec("UPDATE holdfast.workers SET started_at = now() - interval '2 days'")
+}
+
+// BenchmarkManual asks the manual's questions about many tasks.
+func BenchmarkManual(b *testing.B) {
+	f := newFixture(b)
+	f.seedHistory(200_000)
+	c := f.conn()
+	for _, q := range strings.Split(readManual(b).section("Questions"), "\n### ")[1:] {
+		heading, _, _ := strings.Cut(q, "\n")
+		sql := fence.FindStringSubmatch(q)[2]
+		sql = strings.NewReplacer("'c-oslo'", "'ctx100'", "'trip-1'", "'c100'", "'trip-5'", "'c200'").Replace(sql)
+		b.Run(heading, func(b *testing.B) {
+			for b.Loop() {
+				query(b, c, sql)
+			}
+		})
+	}
+}

@@ -1,0 +1,641 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// query reads all rows of a question as text.
+func query(t testing.TB, c interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, sql string, args ...any,
+) (columns []string, lines [][]string) {
+	t.Helper()
+	rows, err := c.Query(t.Context(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
+	require.NoError(t, err, sql)
+	defer rows.Close()
+	for _, d := range rows.FieldDescriptions() {
+		columns = append(columns, d.Name)
+	}
+	for rows.Next() {
+		var line []string
+		for _, v := range rows.RawValues() {
+			line = append(line, string(v))
+		}
+		lines = append(lines, line)
+	}
+	require.NoError(t, rows.Err(), sql)
+	return columns, lines
+}
+
+// The functions that belong to the contract; what else there is in the schema is the server's own.
+const contractFunctions = "('sql_contract_version', 'task_uuid', 'uuid_at')"
+
+// The golden is the contract that docs/sql.md promises: within a major version its lines only get company, and a view's
+// new columns stand below its old ones.
+func TestTheViewsAreAContract(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var have strings.Builder
+	fmt.Fprintf(&have, "version %s\n", scan[string](f, "SELECT holdfast.sql_contract_version()"))
+	_, lines := query(t, f.conn(), `
+		SELECT format('%s.%s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod))
+		  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+		 WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind = 'v' AND a.attnum > 0
+		 ORDER BY c.relname, a.attnum`)
+	for _, l := range lines {
+		fmt.Fprintln(&have, l[0])
+	}
+	_, lines = query(t, f.conn(), `
+		SELECT format('%s(%s) %s', p.proname, pg_get_function_identity_arguments(p.oid), format_type(p.prorettype, NULL))
+		  FROM pg_proc p WHERE p.pronamespace = 'holdfast'::regnamespace AND p.proname IN `+contractFunctions+` ORDER BY 1`)
+	for _, l := range lines {
+		fmt.Fprintln(&have, l[0])
+	}
+	const file = "testdata/views.golden"
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(have.String()), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), have.String(), "a change of the contract; see docs/sql.md before running with -update")
+}
+
+func TestTheViewsAreCommented(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	missing := `
+		SELECT c.relname || coalesce('.' || a.attname, '')
+		  FROM pg_class c
+		  LEFT JOIN LATERAL (
+		    SELECT NULL AS attname, 0 AS attnum
+		     UNION ALL
+		    SELECT attname, attnum FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) a ON true
+		 WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind = 'v'
+		   AND NOT EXISTS (SELECT FROM pg_description d
+		                    WHERE d.classoid = 'pg_class'::regclass AND d.objoid = c.oid AND d.objsubid = a.attnum AND d.description <> '')
+		 UNION ALL
+		SELECT p.proname FROM pg_proc p
+		 WHERE p.pronamespace = 'holdfast'::regnamespace AND p.proname IN ` + contractFunctions + ` AND obj_description(p.oid, 'pg_proc') IS NULL`
+	_, lines := query(t, f.conn(), missing)
+	require.Empty(t, lines, "without a comment")
+
+	f.exec("CREATE VIEW holdfast.v_mute AS SELECT 1 AS one")
+	_, lines = query(t, f.conn(), missing)
+	require.Equal(t, [][]string{{"v_mute"}, {"v_mute.one"}}, lines)
+}
+
+func TestTheViewsKnowTheNames(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, s := range task.States {
+		require.Equal(t, s.String(), scan[string](f, "SELECT holdfast.state_name($1::smallint)", int16(s)))
+	}
+	p := f.running("a")
+	p.must(t, status(task.StateWorking), chunk("x"), &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint}})
+	_, lines := query(t, f.conn(), "SELECT kind FROM holdfast.v_events WHERE task = $1 ORDER BY seq", p.c.Task.ID.String())
+	require.Len(t, lines, 4)
+	for i, e := range f.log(p.c.Task.ID) {
+		require.Equal(t, e.Kind.String(), lines[i][0])
+	}
+}
+
+func TestTimeAsUUID(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, at := range []time.Time{
+		time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), time.Date(2031, 12, 31, 23, 59, 59, 999_000_000, time.UTC),
+		time.Date(2026, 3, 1, 10, 0, 0, 1_999_000, time.UTC),
+	} {
+		require.Equal(t, firstID(at).String(), scan[string](f, "SELECT holdfast.uuid_at($1)::text", at))
+	}
+}
+
+func TestTasksByTheirName(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	named := func(owner, name string) task.ID {
+		n := fresh("a")
+		n.ClientID, n.Task.Owner, n.Task.PublicID = true, owner, name
+		return f.create(n).ID
+	}
+	find := func(name string) *string {
+		return scan[*string](f, "SELECT holdfast.task_uuid($1)::text", name)
+	}
+	one, plain, odd := named("ada", "trip"), f.create(fresh("a")).ID, NewID().String()
+	shaped := named("ada", odd)
+	require.Equal(t, one.String(), *find("trip"))
+	require.Equal(t, plain.String(), *find(plain.String()))
+	require.Equal(t, one.String(), *find(strings.ToUpper(one.String())), "by UUID, too")
+	require.Equal(t, shaped.String(), *find(odd), "a client's id that looks like a UUID")
+	require.Nil(t, find("nobody's"))
+
+	two := named("ben", "trip")
+	_, err := f.conn().Exec(t.Context(), "SELECT holdfast.task_uuid('trip')")
+	require.ErrorContains(t, err, "several tasks have the id trip; name one by its UUID: "+one.String()+", "+two.String())
+}
+
+var oddJSON = json.RawMessage(`{"z":1.0,"a":12345678901234567890,"a":[null,"\"\\"]}`)
+
+// randomChunk makes an artifact event; index is what the emitter would have counted.
+func randomChunk(r *rand.Rand, index map[string]int) *task.Event {
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	a := &task.Artifact{ID: pick("a", "b", "c"), Name: pick("", "", "name", "other"), Description: pick("", "", "what it is")}
+	if _, ok := index[a.ID]; !ok {
+		index[a.ID] = len(index)
+	}
+	a.Index = index[a.ID]
+	for range 1 + r.IntN(3) {
+		part := []task.Part{
+			task.Text(pick("x", "", "line\n", "ü\"\\")),
+			{Kind: task.PartData, Data: oddJSON},
+			{Kind: task.PartData, Data: json.RawMessage("null")},
+			{Kind: task.PartRaw, Raw: []byte{0, 255}, Filename: "f", MediaType: "m/t"},
+			{Kind: task.PartURL, URL: "http://x", Metadata: oddJSON},
+		}[r.IntN(5)]
+		a.Parts = append(a.Parts, part)
+	}
+	if r.IntN(3) == 0 {
+		a.Metadata = json.RawMessage(pick(`{"n":1}`, `null`, string(oddJSON)))
+	}
+	if r.IntN(3) == 0 {
+		a.Extensions = []string{pick("e1", "e2")}
+	}
+	return &task.Event{Kind: task.EventArtifact, Artifact: a, Append: r.IntN(3) > 0, Last: r.IntN(5) == 0}
+}
+
+// What SQL puts together from chunks is what clients see.
+func TestArtifactsAreFoldedAsInGo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	worker := f.worker(time.Hour)
+	for seed := range uint64(60) {
+		h := f.create(fresh("a"))
+		p := &pen{s: f.Store, c: f.claim(worker, "a", 1)[0]}
+		r, index := rand.New(rand.NewPCG(7, seed)), map[string]int{} //nolint:gosec // repeatable
+		var evs []*task.Event
+		for range 1 + r.IntN(12) {
+			evs = append(evs, randomChunk(r, index))
+		}
+		p.must(t, evs...)
+		h, err := f.Header(t.Context(), h.ID)
+		require.NoError(t, err)
+		want, err := f.Snapshot(t.Context(), h, true)
+		require.NoError(t, err)
+
+		var have []task.Artifact
+		_, lines := query(t, f.conn(), `
+			SELECT artifact_id, index, coalesce(name, ''), coalesce(description, ''), parts, metadata::text, array_to_json(ARRAY(
+			         SELECT x FROM json_array_elements_text(extensions) x)), coalesce(text, ''), chunks, complete
+			  FROM holdfast.v_artifacts WHERE task = $1 ORDER BY index`, h.ID.String())
+		for _, l := range lines {
+			a := task.Artifact{ID: l[0], Name: l[2], Description: l[3]}
+			require.NoError(t, json.Unmarshal([]byte(l[1]), &a.Index))
+			var list []partJSON
+			require.NoError(t, jsonv2.Unmarshal([]byte(l[4]), &list, lenient))
+			a.Parts = parts(list)
+			if l[5] != "" {
+				a.Metadata = json.RawMessage(l[5])
+			}
+			if l[6] != "[]" {
+				require.NoError(t, json.Unmarshal([]byte(l[6]), &a.Extensions))
+			}
+			have = append(have, a)
+			text, chunks, complete := "", 0, false
+			for _, q := range a.Parts {
+				text += q.Text
+			}
+			for _, e := range evs {
+				if e.Artifact.ID == a.ID {
+					if !e.Append {
+						chunks, complete = 0, false
+					}
+					chunks, complete = chunks+1, complete || e.Last
+				}
+			}
+			require.Equal(t, []string{text, fmt.Sprint(chunks), fmt.Sprint(complete)[:1]}, l[7:])
+		}
+		require.Equal(t, want.Artifacts, have, "seed %d", seed)
+	}
+}
+
+func TestHistoryIsTheOneOfTheTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	worker := f.worker(time.Hour)
+	said := func(s task.State, text string) *task.Event {
+		e := status(s)
+		if text != "" {
+			e.Message = &task.Message{ID: "a-" + text, Role: task.RoleAgent, Parts: []task.Part{task.Text(text), {Kind: task.PartData, Data: oddJSON}}}
+		}
+		return e
+	}
+	h := f.create(fresh("a"))
+	more := func(text string) {
+		_, err := f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user(text), Enqueue: true, RequestID: NewID()})
+		require.NoError(t, err)
+	}
+	check := func() {
+		now, err := f.Header(t.Context(), h.ID)
+		require.NoError(t, err)
+		want, err := f.Snapshot(t.Context(), now, false)
+		require.NoError(t, err)
+		_, lines := query(t, f.conn(), `SELECT message_id, role, text, parts, in_status, position FROM holdfast.v_history WHERE task = $1 ORDER BY position`, h.ID.String())
+		all := want.History
+		if want.Status.Message != nil {
+			all = append(all, *want.Status.Message)
+		}
+		require.Len(t, lines, len(all))
+		seen := map[string]bool{}
+		inStatus := ""
+		for i, l := range lines {
+			require.Equal(t, fmt.Sprint(i+1), l[5])
+			if l[4] == "t" {
+				inStatus = l[0]
+				continue
+			}
+			seen[l[0]] = true
+		}
+		var order []string
+		for _, l := range lines {
+			if l[4] != "t" {
+				order = append(order, strings.Join(l[:4], " "))
+			}
+		}
+		for i, m := range want.History {
+			require.Equal(t, strings.Join([]string{m.ID, roleNames[m.Role], m.FirstText(), string(appendParts(nil, m.Parts))}, " "), order[i])
+		}
+		if want.Status.Message == nil {
+			require.Empty(t, inStatus)
+		} else {
+			require.Equal(t, want.Status.Message.ID, inStatus)
+		}
+		require.Len(t, seen, len(want.History))
+	}
+	check()
+	p := &pen{s: f.Store, c: f.claim(worker, "a", 1)[0]}
+	p.must(t, said(task.StateWorking, ""))
+	check()
+	p.must(t, said(task.StateWorking, "looking"))
+	check()
+	more("hurry")
+	check()
+	p.must(t, said(task.StateWorking, "half way"), chunk("x"))
+	check()
+	require.True(t, p.must(t, said(task.StateInputRequired, "which")).requeued)
+	check()
+	p = &pen{s: f.Store, c: f.claim(worker, "a", 1)[0]}
+	p.must(t, said(task.StateWorking, ""), said(task.StateAuthRequired, "sign in"))
+	check()
+	more("done")
+	check()
+	p = &pen{s: f.Store, c: f.claim(worker, "a", 1)[0]}
+	p.must(t, said(task.StateCompleted, "there"))
+	check()
+	_, lines := query(t, f.conn(), "SELECT role, turn, coalesce(state, '-') FROM holdfast.v_history WHERE task = $1 ORDER BY position", h.ID.String())
+	require.Equal(t, [][]string{
+		{"user", "1", "-"},
+		{"agent", "1", "working"},
+		{"user", "2", "-"},
+		{"agent", "2", "working"},
+		{"agent", "2", "submitted"},
+		{"agent", "2", "auth-required"},
+		{"user", "3", "-"},
+		{"agent", "3", "completed"},
+	}, lines)
+}
+
+func TestRunsAndTransitionsInSQL(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	process := func(name string, ttl time.Duration) task.ID {
+		id := NewID()
+		require.NoError(t, f.Register(t.Context(), Process{ID: id, Name: name, Version: "1", Roles: "worker"}, ttl))
+		return id
+	}
+	one, two := process("one", time.Hour), process("two", 0)
+	h := f.create(fresh("a"))
+	open := func(worker task.ID) *pen { return &pen{s: f.Store, c: f.claim(worker, "a", 1)[0]} }
+	giveBack := func(p *pen, note task.RunNote, uncount bool) {
+		require.NoError(t, f.GiveBack(t.Context(), Requeue{Task: h.ID, Agent: "a", Attempt: p.c.Attempt, Note: note, Uncount: uncount}))
+	}
+	asks := status(task.StateInputRequired)
+	asks.Message = &task.Message{ID: "q", Role: task.RoleAgent, Parts: []task.Part{task.Text("which?")}}
+	fails := status(task.StateFailed)
+	fails.Message = &task.Message{ID: "f", Role: task.RoleAgent, Parts: []task.Part{task.Text("no"), task.Text("way")}}
+
+	open(one).must(t, status(task.StateWorking), chunk("x"), status(task.StateWorking), asks)
+	_, err := f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("this"), RequestID: NewID()})
+	require.NoError(t, err)
+	p := open(one)
+	p.must(t, status(task.StateWorking))
+	giveBack(p, task.RunNote{Outcome: task.RunRetry, Error: "later"}, false)
+	giveBack(open(one), task.RunNote{Outcome: task.RunReturned}, true)
+	lost := open(two)
+	lost.must(t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: json.RawMessage(`1`)}})
+	names, _, err := f.Rescue(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+	last := open(one)
+
+	const runs = `SELECT run, attempt, turn, worker_name, outcome, coalesce(error, '-'), ended_at IS NULL, started_at <= coalesce(ended_at, now()), duration >= interval '0'
+		FROM holdfast.v_runs WHERE task = $1 ORDER BY run`
+	want := [][]string{
+		{"1", "1", "1", "one", "input-required", "-", "f", "t", "t"},
+		{"2", "2", "2", "one", "retry", "later", "f", "t", "t"},
+		{"3", "3", "2", "one", "returned", "-", "f", "t", "t"},
+		{"4", "4", "2", "two", "lost", "-", "f", "t", "t"},
+		{"5", "6", "2", "one", "running", "-", "t", "t", "t"},
+	}
+	_, lines := query(t, f.conn(), runs, h.ID.String())
+	require.Equal(t, want, lines, "the rescue took attempt 5")
+	_, lines = query(t, f.conn(), "SELECT phase, worker_name, turn, tries, started_at = (SELECT started_at FROM holdfast.v_runs r WHERE r.task = q.task AND outcome = 'running') FROM holdfast.v_queue q")
+	require.Equal(t, [][]string{{"running", "one", "2", "3", "t"}}, lines)
+	_, lines = query(t, f.conn(), "SELECT name, alive, running, coalesce(duties::text, '-') FROM holdfast.v_workers")
+	require.Equal(t, [][]string{{"one", "t", "1", "-"}}, lines)
+
+	last.must(t, fails)
+	want[4] = []string{"5", "6", "2", "one", "failed", "no\nway", "f", "t", "t"}
+	_, lines = query(t, f.conn(), runs, h.ID.String())
+	require.Equal(t, want, lines)
+	_, lines = query(t, f.conn(), `SELECT seq, coalesce(previous_state, '-'), state, coalesce(next_state, '-'), coalesce(text, '-'), attempt, left_at - entered_at = duration
+		FROM holdfast.v_transitions WHERE task = $1 ORDER BY seq`, h.ID.String())
+	require.Equal(t, [][]string{
+		{"1", "-", "submitted", "working", "-", "0", "t"},
+		{"2", "submitted", "working", "input-required", "-", "1", "t"},
+		{"5", "working", "input-required", "submitted", "which?", "1", "t"},
+		{"7", "input-required", "submitted", "working", "-", "0", "t"},
+		{"8", "submitted", "working", "failed", "-", "2", "t"},
+		{"13", "working", "failed", "-", "no\nway", "6", ""},
+	}, lines, "the working that repeats working is part of the stay")
+	_, lines = query(t, f.conn(), "SELECT state, open, duration = ended_at - created_at, status_text, runs, worker IS NULL FROM holdfast.v_tasks")
+	require.Equal(t, [][]string{{"failed", "f", "t", "no\nway", "4", "t"}}, lines)
+}
+
+func TestCanceledAndContinuedRunsInSQL(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, status(task.StateWorking))
+	h := p.c.Task
+	ended, err := f.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	require.False(t, ended)
+	asked := scan[time.Time](f, "SELECT cancel_requested_at FROM holdfast.v_tasks")
+	_, err = f.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	require.Equal(t, asked, scan[time.Time](f, "SELECT cancel_requested_at FROM holdfast.v_tasks"), "the first request counts")
+	p.must(t, status(task.StateCanceled))
+	require.Equal(t, "canceled", scan[string](f, "SELECT outcome FROM holdfast.v_runs"))
+	require.True(t, scan[bool](f, "SELECT ended_at >= cancel_requested_at FROM holdfast.v_tasks"))
+
+	p = f.running("b")
+	_, err = f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), Enqueue: true, RequestID: NewID()})
+	require.NoError(t, err)
+	require.True(t, p.must(t, status(task.StateWorking), status(task.StateInputRequired)).requeued)
+	_, lines := query(t, f.conn(), "SELECT run, turn, outcome FROM holdfast.v_runs WHERE agent = 'b'")
+	require.Equal(t, [][]string{{"1", "1", "continued"}}, lines)
+	_, lines = query(t, f.conn(), "SELECT phase, turn, worker IS NULL, waiting >= interval '0' FROM holdfast.v_queue")
+	require.Equal(t, [][]string{{"waiting", "2", "t", "t"}}, lines)
+}
+
+func TestKeysAndWebhooksInSQL(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	h := f.create(keyed(fresh("a"), "k", "1"))
+	_, lines := query(t, f.conn(), "SELECT task, key, owner FROM holdfast.v_keys")
+	require.Equal(t, [][]string{{h.ID.String(), "k", "owner"}}, lines)
+
+	f.exec(`INSERT INTO holdfast.push_configs (task, config_id, dialect, payload) VALUES ($1, 'c', '0.3', '{"url":"http://hook","token":"secret"}')`, uuid.UUID(h.ID))
+	_, lines = query(t, f.conn(), "SELECT config_id, url, behind IS NULL, last_status IS NULL FROM holdfast.v_push")
+	require.Equal(t, [][]string{{"c", "http://hook", "t", "t"}}, lines)
+	f.exec(`INSERT INTO holdfast.push_cursors (task, config_id, attempts, due_at, last_error) VALUES ($1, 'c', 2, now(), 'no')`, uuid.UUID(h.ID))
+	f.exec(`INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status)
+		VALUES ($1, 'c', now() - interval '1 hour', 1, 1, 1, 500), ($1, 'c', now(), 1, 1, 2, 503)`, uuid.UUID(h.ID))
+	_, lines = query(t, f.conn(), "SELECT delivered_seq, behind, failures, last_error, last_status FROM holdfast.v_push")
+	require.Equal(t, [][]string{{"0", "1", "2", "no", "503"}}, lines)
+	_, lines = query(t, f.conn(), "SELECT * FROM holdfast.v_push")
+	require.NotContains(t, fmt.Sprint(lines), "secret")
+}
+
+// seedHistory makes n tasks that were created over the last 60 days, nearly all of them ended, and the partitions of
+// their months.
+func (f *fixture) seedHistory(n int) (partitions []string) {
+	f.t.Helper()
+	now, err := f.Now(f.t.Context())
+	require.NoError(f.t, err)
+	for ago := 3; ago >= 0; ago-- {
+		p := partitionOf(time.Date(now.UTC().Year(), now.UTC().Month()-time.Month(ago), 1, 0, 0, 0, 0, time.UTC))
+		_, err := f.ensurePartition(f.t.Context(), p)
+		require.NoError(f.t, err)
+		partitions = append(partitions, p.name)
+	}
+	sql := `
+		CREATE TEMP TABLE seed AS
+		SELECT ((substr(holdfast.uuid_at(at)::text, 1, 14)) || '7' || substr(md5(i::text), 1, 3) || '-8' || substr(md5(i::text), 4, 3) || '-' || substr(md5(i::text), 7, 12))::uuid AS id,
+		       at, i, CASE WHEN i % 100 = 0 THEN 6 WHEN i % 250 = 1 THEN 2 WHEN i % 250 = 2 THEN 3 ELSE 5 END::smallint AS state
+		  FROM (SELECT i, now() - i * interval '60 days' / %[1]d AS at FROM generate_series(1, %[1]d) i) s;
+		INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, created_at, status_at,
+		                            attempt, runs, run_ordinal, dialect)
+		SELECT id, CASE WHEN i % 10 = 0 THEN 'c' || i END, 'agent' || i % 5, 't', 'o' || i % 100, 'ctx' || i / 4, state,
+		       CASE state WHEN 2 THEN 2 ELSE 8 END, CASE state WHEN 2 THEN 2 ELSE 8 END, at, at + interval '3 s',
+		       1, 1, CASE state WHEN 2 THEN 1 ELSE 7 END, '0.3'
+		  FROM seed;
+		INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload, created_at, claimed_at)
+		SELECT id, s, CASE WHEN s = 1 THEN 1 WHEN s IN (2, 8) THEN 2 ELSE 3 END, CASE s WHEN 2 THEN 2 WHEN 8 THEN state END,
+		       CASE s WHEN 1 THEN 0 ELSE 1 END, s BETWEEN 4 AND 7, s = 7, CASE WHEN s BETWEEN 3 AND 7 THEN 'a' END,
+		       CASE WHEN s = 1 THEN '{"id":"m' || i || '","role":"user","parts":[{"text":"' || repeat('lorem ', 20) || '"}]}'
+		            WHEN s BETWEEN 3 AND 7 THEN '{"index":0,"name":"a","parts":[{"text":"' || repeat('ipsum ', 20) || '"}]}'
+		            WHEN s = 8 AND state <> 5 THEN '{"message":{"id":"x","role":"agent","parts":[{"text":"no. ' || i % 7 || '"}]}}'
+		            WHEN s = 8 THEN '{"message":{"id":"x","role":"agent","parts":[],"metadata":{"usage":{"totalTokens":' || i % 1000 || '}}}}' END::json,
+		       at + s * interval '0.3 s', CASE WHEN s = 8 THEN at + interval '0.1 s' END
+		  FROM seed, generate_series(1, 8) s WHERE state <> 2 OR s <= 2;
+		INSERT INTO holdfast.task_queue (id, agent, message_seq, tries) SELECT id, 'agent' || i % 5, 1, 1 FROM seed WHERE state = 2;
+		ANALYZE`
+	_, err = f.conn().PgConn().Exec(f.t.Context(), strings.ReplaceAll(sql, "%[1]d", fmt.Sprint(n))).ReadAll()
+	require.NoError(f.t, err)
+	return partitions
+}
+
+// What operators filter by is found by index, with the planner's usual settings.
+func TestPlansOfTheViews(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	months := f.seedHistory(20_000)
+	require.NoError(t, invariant.Check(t.Context(), f.url), "the seed is a database like any other")
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET jit = off; SET timezone = 'UTC'", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	now, err := f.Now(t.Context())
+	require.NoError(t, err)
+	var filled []string
+	for _, name := range months[1:] {
+		if scan[int](f, "SELECT count(*) FROM holdfast."+name) > 1000 {
+			filled = append(filled, name)
+		}
+	}
+	require.NotEmpty(t, filled)
+	all := regexp.MustCompile(`Seq Scan on (tasks|` + strings.Join(filled, "|") + `)\b`)
+
+	_, lines := query(t, c, "SELECT relname FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'v' ORDER BY 1")
+	var queries []string
+	perTask := map[string]bool{}
+	for _, l := range lines {
+		if l[0] != "v_workers" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_keys" { // small, or found by key
+			perTask[l[0]] = true
+		}
+	}
+	require.Len(t, perTask, 7)
+	for view := range perTask {
+		queries = append(queries,
+			"SELECT * FROM holdfast."+view+" WHERE task = '"+firstID(now).String()+"'",
+			"SELECT * FROM holdfast."+view+" WHERE task = holdfast.task_uuid('c10')",
+			"SELECT * FROM holdfast."+view+" WHERE context_id = 'ctx7'",
+			"SELECT count(*) FROM holdfast."+view+" WHERE task >= holdfast.uuid_at(now() - interval '2 hours')",
+		)
+	}
+	queries = append(queries,
+		"SELECT * FROM holdfast.v_tasks WHERE open AND state = 'working'",
+		"SELECT * FROM holdfast.v_tasks WHERE open AND state = 'input-required' AND status_at < now() - interval '3 days'",
+		"SELECT * FROM holdfast.v_transitions x JOIN holdfast.v_tasks t USING (task) WHERE t.open AND t.state = 'working'",
+		"SELECT * FROM holdfast.v_tasks WHERE tenant = 't' AND owner = 'o7' ORDER BY status_at DESC LIMIT 20",
+		"SELECT * FROM holdfast.v_tasks ORDER BY task DESC LIMIT 20",
+		"SELECT status_text, count(*) FROM holdfast.v_tasks WHERE state = 'failed' AND task >= holdfast.uuid_at(now() - interval '1 day') GROUP BY 1",
+		"SELECT * FROM holdfast.v_keys WHERE tenant = 't' AND owner = 'o7' AND key = 'k'",
+	)
+	for _, q := range queries {
+		_, plan := query(t, c, "EXPLAIN "+q)
+		text := ""
+		for _, l := range plan {
+			text += l[0] + "\n"
+		}
+		require.NotRegexp(t, all, text, q)
+	}
+
+	// Partitions that are older than what is asked for are not even opened.
+	_, plan := query(t, c, "EXPLAIN SELECT * FROM holdfast.v_events WHERE task >= holdfast.uuid_at(date_trunc('month', now()))")
+	text := fmt.Sprint(plan)
+	require.Contains(t, text, "Subplans Removed: 3")
+	for _, old := range months[:3] {
+		require.NotContains(t, text, old)
+	}
+}
+
+// as runs with the rights of a role and gives them back.
+func as(t testing.TB, c *pgx.Conn, role string, do func(tx pgx.Tx)) {
+	t.Helper()
+	tx, err := c.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+role)
+	require.NoError(t, err)
+	do(tx)
+	require.NoError(t, tx.Rollback(context.Background()))
+}
+
+func TestTheReaderReadsViewsOnly(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, status(task.StateWorking), chunk("x"))
+	c := f.conn()
+	_, relations := query(t, c, "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v') ORDER BY 1")
+	views := 0
+	for _, r := range relations {
+		name := "holdfast." + r[0]
+		as(t, c, "holdfast_reader", func(tx pgx.Tx) {
+			_, err := tx.Exec(t.Context(), "SELECT * FROM "+name)
+			if r[1] == "v" {
+				views++
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, "permission denied", name)
+			}
+		})
+		as(t, c, "holdfast_reader", func(tx pgx.Tx) {
+			_, err := tx.Exec(t.Context(), "DELETE FROM "+name)
+			require.Error(t, err, name)
+		})
+	}
+	require.Equal(t, 11, views)
+	as(t, c, "holdfast_reader", func(tx pgx.Tx) {
+		_, lines := query(t, tx, "SELECT text FROM holdfast.v_artifacts WHERE task = holdfast.task_uuid($1)", p.c.Task.ID.String())
+		require.Equal(t, [][]string{{"x"}}, lines)
+	})
+	for _, write := range []string{
+		"UPDATE holdfast.v_tasks SET agent = 'b'", "INSERT INTO holdfast.v_workers (name) VALUES ('x')", "CREATE TABLE holdfast.mine ()",
+		"SELECT pg_notify('holdfast', 'x') FROM holdfast.tasks",
+	} {
+		as(t, c, "holdfast_reader", func(tx pgx.Tx) {
+			_, err := tx.Exec(t.Context(), write)
+			require.ErrorContains(t, err, "permission denied", write)
+		})
+	}
+}
+
+// Where the server may not create roles, the views come without theirs, and the manual's commands add it.
+func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
+	t.Parallel()
+	s := storetest.Server(t, map[string]string{"fsync": "off"})
+	admin, err := pgx.Connect(t.Context(), s.URL)
+	require.NoError(t, err)
+	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
+	for _, sql := range []string{
+		"DROP OWNED BY holdfast_reader", "DROP ROLE holdfast_reader", // the migrated database of the test server
+		"CREATE ROLE modest LOGIN PASSWORD 'modest'", "CREATE DATABASE modest OWNER modest",
+	} {
+		_, err = admin.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	there := func() (yes bool) {
+		require.NoError(t, admin.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'holdfast_reader')").Scan(&yes))
+		return yes
+	}
+	u, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	u.Path = "/modest"
+	superURL := u.String()
+	u.User = url.UserPassword("modest", "modest")
+	require.NoError(t, schema.Migrate(t.Context(), u.String(), slog.New(slog.DiscardHandler)))
+	require.False(t, there())
+
+	super, err := pgx.Connect(t.Context(), superURL)
+	require.NoError(t, err)
+	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
+	var views int
+	require.NoError(t, super.QueryRow(t.Context(), "SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast'").Scan(&views))
+	require.Equal(t, 11, views)
+	for _, block := range readManual(t).blocks("The role", "sql") {
+		_, err = super.PgConn().Exec(t.Context(), block).ReadAll()
+		require.NoError(t, err, block)
+	}
+	as(t, super, "alice", func(tx pgx.Tx) {
+		_, lines := query(t, tx, "SELECT viewname FROM pg_views WHERE schemaname = 'holdfast'")
+		for _, l := range lines {
+			_, err := tx.Exec(t.Context(), "SELECT * FROM holdfast."+l[0])
+			require.NoError(t, err, l[0])
+		}
+	})
+	as(t, super, "alice", func(tx pgx.Tx) {
+		_, err := tx.Exec(t.Context(), "SELECT FROM holdfast.tasks")
+		require.ErrorContains(t, err, "permission denied")
+	})
+}

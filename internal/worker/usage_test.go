@@ -1,0 +1,51 @@
+package worker_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// An agent that reports its usage as docs/sql.md says finds it in v_usage.
+func TestUsageIsFoundInSQL(t *testing.T) {
+	t.Parallel()
+	manual, err := os.ReadFile("../../docs/sql.md")
+	require.NoError(t, err)
+	_, usage, _ := strings.Cut(string(manual), "\n## Usage\n")
+	_, events, _ := strings.Cut(usage, "```ndjson\n")
+	events, _, found := strings.Cut(events, "```")
+	require.True(t, found)
+	// What is no number counts for nothing, and breaks nobody's sum.
+	const odd = `{"type": "artifact", "artifact": {"parts": [{"text": "x"}], "metadata": {"usage": {"totalTokens": "many"}}}}
+{"type": "artifact", "artifact": {"parts": [{"text": "x"}]}, "metadata": {"usage": 7}}
+`
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		_, _ = w.Write([]byte(odd + events))
+	}))
+	t.Cleanup(backend.Close)
+	agent, err := httpexec.New(httpexec.Options{URL: backend.URL})
+	require.NoError(t, err)
+	p := start(t, setup{}, worker.Agent{Executor: agent})
+	p.become(p.create("a", "Book a trip"), task.StateCompleted)
+
+	conn, err := pgx.Connect(t.Context(), p.url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	var rows int
+	var input, output, total int64
+	require.NoError(t, conn.QueryRow(t.Context(),
+		"SELECT count(*), sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(total_tokens)::bigint FROM holdfast.v_usage").
+		Scan(&rows, &input, &output, &total))
+	require.Equal(t, []int64{3, 1000, 200, 2000}, []int64{int64(rows), input, output, total})
+}
