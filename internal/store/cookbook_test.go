@@ -115,6 +115,7 @@ func TestTheManualsQuestions(t *testing.T) {
 	b.write()
 	m := readManual(t)
 	c := f.conn()
+	needReader(t, c)
 	tx, err := c.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, tx.Rollback(context.Background())) }()

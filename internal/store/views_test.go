@@ -191,7 +191,7 @@ func TestArtifactsAreFoldedAsInGo(t *testing.T) {
 	for seed := range uint64(60) {
 		h := f.create(fresh("a"))
 		p := &pen{s: f.Store, c: f.claim(worker, "a", 1)[0]}
-		r, index := rand.New(rand.NewPCG(7, seed)), map[string]int{} //nolint:gosec // repeatable
+		r, index := rand.New(rand.NewPCG(7, seed)), map[string]int{}
 		var evs []*task.Event
 		for range 1 + r.IntN(12) {
 			evs = append(evs, randomChunk(r, index))
@@ -540,6 +540,17 @@ func TestPlansOfTheViews(t *testing.T) {
 	}
 }
 
+// needReader skips where the tests' own role is too modest to be the reader.
+func needReader(t testing.TB, c *pgx.Conn) {
+	t.Helper()
+	var may bool
+	require.NoError(t, c.QueryRow(t.Context(),
+		"SELECT coalesce((SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = 'holdfast_reader'), false)").Scan(&may))
+	if !may {
+		t.Skip("the role of the test server may not become holdfast_reader")
+	}
+}
+
 // as runs with the rights of a role and gives them back.
 func as(t testing.TB, c *pgx.Conn, role string, do func(tx pgx.Tx)) {
 	t.Helper()
@@ -557,6 +568,7 @@ func TestTheReaderReadsViewsOnly(t *testing.T) {
 	p := f.running("a")
 	p.must(t, status(task.StateWorking), chunk("x"))
 	c := f.conn()
+	needReader(t, c)
 	_, relations := query(t, c, "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v') ORDER BY 1")
 	views := 0
 	for _, r := range relations {
