@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBenchUsage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"now"}, "usage: holdfast bench"},
+		{[]string{"--mode", "push"}, `--mode "push": want blocking, stream or poll`},
+		{[]string{"--inflight", "0,4"}, "--inflight: want numbers from 1 to 10000"},
+		{[]string{"--inflight", "many"}, `invalid argument "many" for "--inflight" flag`},
+		{[]string{"--duration", "0s"}, "--duration must be above 0"},
+		{[]string{"--timeout", "-1s"}, "--timeout must be above 0"},
+		{[]string{"--poll-interval", "-1s"}, "--poll-interval must not be negative"},
+		{[]string{"--agent", "../x"}, `--agent "../x" is not the name of an agent`},
+		{[]string{"--url", "localhost:8080"}, `"localhost:8080" is not a URL`},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel()
+			r := session{}.run(t, append([]string{"bench"}, c.args...)...)
+			require.Equal(t, exitUsage, r.code, r.err)
+			require.Contains(t, r.err, "holdfast: "+c.want)
+			require.Empty(t, r.out)
+		})
+	}
+	help := session{}.run(t, "bench", "--help")
+	require.Zero(t, help.code)
+	require.Contains(t, help.out, "The tasks are real")
+	require.Contains(t, help.out, "Examples:\n  holdfast bench")
+}
+
+// What a load does to a real server is tested in integration; here, how its end is told.
+func TestBenchTellsWhatFailed(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/agents/good": `{"jsonrpc":"2.0","id":1,"result":{` + taskHead + `,"status":{"state":"completed"}}}`,
+		"/agents/bad":  `{"jsonrpc":"2.0","id":1,"result":{` + taskHead + `,"status":{"state":"failed"}}}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer x" {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, answers[r.URL.Path])
+	}))
+	t.Cleanup(server.Close)
+	bench := func(args ...string) result {
+		s := session{env: map[string]string{"HOLDFAST_URL": server.URL}}
+		return s.run(t, append([]string{"bench", "--duration", "20ms", "--inflight", "1,2"}, args...)...)
+	}
+
+	good := bench("-H", "Authorization: Bearer x", "--agent", "good")
+	require.Zero(t, good.code, good.err)
+	require.Contains(t, good.err, "This makes real tasks at "+server.URL+"/agents/good")
+	lines := strings.Split(strings.TrimSpace(good.out), "\n")
+	require.Len(t, lines, 3)
+	require.Equal(t, "IN FLIGHT TASKS TASKS/S P50 MS P95 MS P99 MS ERRORS", strings.Join(strings.Fields(lines[0]), " "))
+	require.True(t, strings.HasSuffix(lines[1], "none"))
+
+	bad := bench("-H", "Authorization: Bearer x", "--agent", "bad", "-o", "json")
+	require.Equal(t, exitFailed, bad.code)
+	require.Contains(t, bad.err, "for example: the task was left failed")
+	var told struct {
+		Mode    string
+		Results []struct {
+			InFlight int
+			Tasks    int
+			Errors   map[string]int
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(bad.out), &told))
+	require.Equal(t, "blocking", told.Mode)
+	require.Len(t, told.Results, 2)
+	require.Equal(t, 2, told.Results[1].InFlight)
+	require.Zero(t, told.Results[1].Tasks)
+	require.Positive(t, told.Results[1].Errors["task failed"])
+
+	refused := bench()
+	require.Equal(t, exitFailed, refused.code)
+	require.Contains(t, refused.out, "HTTP 401 Unauthorized")
+
+	server.Close()
+	gone := bench()
+	require.Equal(t, exitFailed, gone.code)
+	require.Contains(t, gone.err, "Is the server running?")
+	require.Empty(t, gone.out)
+}
