@@ -1,113 +1,174 @@
 package bench
 
 import (
-	"context"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// replicas are the addresses of the servers under load.
-var replicas []string
+// Roles of replicas.
+const (
+	whole      = "api,worker"
+	apiOnly    = "api"
+	workerOnly = "worker"
+)
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if flag.Lookup("test.bench").Value.String() == "" {
-		// Nothing to measure, as in go test ./...
-		os.Exit(m.Run())
-	}
-	code, err := withCluster(m.Run)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		code = 1
-	}
-	os.Exit(code)
+// cluster is replicas on a database of their own.
+type cluster struct {
+	dbURL    string
+	db       *pgx.Conn
+	replicas []*replica
 }
 
-// withCluster runs f with two replicas on a PostgreSQL of their own, or on the one
-// that HOLDFAST_BENCH_DATABASE_URL names.
-func withCluster(f func() int) (int, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	dir, err := os.MkdirTemp("", "holdfast-bench")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	// As root, PostgreSQL runs as another user, who must get in.
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return 1, err
-	}
-	url := os.Getenv("HOLDFAST_BENCH_DATABASE_URL")
-	if url == "" {
-		pg, err := pgembed.Start(ctx, pgembed.Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			return 1, err
-		}
-		defer func() { _ = pg.Destroy(context.WithoutCancel(ctx)) }()
-		url = pg.DSN()
-	}
-	bin := filepath.Join(dir, "holdfast")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "../cmd/server").CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build: %w\n%s", err, out)
-	}
-	for range 2 {
-		addr, admin := freeAddr(), freeAddr()
-		cmd := exec.CommandContext(ctx, bin)
-		cmd.Env = append(os.Environ(), "HOLDFAST_DATABASE_URL="+url, "HOLDFAST_LISTEN="+addr,
-			"HOLDFAST_ADMIN_LISTEN="+admin, "HOLDFAST_LOG_LEVEL=warn")
-		cmd.Stderr = os.Stderr
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-		if err := cmd.Start(); err != nil {
-			return 1, err
-		}
-		defer func() { cancel(); _ = cmd.Wait() }()
-		if err := awaitReady(ctx, admin); err != nil {
-			return 1, err
-		}
-		replicas = append(replicas, addr)
-		admins = append(admins, admin)
-	}
-	return f(), nil
+// replica is a server process.
+type replica struct {
+	addr, admin string
+	pid         int
+	target      *load.Target // its demo agent
 }
 
-var admins []string
+// config lets a replica hold as many runs as there are idle streams to measure. The agent serial
+// lets fan-out begin when everybody is there.
+const config = `
+agents:
+  - name: demo
+    default: true
+    direct_replies: true
+    executor: {kind: demo}
+    limits: {concurrency: 20000, run_timeout: 0}
+  - name: serial
+    executor: {kind: demo}
+    limits: {concurrency: 1}
+`
 
-func freeAddr() string {
+// newCluster starts a replica for each of the roles and warms them up. They end with b.
+func newCluster(b *testing.B, roles ...string) *cluster {
+	b.Helper()
+	c := &cluster{dbURL: newDatabase(b)}
+	for _, r := range roles {
+		c.replicas = append(c.replicas, start(b, c.dbURL, r))
+	}
+	c.db = connect(b, c.dbURL)
+	for i, r := range c.replicas {
+		if roles[i] != workerOnly {
+			measure(b, load.Options{Targets: []*load.Target{r.target}, Mode: load.Blocking, Text: "echo:hello", InFlight: 8, Count: 200})
+			measure(b, load.Options{Targets: []*load.Target{r.target}, Mode: load.Stream, Text: "chunks=100 size=256", InFlight: 2, Count: 4})
+		}
+	}
+	settle(b)
+	return c
+}
+
+func start(b *testing.B, dbURL, roles string) *replica {
+	b.Helper()
+	r := &replica{addr: freeAddr(b), admin: freeAddr(b)}
+	file := filepath.Join(b.TempDir(), "holdfast.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(binary, "serve", "--config", file)
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "HOLDFAST_") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, "HOLDFAST_DATABASE_URL="+dbURL, "HOLDFAST_LISTEN="+r.addr, "HOLDFAST_ADMIN_LISTEN="+r.admin,
+		"HOLDFAST_ROLES="+roles, "HOLDFAST_LOG_LEVEL=warn")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		// Not asked to stop: nobody needs what it runs, and its database is dropped.
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	r.pid = cmd.Process.Pid
+	awaitReady(b, r.admin)
+	r.target = targetOf(b, "http://"+r.addr)
+	return r
+}
+
+func targetOf(b *testing.B, url string) *load.Target {
+	b.Helper()
+	t, err := load.NewTarget(url, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return t
+}
+
+func freeAddr(b *testing.B) string {
+	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		panic(err)
+		b.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
 
-func awaitReady(ctx context.Context, admin string) error {
-	deadline := time.Now().Add(60 * time.Second)
-	for time.Now().Before(deadline) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := http.DefaultClient.Do(req); err == nil {
+func awaitReady(b *testing.B, admin string) {
+	b.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if resp, err := http.Get("http://" + admin + "/readyz"); err == nil {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
-				return nil
+				return
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
-	return fmt.Errorf("the server at %s did not become ready", admin)
+	b.Fatalf("the server at %s did not become ready", admin)
 }
+
+// targets are the replicas' agents.
+func (c *cluster) targets() []*load.Target {
+	out := make([]*load.Target, len(c.replicas))
+	for i, r := range c.replicas {
+		out[i] = r.target
+	}
+	return out
+}
+
+// measure runs a load in which every task must be completed.
+func measure(b *testing.B, o load.Options) *load.Result {
+	b.Helper()
+	o.Timeout = 5 * time.Minute
+	r, err := load.Run(b.Context(), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if r.Failed() > 0 {
+		b.Fatalf("%d of %d tasks were not completed: %v, for example: %v", r.Failed(), r.Failed()+r.Tasks, r.Errors, r.Example)
+	}
+	return r
+}
+
+// metric reports a number, without the time per operation, which says nothing where many are in flight.
+func metric(b *testing.B, value float64, unit string) {
+	b.Helper()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(value, unit)
+}
+
+func quantiles(b *testing.B, sorted []time.Duration) {
+	b.Helper()
+	metric(b, ms(load.Quantile(sorted, 0.5)), "p50-ms")
+	metric(b, ms(load.Quantile(sorted, 0.99)), "p99-ms")
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func chunks(n int) string { return fmt.Sprintf("chunks=%d size=256", n) }

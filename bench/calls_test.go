@@ -1,0 +1,92 @@
+package bench
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/load"
+)
+
+// repeat makes n calls over so many connections and returns how long all and each of them took, the
+// latter sorted.
+func repeat(b *testing.B, target *load.Target, conns, n int, call func(*load.Conn) error) (time.Duration, []time.Duration) {
+	b.Helper()
+	all := make([]*load.Conn, conns)
+	for i := range all {
+		all[i] = dial(b, target)
+	}
+	return spread(b, n, all, call)
+}
+
+// spread shares n calls among workers of any kind.
+func spread[W any](b *testing.B, n int, workers []W, call func(W) error) (time.Duration, []time.Duration) {
+	b.Helper()
+	var left atomic.Int64
+	left.Store(int64(n))
+	took := make([][]time.Duration, len(workers))
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	start := time.Now()
+	for i, w := range workers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				begun := time.Now()
+				if err := call(w); err != nil {
+					b.Error(err)
+					return
+				}
+				took[i] = append(took[i], time.Since(begun))
+			}
+		})
+	}
+	wg.Wait()
+	elapsed := time.Since(start)
+	b.StopTimer()
+	if b.Failed() {
+		b.FailNow()
+	}
+	return elapsed, slices.Sorted(slices.Values(slices.Concat(took...)))
+}
+
+// dial connects; the connection ends with b.
+func dial(b *testing.B, target *load.Target) *load.Conn {
+	b.Helper()
+	c, err := target.Dial(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// newTask makes a task, waits for its end and returns its id.
+func newTask(b *testing.B, target *load.Target, text string) string {
+	b.Helper()
+	o := ask(b, target, text, true)
+	if o.State != "completed" {
+		b.Fatalf("%s: the task was left %s", text, o.State)
+	}
+	return o.TaskID
+}
+
+// ask sends a message.
+func ask(b *testing.B, target *load.Target, text string, wait bool) load.Outcome {
+	b.Helper()
+	c, err := target.Dial(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	body, err := c.Call(target.Request("message/send", load.Message("m-1", text, wait), ""))
+	if err != nil {
+		b.Fatal(err)
+	}
+	o, err := load.ReadOutcome(body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return o
+}

@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+)
+
+// What all benchmarks use.
+var (
+	pgURL  string // the server's first database
+	pg     *pgx.Conn
+	binary string // the built server
+)
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(rawServerEnv); addr != "" {
+		fmt.Fprintln(os.Stderr, "bench:", serveRaw(addr))
+		os.Exit(1)
+	}
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() == "" {
+		// Nothing to measure, as in go test ./...
+		os.Exit(m.Run())
+	}
+	code, err := prepared(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// prepared runs f with a PostgreSQL of its own, or the one that HOLDFAST_BENCH_DATABASE_URL names.
+func prepared(f func() int) (int, error) {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "holdfast-bench")
+	if err != nil {
+		return 1, err
+	}
+	clean := func() { _ = os.RemoveAll(dir) }
+	defer func() { clean() }()
+	// As root, PostgreSQL runs as another user, who must get in.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return 1, err
+	}
+	if pgURL = os.Getenv("HOLDFAST_BENCH_DATABASE_URL"); pgURL == "" {
+		server, err := pgembed.Start(ctx, pgembed.Options{
+			Dir: dir, Log: slog.New(slog.DiscardHandler),
+			// Above the 256 connections of the raw insert; else as in every embedded database.
+			Settings: map[string]string{"max_connections": "400"},
+		})
+		if err != nil {
+			return 1, err
+		}
+		clean = func() {
+			_ = server.Destroy(ctx)
+			_ = os.RemoveAll(dir)
+		}
+		pgURL = server.DSN()
+	}
+	// go test waits for us when a terminal interrupts both, and nothing may be left behind.
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		clean()
+		os.Exit(1)
+	}()
+	if pg, err = pgx.Connect(ctx, pgURL); err != nil {
+		return 1, err
+	}
+	if err := describe(ctx); err != nil {
+		return 1, err
+	}
+	binary = filepath.Join(dir, "holdfast")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "../cmd/server").CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return f(), nil
+}
+
+// describe prints on what is measured, in the form that go test has for it, and refuses a database
+// whose commits do not reach the disk: every number here would be about something else.
+func describe(ctx context.Context) error {
+	for _, name := range []string{"server_version", "fsync", "synchronous_commit", "full_page_writes", "wal_compression", "shared_buffers"} {
+		var value string
+		if err := pg.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
+			return err
+		}
+		switch name {
+		case "fsync", "synchronous_commit", "full_page_writes":
+			if value != "on" {
+				return fmt.Errorf("the database has %s=%s; it must be on", name, value)
+			}
+		}
+		fmt.Printf("postgresql-%s: %s\n", strings.ReplaceAll(name, "_", "-"), value) //nolint:forbidigo // the benchmarks' own output
+	}
+	return nil
+}
+
+// databaseURL is that of another database of the same server.
+func databaseURL(name string) string {
+	u, err := url.Parse(pgURL)
+	if err != nil || u.Scheme == "" {
+		return pgURL + " dbname=" + name // a list of keywords, of which the last wins
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// newDatabase makes an empty one for a group.
+func newDatabase(b *testing.B) (dbURL string) {
+	b.Helper()
+	name := "holdfast_bench_" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	exec1(b, pg, "CREATE DATABASE "+name)
+	b.Cleanup(func() { exec1(b, pg, "DROP DATABASE "+name+" WITH (FORCE)") })
+	return databaseURL(name)
+}
+
+func connect(b *testing.B, dbURL string) *pgx.Conn {
+	b.Helper()
+	c, err := pgx.Connect(b.Context(), dbURL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func exec1(b *testing.B, c *pgx.Conn, sql string, args ...any) {
+	b.Helper()
+	if _, err := c.Exec(context.Background(), sql, args...); err != nil {
+		b.Fatalf("%.60s: %v", sql, err)
+	}
+}
+
+func one[T any](b *testing.B, c *pgx.Conn, sql string, args ...any) (v T) {
+	b.Helper()
+	if err := c.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
+		b.Fatalf("%.60s: %v", sql, err)
+	}
+	return v
+}
+
+// settle lets the database finish what the benchmark before has left to do: dirty pages and
+// vacuuming cost the next one several times its latency.
+func settle(b *testing.B) {
+	b.Helper()
+	exec1(b, pg, "CHECKPOINT")
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		if one[int](b, pg, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'") == 0 {
+			return
+		}
+	}
+}
+
+// tiny is the count of -benchtime 20x, with which one asks whether everything works; 0 for a time.
+func tiny() int {
+	n, err := strconv.Atoi(strings.TrimSuffix(flag.Lookup("test.benchtime").Value.String(), "x"))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func benchtime() time.Duration {
+	d, err := time.ParseDuration(flag.Lookup("test.benchtime").Value.String())
+	if err != nil {
+		return time.Second
+	}
+	return d
+}

@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+)
+
+// rawTable is a table like a partition of the log, in a database without servers.
+func rawTable(b *testing.B) (dbURL string) {
+	b.Helper()
+	dbURL = newDatabase(b)
+	if err := schema.Migrate(b.Context(), dbURL, slog.New(slog.DiscardHandler)); err != nil {
+		b.Fatal(err)
+	}
+	exec1(b, connect(b, dbURL), "CREATE TABLE raw_events (LIKE holdfast.task_events INCLUDING ALL)")
+	settle(b)
+	return dbURL
+}
+
+// rawPayload is that of a chunk of 256 bytes.
+var rawPayload = `{"index":0,"name":"chunks","parts":[{"text":"` + strings.Repeat("0123456789abcdef", 16) + `"}]}`
+
+// rawConns are connections with the statements that rawInsert and rawUnnest use.
+func rawConns(b *testing.B, dbURL string, n int) []*pgx.Conn {
+	b.Helper()
+	if limit, err := strconv.Atoi(one[string](b, pg, "SHOW max_connections")); err != nil || limit < n+20 {
+		b.Skipf("the database takes %d connections (max_connections)", limit)
+	}
+	out := make([]*pgx.Conn, n)
+	for i := range out {
+		out[i] = connect(b, dbURL)
+		for name, sql := range map[string]string{
+			"one": `INSERT INTO raw_events (task, seq, kind, attempt, append, last, artifact_id, payload)
+			        VALUES ($1, $2, 3, 1, true, false, 'chunks', CAST($3::text AS json))`,
+			// As in EventsAppend, without its locks, fences and projection.
+			"many": `INSERT INTO raw_events (task, seq, kind, attempt, append, last, artifact_id, payload)
+			         SELECT t, s, 3, 1, true, false, 'chunks', CAST(p AS json)
+			           FROM unnest($1::uuid[], $2::bigint[], $3::text[]) AS u(t, s, p)`,
+		} {
+			if _, err := out[i].Prepare(b.Context(), name, sql); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return out
+}
+
+// rawInsert is what the database can do for one row per transaction.
+func rawInsert(b *testing.B) {
+	dbURL := rawTable(b)
+	for _, n := range []int{1, 16, 64, 256} {
+		b.Run(fmt.Sprintf("conns=%d", n), func(b *testing.B) {
+			conns := rawConns(b, dbURL, n)
+			elapsed, took := spread(b, b.N, conns, func(c *pgx.Conn) error {
+				_, err := c.Exec(context.Background(), "one", uuid.Must(uuid.NewV7()), int64(1), rawPayload)
+				return err
+			})
+			metric(b, float64(b.N)/elapsed.Seconds(), "commits/s")
+			quantiles(b, took)
+		})
+	}
+}
+
+// rawUnnest is what the database can do for many rows per transaction.
+func rawUnnest(b *testing.B) {
+	dbURL := rawTable(b)
+	for _, n := range []int{1, 2} { // the server has two writers
+		for _, rows := range []int{100, 500} {
+			b.Run(fmt.Sprintf("conns=%d/rows=%d", n, rows), func(b *testing.B) {
+				elapsed, _ := spread(b, b.N, rawConns(b, dbURL, n), func(c *pgx.Conn) error {
+					task := uuid.Must(uuid.NewV7())
+					tasks, seqs, payloads := slices.Repeat([]uuid.UUID{task}, rows), make([]int64, rows), slices.Repeat([]string{rawPayload}, rows)
+					for i := range seqs {
+						seqs[i] = int64(i + 1)
+					}
+					_, err := c.Exec(context.Background(), "many", tasks, seqs, payloads)
+					return err
+				})
+				metric(b, float64(b.N*rows)/elapsed.Seconds(), "rows/s")
+			})
+		}
+	}
+}
+
+// rawNotify is the time from the call of NOTIFY on one connection to its arrival on another.
+func rawNotify(b *testing.B) {
+	dbURL := newDatabase(b)
+	sender, listener := connect(b, dbURL), connect(b, dbURL)
+	exec1(b, listener, "LISTEN raw")
+	b.Run("idle", func(b *testing.B) {
+		took := make([]time.Duration, max(b.N, 500))
+		for i := range took {
+			start := time.Now()
+			sent := make(chan error, 1)
+			go func() {
+				_, err := sender.Exec(b.Context(), "SELECT pg_notify('raw', 'x')")
+				sent <- err
+			}()
+			if _, err := listener.WaitForNotification(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			took[i] = time.Since(start)
+			if err := <-sent; err != nil {
+				b.Fatal(err)
+			}
+		}
+		slices.Sort(took)
+		quantiles(b, took)
+	})
+}

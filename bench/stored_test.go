@@ -1,0 +1,5 @@
+package bench
+
+import "testing"
+
+func stored(b *testing.B) { b.Skip() }

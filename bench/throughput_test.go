@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/load"
+)
+
+// tasks reports a load of whole tasks.
+func tasks(b *testing.B, o load.Options) {
+	b.Helper()
+	r := measure(b, o)
+	metric(b, r.TasksPerSecond(), "tasks/s")
+	quantiles(b, r.Latencies)
+	if o.Mode == load.Poll {
+		metric(b, float64(r.Polls)/float64(r.Tasks), "polls/task")
+	}
+}
+
+// blocking counts echo tasks that are created, run, stored and answered, each in one blocking
+// message/send to the first of two replicas.
+func blocking(b *testing.B) {
+	c := newCluster(b, whole, whole)
+	for _, n := range []int{1, 16, 64, 256} {
+		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) {
+			tasks(b, load.Options{Targets: c.targets()[:1], Mode: load.Blocking, Text: "echo:hello", InFlight: n, Count: b.N})
+		})
+	}
+}
+
+// poll is the same for clients that do not wait on an open request.
+func poll(b *testing.B) {
+	c := newCluster(b, whole, whole)
+	for _, n := range []int{16, 64, 256} {
+		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) {
+			tasks(b, load.Options{
+				Targets: c.targets()[:1], Mode: load.Poll, Text: "echo:hello", InFlight: n, Count: b.N, PollEvery: 10 * time.Millisecond,
+			})
+		})
+	}
+}
+
+// streamed reports durable chunks of 256 bytes that reach their clients. The tasks are a multiple of
+// the streams, so that none idles at the end.
+func streamed(b *testing.B, targets []*load.Target, streams, n int) {
+	b.Helper()
+	count := (b.N + streams - 1) / streams * streams
+	r := measure(b, load.Options{Targets: targets, Mode: load.Stream, Text: chunks(n), InFlight: streams, Count: count})
+	if r.Chunks != count*n {
+		b.Fatalf("%d of %d chunks arrived", r.Chunks, count*n)
+	}
+	metric(b, r.ChunksPerSecond(), "chunks/s")
+}
+
+func stream(b *testing.B) {
+	c := newCluster(b, whole, whole)
+	for _, streams := range []int{4, 64} {
+		for _, n := range []int{100, 1000, 3000} {
+			b.Run(fmt.Sprintf("streams=%d/chunks=%d", streams, n), func(b *testing.B) {
+				streamed(b, c.targets()[:1], streams, n)
+			})
+		}
+		settle(b)
+	}
+}
+
+// chunkCost compares artifacts of 1,000 and of 3,000 chunks, which take turns.
+func chunkCost(b *testing.B) {
+	c := newCluster(b, whole, whole)
+	for _, streams := range []int{1, 4} {
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			var short, long []time.Duration
+			for range max(9, min(b.N, 30)) {
+				for n, into := range map[int]*[]time.Duration{1000: &short, 3000: &long} {
+					r := measure(b, load.Options{Targets: c.targets()[:1], Mode: load.Stream, Text: chunks(n), InFlight: streams, Count: streams})
+					*into = append(*into, r.Latencies...)
+				}
+			}
+			slices.Sort(short)
+			slices.Sort(long)
+			one, three := load.Quantile(short, 0.5), load.Quantile(long, 0.5)
+			metric(b, ms(one), "1000-chunks-ms")
+			metric(b, ms(three), "3000-chunks-ms")
+			metric(b, float64(three)/float64(one), "ratio")
+		})
+	}
+}
+
+// replicated spreads the load over 1, 2 and 4 replicas, which share the machine with everything else.
+func replicated(b *testing.B) {
+	for _, n := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("replicas=%d", n), func(b *testing.B) {
+			c := newCluster(b, slices.Repeat([]string{whole}, n)...)
+			b.Run("blocking/inflight=64", func(b *testing.B) {
+				tasks(b, load.Options{Targets: c.targets(), Mode: load.Blocking, Text: "echo:hello", InFlight: 64, Count: b.N})
+			})
+			b.Run("blocking/inflight=256", func(b *testing.B) {
+				tasks(b, load.Options{Targets: c.targets(), Mode: load.Blocking, Text: "echo:hello", InFlight: 256, Count: b.N})
+			})
+			b.Run("stream/streams=64", func(b *testing.B) { streamed(b, c.targets(), 64, 1000) })
+		})
+	}
+}
+
+// get reads tasks of several sizes, one at a time and 16 at a time.
+func get(b *testing.B) {
+	c := newCluster(b, whole)
+	target := c.replicas[0].target
+	for _, n := range []int{1, 100, 1000} {
+		id := newTask(b, target, chunks(n))
+		req := target.Request("tasks/get", load.TaskQuery(id), "")
+		for _, conns := range []int{1, 16} {
+			b.Run(fmt.Sprintf("chunks=%d/inflight=%d", n, conns), func(b *testing.B) {
+				elapsed, took := repeat(b, target, conns, b.N, func(conn *load.Conn) error {
+					body, err := conn.Call(req)
+					if err == nil && len(body) < n*256 {
+						err = fmt.Errorf("a task of %d bytes", len(body))
+					}
+					return err
+				})
+				metric(b, float64(b.N)/elapsed.Seconds(), "gets/s")
+				quantiles(b, took)
+			})
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package bench
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/holdfast-a2a/holdfast/internal/load"
+)
+
+// wal measures what the database writes ahead for one artifact of 1,000 chunks of 256 bytes, whose
+// text is pseudo-random: right after a checkpoint, when the first change of each page logs it whole,
+// and in between, when only the changes are logged.
+func wal(b *testing.B) {
+	c := newCluster(b, whole)
+	const megabyte = 1 << 20
+	written := func(checkpoint bool) float64 {
+		if checkpoint {
+			exec1(b, c.db, "CHECKPOINT")
+		}
+		before := one[string](b, c.db, "SELECT pg_current_wal_insert_lsn()::text")
+		r := measure(b, load.Options{Targets: c.targets(), Mode: load.Stream, Text: chunks(1000), InFlight: 1, Count: 1})
+		if r.Chunks != 1000 {
+			b.Fatalf("%d chunks arrived", r.Chunks)
+		}
+		return one[float64](b, c.db, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::float8", before)
+	}
+	b.Run("chunks=1000", func(b *testing.B) {
+		var fresh, between []float64
+		for range min(max(b.N, 5), 20) {
+			fresh = append(fresh, written(true))
+			between = append(between, written(false))
+		}
+		slices.Sort(fresh)
+		slices.Sort(between)
+		metric(b, between[len(between)/2]/megabyte, "MB-between")
+		metric(b, fresh[len(fresh)/2]/megabyte, "MB-after-checkpoint")
+		metric(b, fresh[len(fresh)-1]/megabyte, "MB-largest")
+	})
+}
