@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,10 +90,19 @@ func start(b *testing.B, dbURL, roles string) *replica {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
+	var ending atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := cmd.Wait(); !ending.Load() {
+			fmt.Fprintf(os.Stderr, "bench: a replica (%s) ended by itself: %v\n", roles, err)
+		}
+	}()
 	b.Cleanup(func() {
 		// Not asked to stop: nobody needs what it runs, and its database is dropped.
+		ending.Store(true)
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-ended
 	})
 	r.pid = cmd.Process.Pid
 	awaitReady(b, r.admin)

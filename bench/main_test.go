@@ -186,3 +186,15 @@ func benchtime() time.Duration {
 	}
 	return d
 }
+
+// rounds repeats what is not a matter of b.N, at least so often and until the time is up.
+func rounds(atLeast int) func(yield func() bool) {
+	return func(yield func() bool) {
+		start := time.Now()
+		for n := 0; n < atLeast || (tiny() == 0 && time.Since(start) < benchtime()); n++ {
+			if !yield() {
+				return
+			}
+		}
+	}
+}

@@ -99,8 +99,8 @@ func rawNotify(b *testing.B) {
 	sender, listener := connect(b, dbURL), connect(b, dbURL)
 	exec1(b, listener, "LISTEN raw")
 	b.Run("idle", func(b *testing.B) {
-		took := make([]time.Duration, max(b.N, 500))
-		for i := range took {
+		var took []time.Duration
+		for range rounds(500) {
 			start := time.Now()
 			sent := make(chan error, 1)
 			go func() {
@@ -110,7 +110,7 @@ func rawNotify(b *testing.B) {
 			if _, err := listener.WaitForNotification(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			took[i] = time.Since(start)
+			took = append(took, time.Since(start))
 			if err := <-sent; err != nil {
 				b.Fatal(err)
 			}

@@ -1,5 +1,254 @@
 package bench
 
-import "testing"
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
 
-func stored(b *testing.B) { b.Skip() }
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/load"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// storedEnv is how many finished tasks to compare with none.
+const storedEnv = "BENCH_STORED"
+
+// stored compares a database with many finished tasks with an empty one on the same PostgreSQL. They
+// are measured in turns, so that what the machine does meanwhile meets both. Before the tasks are
+// filled in the same is done with both empty: what differs then is the error of the method.
+func stored(b *testing.B) {
+	n := 100_000
+	if v := os.Getenv(storedEnv); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			b.Fatalf("%s: %v", storedEnv, err)
+		}
+	}
+	if n == 0 {
+		b.Skip(storedEnv + " is 0")
+	}
+	subject, control := newSide(b), newSide(b)
+	for _, phase := range []string{"empty", fmt.Sprintf("tasks=%d", n)} {
+		if phase != "empty" {
+			b.Run("fill", func(b *testing.B) {
+				if subject.filling == 0 { // go test calls again what was quick
+					start := time.Now()
+					fill(b, subject, n)
+					subject.filling = time.Since(start)
+				}
+				metric(b, subject.filling.Seconds(), "s")
+				metric(b, one[float64](b, subject.c.db, "SELECT pg_database_size(current_database())::float8 / (1 << 20)"), "MB")
+			})
+		}
+		for _, s := range []*side{subject, control} {
+			s.sample(b)
+			exec1(b, s.c.db, "VACUUM (ANALYZE) holdfast.tasks, holdfast.task_events, holdfast.task_queue")
+		}
+		settle(b)
+		for _, o := range operations {
+			b.Run(phase+"/"+o.name, func(b *testing.B) { compare(b, o, subject, control) })
+		}
+	}
+}
+
+// side is one of the two databases.
+type side struct {
+	c        *cluster
+	store    *store.Store
+	ids      []task.ID // some of its tasks
+	contexts []string
+	filling  time.Duration
+}
+
+func newSide(b *testing.B) *side {
+	b.Helper()
+	s := &side{c: newCluster(b, whole, apiOnly)}
+	var err error
+	if s.store, err = store.Open(context.Background(), store.Options{URL: s.c.dbURL, APIConns: 2, Writers: 1}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.store.Close(context.Background()) })
+	return s
+}
+
+// sample picks tasks from all over the table.
+func (s *side) sample(b *testing.B) {
+	b.Helper()
+	rows, err := s.c.db.Query(b.Context(), "SELECT id, context_id FROM holdfast.tasks ORDER BY md5(id::text) LIMIT 2000")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.ids, s.contexts = nil, nil
+	var id [16]byte
+	var contextID string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &contextID}, func() error {
+		s.ids, s.contexts = append(s.ids, id), append(s.contexts, contextID)
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// operation is something that history must not slow down. It works for a while and returns how often
+// it was done per second.
+type operation struct {
+	name string
+	rate func(b *testing.B, s *side) float64
+}
+
+var operations = []operation{
+	{"send/inflight=16", func(b *testing.B, s *side) float64 { return s.send(b, 0, load.Blocking, 16) }},
+	{"send/inflight=64", func(b *testing.B, s *side) float64 { return s.send(b, 0, load.Blocking, 64) }},
+	// The second replica runs nothing: what it creates, the first one claims from the queue.
+	{"claim/inflight=64", func(b *testing.B, s *side) float64 { return s.send(b, 1, load.Blocking, 64) }},
+	{"get", func(b *testing.B, s *side) float64 {
+		target := s.c.replicas[0].target
+		conn := dial(b, target)
+		return timed(b, func() error {
+			_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(s.ids[rand.IntN(len(s.ids))].String()), ""))
+			return err
+		})
+	}},
+	{"list/newest", func(b *testing.B, s *side) float64 { return s.list(b, store.TaskFilter{Limit: 50}) }},
+	{"list/agent", func(b *testing.B, s *side) float64 { return s.list(b, store.TaskFilter{Agent: "demo", Limit: 50}) }},
+	{"list/state=completed", func(b *testing.B, s *side) float64 {
+		return s.list(b, store.TaskFilter{State: task.StateCompleted, Limit: 50})
+	}},
+	// What these two look for is rare.
+	{"list/state=working", func(b *testing.B, s *side) float64 {
+		return s.list(b, store.TaskFilter{State: task.StateWorking, Limit: 50})
+	}},
+	{"list/context", func(b *testing.B, s *side) float64 {
+		return s.list(b, store.TaskFilter{ContextID: s.contexts[rand.IntN(len(s.contexts))], Limit: 50})
+	}},
+}
+
+func (s *side) send(b *testing.B, replica int, mode load.Mode, inFlight int) float64 {
+	b.Helper()
+	o := load.Options{Targets: []*load.Target{s.c.replicas[replica].target}, Mode: mode, Text: "echo:hello", InFlight: inFlight}
+	if o.Count = tiny(); o.Count == 0 {
+		o.Duration = turn()
+	}
+	return measure(b, o).TasksPerSecond()
+}
+
+func (s *side) list(b *testing.B, f store.TaskFilter) float64 {
+	b.Helper()
+	return timed(b, func() error {
+		_, err := s.store.ListTasks(b.Context(), f)
+		return err
+	})
+}
+
+// turn is how long one side is measured before it is the other one's turn.
+func turn() time.Duration { return benchtime() / 3 }
+
+func timed(b *testing.B, do func() error) float64 {
+	b.Helper()
+	start, n := time.Now(), 0
+	for n < max(tiny(), 1) || (tiny() == 0 && time.Since(start) < turn()/2) {
+		if err := do(); err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	return float64(n) / time.Since(start).Seconds()
+}
+
+// compare measures an operation on both sides in turns, beginning with either as often.
+func compare(b *testing.B, o operation, subject, control *side) {
+	b.Helper()
+	const rounds = 8
+	var full, empty, ratios []float64
+	for i := range rounds {
+		var f, e float64
+		if i%2 == 0 {
+			f = o.rate(b, subject)
+			e = o.rate(b, control)
+		} else {
+			e = o.rate(b, control)
+			f = o.rate(b, subject)
+		}
+		full, empty, ratios = append(full, f), append(empty, e), append(ratios, e/f)
+	}
+	metric(b, median(empty), "empty/s")
+	metric(b, median(full), "stored/s")
+	metric(b, 100*(median(ratios)-1), "%slower")
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// fill writes n finished tasks and their logs, as a real task left them, spread over the last half
+// year and its partitions.
+func fill(b *testing.B, s *side, n int) {
+	b.Helper()
+	model := newTask(b, s.c.replicas[0].target,
+		"echo:A pilot boards the ship outside of the harbour, knows its shoals and its currents, and brings it to its berth. "+
+			"The master keeps the command and the responsibility; the pilot has the knowledge of the place.")
+	db := connect(b, s.c.dbURL)
+	exec1(b, db, "SET synchronous_commit = off") // on this connection alone
+	to := time.Now().AddDate(0, 0, -1)
+	from := to.AddDate(0, -6, 0)
+	for month := firstOfMonth(from); !month.After(to); month = month.AddDate(0, 1, 0) {
+		addPartition(b, db, month)
+	}
+	// Ids and times rise with the number, and four tasks share a context.
+	exec1(b, db, `CREATE FUNCTION pg_temp.made(lo bigint, hi bigint, n bigint, t0 timestamptz, t1 timestamptz)
+		RETURNS TABLE (id uuid, context_id text, at timestamptz) LANGUAGE sql AS $$
+		SELECT (lpad(to_hex((extract(epoch FROM a.at) * 1000)::bigint), 12, '0') || '7' || substr(h, 1, 3) || '8' || substr(h, 4, 15))::uuid,
+		       md5('context' || i / 4)::uuid::text, a.at
+		  FROM generate_series(lo, hi) AS i, md5(i::text) AS h, LATERAL (SELECT t0 + (t1 - t0) * (i / n::float8) AS at) a $$`)
+	const batch = 50_000
+	for lo := 0; lo < n; lo += batch {
+		args := []any{lo, min(lo+batch, n) - 1, n, from, to, model}
+		exec1(b, db, `INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt,
+			                                    run_ordinal, runs, turns, dialect, metadata, created_at)
+			SELECT m.id, t.agent, t.tenant, t.owner, m.context_id, t.state, t.last_seq, t.status_seq, m.at + (t.status_at - t.created_at),
+			       t.attempt, t.run_ordinal, t.runs, t.turns, t.dialect, t.metadata, m.at
+			  FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t WHERE t.id = $6::text::uuid`, args...)
+		exec1(b, db, `INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload, created_at)
+			SELECT m.id, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, m.at + (e.created_at - t.created_at)
+			  FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id
+			 WHERE t.id = $6::text::uuid ORDER BY m.id, e.seq`, args...)
+	}
+	events := one[int](b, db, "SELECT last_seq FROM holdfast.tasks WHERE id = $1::text::uuid", model)
+	if got := one[int](b, db, "SELECT count(*) FROM holdfast.task_events WHERE created_at < $1", to.Add(time.Hour)); got != n*events {
+		b.Fatalf("%d events stored of %d tasks", got, n)
+	}
+	if got := one[int](b, db, "SELECT count(*) FROM holdfast.task_events_default"); got != 0 {
+		b.Fatalf("%d events are in no month's partition", got)
+	}
+}
+
+func firstOfMonth(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// addPartition makes a month's partition as the server does it for the months ahead.
+func addPartition(b *testing.B, db *pgx.Conn, month time.Time) {
+	b.Helper()
+	name := "holdfast.task_events_" + month.Format("2006_01")
+	if one[bool](b, db, "SELECT to_regclass($1) IS NOT NULL", name) {
+		return
+	}
+	bound := func(t time.Time) string {
+		var id task.ID
+		for i := range 6 {
+			id[i] = byte(uint64(t.UnixMilli()) >> (40 - 8*i))
+		}
+		return id.String()
+	}
+	exec1(b, db, fmt.Sprintf("CREATE TABLE %s (LIKE holdfast.task_events INCLUDING ALL)", name))
+	exec1(b, db, fmt.Sprintf("ALTER TABLE holdfast.task_events ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
+		name, bound(month), bound(month.AddDate(0, 1, 0))))
+}

@@ -73,7 +73,7 @@ func chunkCost(b *testing.B) {
 	for _, streams := range []int{1, 4} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
 			var short, long []time.Duration
-			for range max(9, min(b.N, 30)) {
+			for range rounds(5) {
 				for n, into := range map[int]*[]time.Duration{1000: &short, 3000: &long} {
 					r := measure(b, load.Options{Targets: c.targets()[:1], Mode: load.Stream, Text: chunks(n), InFlight: streams, Count: streams})
 					*into = append(*into, r.Latencies...)

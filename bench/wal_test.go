@@ -26,7 +26,7 @@ func wal(b *testing.B) {
 	}
 	b.Run("chunks=1000", func(b *testing.B) {
 		var fresh, between []float64
-		for range min(max(b.N, 5), 20) {
+		for range rounds(5) {
 			fresh = append(fresh, written(true))
 			between = append(between, written(false))
 		}
