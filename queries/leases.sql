@@ -28,11 +28,19 @@ DELETE FROM holdfast.workers WHERE lease_until < now() - @grace::interval RETURN
 -- Frees the runs of processes that are no longer registered. The raised attempt fences the
 -- zombie from this commit on. Tasks first, then their queue rows, skipping what a live
 -- statement holds; what is skipped is found again at the next round. Index task_queue_owned.
-WITH mine AS MATERIALIZED (
-    SELECT t.id, t.last_seq, t.attempt, t.worker_id, t.claimed_at
-      FROM holdfast.tasks t JOIN holdfast.task_queue q ON q.id = t.id
-     WHERE q.worker_id IS NOT NULL AND t.worker_id = q.worker_id AND t.state < 3
+--
+-- The arrays keep the plan from depending on what ANALYZE saw, which is often an empty queue:
+-- a join would then compare every run with every open task.
+WITH orphan AS MATERIALIZED (
+    SELECT q.id, q.worker_id
+      FROM holdfast.task_queue q
+     WHERE q.worker_id IS NOT NULL
        AND NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id)
+), mine AS MATERIALIZED (
+    SELECT t.id, t.last_seq, t.attempt, t.worker_id, t.claimed_at
+      FROM holdfast.tasks t
+     WHERE t.id = ANY(ARRAY(SELECT id FROM orphan)) AND t.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM orphan))
+       AND t.state < 3
      ORDER BY t.id LIMIT 1000
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), upd AS (
@@ -41,7 +49,7 @@ WITH mine AS MATERIALIZED (
       FROM mine WHERE t.id = mine.id
 ), queued AS (
     UPDATE holdfast.task_queue q SET worker_id = NULL, available_at = now()
-      FROM mine WHERE q.id = mine.id
+     WHERE q.id = ANY(ARRAY(SELECT id FROM mine))
     RETURNING q.id, q.agent
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload, worker_id, claimed_at)

@@ -264,6 +264,34 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 	}
 }
 
+// On a quiet system ANALYZE sees an empty queue, and a statement keeps the plan that it gets then for as long as nobody
+// looks again. With ten thousand runs, a rescue that compares each of them with each task does not end in time.
+func TestARescueThatWasPlannedForAnEmptyQueueComparesNoSquare(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 50 {
+		ended, err := f.Cancel(t.Context(), f.create(fresh("a")))
+		require.NoError(t, err)
+		require.True(t, ended)
+	}
+	f.worker(time.Hour)
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	_, err = c.Prepare(t.Context(), "rescue", statements(t)["RunsRescue"])
+	require.NoError(t, err)
+	rows, err := c.Query(t.Context(), "EXPLAIN EXECUTE rescue", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for _, l := range lines {
+		// Processes are few, and no more than a thousand runs are freed at once.
+		if strings.Contains(l, "Join Filter") {
+			require.Regexp(t, `Join Filter: \((w\.id = q\.worker_id|mine\.id = queued\.id)\)`, l)
+		}
+	}
+}
+
 // Three years of history are 36 partitions; a statement that opens each of them pays for it every time.
 func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
 	t.Parallel()
