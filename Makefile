@@ -5,6 +5,11 @@ SHELL    := /bin/bash
 TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
 PACKAGES ?= ./...
+# Which benchmarks, for how long each, and how many finished tasks the last of them stores.
+BENCH        ?= .
+BENCHTIME    ?= 3s
+BENCH_STORED ?= 100000
+export BENCH_STORED
 
 .PHONY: help run build test race check lint fmt generate sqlc-vet bench fuzz cover clean
 
@@ -43,8 +48,9 @@ generate: bin/sqlc ## rewrite generated code
 	bin/sqlc generate
 	go generate ./...
 
-bench: ## benchmarks; bench/README.md has recorded results
-	go test -run '^$$' -bench . -timeout 30m ./bench/...
+bench: ## benchmarks, as tables beside raw limits; bench/README.md has recorded results
+	@go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m ./bench | tee bench/latest.txt; \
+		status=$${PIPESTATUS[0]}; echo; go run ./bench/report <bench/latest.txt && exit $$status
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

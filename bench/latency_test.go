@@ -37,6 +37,7 @@ func watch(ctx context.Context, target *load.Target, id string, ready func(), ch
 // latency measures from an executor's emission to a client's SSE reader, on the replica that runs
 // the task and on another one, which runs none.
 func latency(b *testing.B) {
+	b.Helper()
 	c := newCluster(b, whole, apiOnly)
 	const delay = 10 * time.Millisecond
 	each := 100
@@ -91,6 +92,7 @@ func latency(b *testing.B) {
 // fanOut has 200 readers of one task, half of them on each of two replicas. Paced, it emits 50
 // chunks a second; flooding, as fast as it can.
 func fanOut(b *testing.B) {
+	b.Helper()
 	const readers = 200
 	c := newCluster(b, whole, apiOnly)
 	// An agent with room for one run: the task waits behind another one until all readers are there.

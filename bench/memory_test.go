@@ -21,6 +21,7 @@ import (
 // memory opens idle streams on a replica that only serves clients; the tasks run on another one. So
 // the first one's growth is what streams cost, and the other's what waiting runs cost.
 func memory(b *testing.B) {
+	b.Helper()
 	for _, n := range []int{1000, 10_000} {
 		b.Run(fmt.Sprintf("streams=%d/tasks=1", n), func(b *testing.B) { idleStreams(b, n, false) })
 		b.Run(fmt.Sprintf("streams=%d/tasks=%d", n, n), func(b *testing.B) { idleStreams(b, n, true) })
@@ -28,6 +29,7 @@ func memory(b *testing.B) {
 }
 
 func idleStreams(b *testing.B, n int, ownTasks bool) {
+	b.Helper()
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < uint64(n)+500 {
 		b.Skipf("%d open files are allowed (ulimit -n)", limit.Cur)

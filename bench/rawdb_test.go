@@ -58,6 +58,7 @@ func rawConns(b *testing.B, dbURL string, n int) []*pgx.Conn {
 
 // rawInsert is what the database can do for one row per transaction.
 func rawInsert(b *testing.B) {
+	b.Helper()
 	dbURL := rawTable(b)
 	for _, n := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("conns=%d", n), func(b *testing.B) {
@@ -74,6 +75,7 @@ func rawInsert(b *testing.B) {
 
 // rawUnnest is what the database can do for many rows per transaction.
 func rawUnnest(b *testing.B) {
+	b.Helper()
 	dbURL := rawTable(b)
 	for _, n := range []int{1, 2} { // the server has two writers
 		for _, rows := range []int{100, 500} {

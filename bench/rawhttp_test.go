@@ -44,7 +44,7 @@ func serveRaw(addr string) error {
 	mux.HandleFunc("POST /each", func(w http.ResponseWriter, r *http.Request) { streamRaw(w, r, 0) })
 	mux.HandleFunc("POST /full", func(w http.ResponseWriter, r *http.Request) { streamRaw(w, r, 16<<10) })
 	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
-	return http.ListenAndServe(addr, mux) //nolint:gosec // for the length of a benchmark
+	return http.ListenAndServe(addr, mux)
 }
 
 var countOf = regexp.MustCompile(`chunks=(\d+)`)

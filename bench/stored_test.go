@@ -81,18 +81,15 @@ func newSide(b *testing.B) *side {
 // sample picks tasks from all over the table.
 func (s *side) sample(b *testing.B) {
 	b.Helper()
-	rows, err := s.c.db.Query(b.Context(), "SELECT id, context_id FROM holdfast.tasks ORDER BY md5(id::text) LIMIT 2000")
-	if err != nil {
-		b.Fatal(err)
-	}
-	s.ids, s.contexts = nil, nil
-	var id [16]byte
-	var contextID string
-	if _, err := pgx.ForEachRow(rows, []any{&id, &contextID}, func() error {
-		s.ids, s.contexts = append(s.ids, id), append(s.contexts, contextID)
-		return nil
-	}); err != nil {
-		b.Fatal(err)
+	const some = " FROM (SELECT * FROM holdfast.tasks ORDER BY md5(id::text) LIMIT 2000) t"
+	s.contexts = one[[]string](b, s.c.db, "SELECT array_agg(context_id)"+some)
+	s.ids = nil
+	for _, text := range one[[]string](b, s.c.db, "SELECT array_agg(id::text)"+some) {
+		id, err := task.ParseID(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.ids = append(s.ids, id)
 	}
 }
 

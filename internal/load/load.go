@@ -211,7 +211,12 @@ func (l *loop) follow(ctx context.Context) error {
 		return l.stream(req)
 	case Poll:
 		return l.poll(ctx, req)
+	default:
+		return l.blocking(req)
 	}
+}
+
+func (l *loop) blocking(req []byte) error {
 	body, err := l.conn.Call(req)
 	if err != nil || isCompleted(body) {
 		return err

@@ -151,7 +151,7 @@ func TestTasksThatDoNotCompleteAreCountedByKind(t *testing.T) {
 		answer answerer
 		want   string
 	}{
-		{Blocking, func(w http.ResponseWriter, _ request) { http.Error(w, "slow down", 429) }, "HTTP 429 Too Many Requests"},
+		{Blocking, func(w http.ResponseWriter, _ request) { http.Error(w, "slow down", http.StatusTooManyRequests) }, "HTTP 429 Too Many Requests"},
 		{Blocking, say(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`), "JSON-RPC -32603"},
 		{Stream, say(`{"jsonrpc":"2.0","id":1,"error":{"code":-32004,"message":"no"}}`), "JSON-RPC -32004"},
 		{Poll, say(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}`), "JSON-RPC -32602"},
