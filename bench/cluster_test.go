@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,11 +74,7 @@ func newCluster(b *testing.B, roles ...string) *cluster {
 func start(b *testing.B, dbURL, roles string) *replica {
 	b.Helper()
 	r := &replica{addr: freeAddr(b), admin: freeAddr(b)}
-	file := filepath.Join(b.TempDir(), "holdfast.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	cmd := exec.Command(binary, "serve", "--config", file)
+	cmd := exec.Command(binary, "serve", "--config", configFile)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "HOLDFAST_") {
 			cmd.Env = append(cmd.Env, v)
@@ -86,28 +82,39 @@ func start(b *testing.B, dbURL, roles string) *replica {
 	}
 	cmd.Env = append(cmd.Env, "HOLDFAST_DATABASE_URL="+dbURL, "HOLDFAST_LISTEN="+r.addr, "HOLDFAST_ADMIN_LISTEN="+r.admin,
 		"HOLDFAST_ROLES="+roles, "HOLDFAST_LOG_LEVEL=warn")
+	run(b, cmd)
+	r.pid = cmd.Process.Pid
+	awaitReady(b, r.admin)
+	r.target = targetOf(b, "http://"+r.addr)
+	return r
+}
+
+// processes are those that must not outlive an interrupted run.
+var processes sync.Map // *os.Process to nothing
+
+// run starts a process that lives as long as b. It is not asked to stop in the end: nobody needs what
+// it runs, and its database is dropped.
+func run(b *testing.B, cmd *exec.Cmd) {
+	b.Helper()
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
+	processes.Store(cmd.Process, nil)
 	var ending atomic.Bool
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		if err := cmd.Wait(); !ending.Load() {
-			fmt.Fprintf(os.Stderr, "bench: a replica (%s) ended by itself: %v\n", roles, err)
+			fmt.Fprintf(os.Stderr, "bench: %v ended by itself: %v\n", cmd.Args, err)
 		}
 	}()
 	b.Cleanup(func() {
-		// Not asked to stop: nobody needs what it runs, and its database is dropped.
 		ending.Store(true)
 		_ = cmd.Process.Kill()
 		<-ended
+		processes.Delete(cmd.Process)
 	})
-	r.pid = cmd.Process.Pid
-	awaitReady(b, r.admin)
-	r.target = targetOf(b, "http://"+r.addr)
-	return r
 }
 
 func targetOf(b *testing.B, url string) *load.Target {

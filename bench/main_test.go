@@ -23,9 +23,10 @@ import (
 
 // What all benchmarks use.
 var (
-	pgURL  string // the server's first database
-	pg     *pgx.Conn
-	binary string // the built server
+	pgURL      string // the server's first database
+	pg         *pgx.Conn
+	binary     string // the built server
+	configFile string // of all replicas
 )
 
 func TestMain(m *testing.M) {
@@ -79,6 +80,10 @@ func prepared(f func() int) (int, error) {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted
+		processes.Range(func(p, _ any) bool {
+			_ = p.(*os.Process).Kill()
+			return true
+		})
 		clean()
 		os.Exit(1)
 	}()
@@ -91,6 +96,10 @@ func prepared(f func() int) (int, error) {
 	binary = filepath.Join(dir, "holdfast")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "../cmd/server").CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	configFile = filepath.Join(dir, "holdfast.yaml")
+	if err := os.WriteFile(configFile, []byte(config), 0o600); err != nil {
+		return 1, err
 	}
 	return f(), nil
 }

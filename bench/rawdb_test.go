@@ -97,6 +97,7 @@ func rawUnnest(b *testing.B) {
 
 // rawNotify is the time from the call of NOTIFY on one connection to its arrival on another.
 func rawNotify(b *testing.B) {
+	b.Helper()
 	dbURL := newDatabase(b)
 	sender, listener := connect(b, dbURL), connect(b, dbURL)
 	exec1(b, listener, "LISTEN raw")

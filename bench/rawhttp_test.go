@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -90,22 +89,16 @@ func streamRaw(w http.ResponseWriter, r *http.Request, flushAt int) {
 func startRaw(b *testing.B) (addr string) {
 	b.Helper()
 	addr = freeAddr(b)
-	cmd := exec.CommandContext(context.Background(), os.Args[0])
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), rawServerEnv+"="+addr)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	run(b, cmd)
 	awaitReady(b, addr)
 	return addr
 }
 
 // rawEcho is what the load and net/http can do for requests without any work behind them.
 func rawEcho(b *testing.B) {
+	b.Helper()
 	target := targetOf(b, "http://"+startRaw(b))
 	settle(b)
 	for _, n := range []int{1, 16, 64, 256} {
@@ -119,6 +112,7 @@ func rawEcho(b *testing.B) {
 
 // rawSSE is what they can do for streams of chunks that nobody stores.
 func rawSSE(b *testing.B) {
+	b.Helper()
 	addr := startRaw(b)
 	settle(b)
 	for _, streams := range []int{4, 64} {

@@ -24,6 +24,7 @@ const storedEnv = "BENCH_STORED"
 // are measured in turns, so that what the machine does meanwhile meets both. Before the tasks are
 // filled in the same is done with both empty: what differs then is the error of the method.
 func stored(b *testing.B) {
+	b.Helper()
 	n := 100_000
 	if v := os.Getenv(storedEnv); v != "" {
 		var err error
@@ -60,6 +61,7 @@ func stored(b *testing.B) {
 
 // side is one of the two databases.
 type side struct {
+	b        *testing.B // that is under way
 	c        *cluster
 	store    *store.Store
 	ids      []task.ID // some of its tasks
@@ -97,49 +99,47 @@ func (s *side) sample(b *testing.B) {
 // it was done per second.
 type operation struct {
 	name string
-	rate func(b *testing.B, s *side) float64
+	rate func(s *side) float64
 }
 
 var operations = []operation{
-	{"send/inflight=16", func(b *testing.B, s *side) float64 { return s.send(b, 0, load.Blocking, 16) }},
-	{"send/inflight=64", func(b *testing.B, s *side) float64 { return s.send(b, 0, load.Blocking, 64) }},
+	{"send/inflight=16", func(s *side) float64 { return s.send(0, 16) }},
+	{"send/inflight=64", func(s *side) float64 { return s.send(0, 64) }},
 	// The second replica runs nothing: what it creates, the first one claims from the queue.
-	{"claim/inflight=64", func(b *testing.B, s *side) float64 { return s.send(b, 1, load.Blocking, 64) }},
-	{"get", func(b *testing.B, s *side) float64 {
+	{"claim/inflight=64", func(s *side) float64 { return s.send(1, 64) }},
+	{"get", func(s *side) float64 {
 		target := s.c.replicas[0].target
-		conn := dial(b, target)
-		return timed(b, func() error {
+		conn := dial(s.b, target)
+		return timed(s.b, func() error {
 			_, err := conn.Call(target.Request("tasks/get", load.TaskQuery(s.ids[rand.IntN(len(s.ids))].String()), ""))
 			return err
 		})
 	}},
-	{"list/newest", func(b *testing.B, s *side) float64 { return s.list(b, store.TaskFilter{Limit: 50}) }},
-	{"list/agent", func(b *testing.B, s *side) float64 { return s.list(b, store.TaskFilter{Agent: "demo", Limit: 50}) }},
-	{"list/state=completed", func(b *testing.B, s *side) float64 {
-		return s.list(b, store.TaskFilter{State: task.StateCompleted, Limit: 50})
+	{"list/newest", func(s *side) float64 { return s.list(store.TaskFilter{Limit: 50}) }},
+	{"list/agent", func(s *side) float64 { return s.list(store.TaskFilter{Agent: "demo", Limit: 50}) }},
+	{"list/state=completed", func(s *side) float64 {
+		return s.list(store.TaskFilter{State: task.StateCompleted, Limit: 50})
 	}},
 	// What these two look for is rare.
-	{"list/state=working", func(b *testing.B, s *side) float64 {
-		return s.list(b, store.TaskFilter{State: task.StateWorking, Limit: 50})
+	{"list/state=working", func(s *side) float64 {
+		return s.list(store.TaskFilter{State: task.StateWorking, Limit: 50})
 	}},
-	{"list/context", func(b *testing.B, s *side) float64 {
-		return s.list(b, store.TaskFilter{ContextID: s.contexts[rand.IntN(len(s.contexts))], Limit: 50})
+	{"list/context", func(s *side) float64 {
+		return s.list(store.TaskFilter{ContextID: s.contexts[rand.IntN(len(s.contexts))], Limit: 50})
 	}},
 }
 
-func (s *side) send(b *testing.B, replica int, mode load.Mode, inFlight int) float64 {
-	b.Helper()
-	o := load.Options{Targets: []*load.Target{s.c.replicas[replica].target}, Mode: mode, Text: "echo:hello", InFlight: inFlight}
+func (s *side) send(replica, inFlight int) float64 {
+	o := load.Options{Targets: []*load.Target{s.c.replicas[replica].target}, Mode: load.Blocking, Text: "echo:hello", InFlight: inFlight}
 	if o.Count = tiny(); o.Count == 0 {
 		o.Duration = turn()
 	}
-	return measure(b, o).TasksPerSecond()
+	return measure(s.b, o).TasksPerSecond()
 }
 
-func (s *side) list(b *testing.B, f store.TaskFilter) float64 {
-	b.Helper()
-	return timed(b, func() error {
-		_, err := s.store.ListTasks(b.Context(), f)
+func (s *side) list(f store.TaskFilter) float64 {
+	return timed(s.b, func() error {
+		_, err := s.store.ListTasks(s.b.Context(), f)
 		return err
 	})
 }
@@ -162,16 +162,17 @@ func timed(b *testing.B, do func() error) float64 {
 // compare measures an operation on both sides in turns, beginning with either as often.
 func compare(b *testing.B, o operation, subject, control *side) {
 	b.Helper()
+	subject.b, control.b = b, b
 	const rounds = 8
 	var full, empty, ratios []float64
 	for i := range rounds {
 		var f, e float64
 		if i%2 == 0 {
-			f = o.rate(b, subject)
-			e = o.rate(b, control)
+			f = o.rate(subject)
+			e = o.rate(control)
 		} else {
-			e = o.rate(b, control)
-			f = o.rate(b, subject)
+			e = o.rate(control)
+			f = o.rate(subject)
 		}
 		full, empty, ratios = append(full, f), append(empty, e), append(ratios, e/f)
 	}

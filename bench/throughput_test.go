@@ -23,6 +23,7 @@ func tasks(b *testing.B, o load.Options) {
 // blocking counts echo tasks that are created, run, stored and answered, each in one blocking
 // message/send to the first of two replicas.
 func blocking(b *testing.B) {
+	b.Helper()
 	c := newCluster(b, whole, whole)
 	for _, n := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) {
@@ -33,6 +34,7 @@ func blocking(b *testing.B) {
 
 // poll is the same for clients that do not wait on an open request.
 func poll(b *testing.B) {
+	b.Helper()
 	c := newCluster(b, whole, whole)
 	for _, n := range []int{16, 64, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", n), func(b *testing.B) {
@@ -56,6 +58,7 @@ func streamed(b *testing.B, targets []*load.Target, streams, n int) {
 }
 
 func stream(b *testing.B) {
+	b.Helper()
 	c := newCluster(b, whole, whole)
 	for _, streams := range []int{4, 64} {
 		for _, n := range []int{100, 1000, 3000} {
@@ -69,6 +72,7 @@ func stream(b *testing.B) {
 
 // chunkCost compares artifacts of 1,000 and of 3,000 chunks, which take turns.
 func chunkCost(b *testing.B) {
+	b.Helper()
 	c := newCluster(b, whole, whole)
 	for _, streams := range []int{1, 4} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
@@ -91,6 +95,7 @@ func chunkCost(b *testing.B) {
 
 // replicated spreads the load over 1, 2 and 4 replicas, which share the machine with everything else.
 func replicated(b *testing.B) {
+	b.Helper()
 	for _, n := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("replicas=%d", n), func(b *testing.B) {
 			c := newCluster(b, slices.Repeat([]string{whole}, n)...)
@@ -107,6 +112,7 @@ func replicated(b *testing.B) {
 
 // get reads tasks of several sizes, one at a time and 16 at a time.
 func get(b *testing.B) {
+	b.Helper()
 	c := newCluster(b, whole)
 	target := c.replicas[0].target
 	for _, n := range []int{1, 100, 1000} {

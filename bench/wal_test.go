@@ -11,6 +11,7 @@ import (
 // text is pseudo-random: right after a checkpoint, when the first change of each page logs it whole,
 // and in between, when only the changes are logged.
 func wal(b *testing.B) {
+	b.Helper()
 	c := newCluster(b, whole)
 	const megabyte = 1 << 20
 	written := func(checkpoint bool) float64 {
