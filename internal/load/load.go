@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Mode is how a task is followed to its end.
@@ -88,17 +90,18 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	loops := make([]*loop, o.InFlight)
 	defer func() {
 		for _, l := range loops {
-			if l != nil && l.conn != nil {
+			if l.conn != nil {
 				_ = l.conn.Close()
 			}
 		}
 	}()
+	var dials errgroup.Group
 	for i := range loops {
-		l := &loop{Options: o, target: o.Targets[i%len(o.Targets)], errors: map[string]int{}}
-		loops[i] = l
-		if err := l.dial(ctx); err != nil {
-			return nil, err
-		}
+		loops[i] = &loop{Options: o, target: o.Targets[i%len(o.Targets)], errors: map[string]int{}}
+		dials.Go(func() error { return loops[i].dial(ctx) })
+	}
+	if err := dials.Wait(); err != nil {
+		return nil, err
 	}
 	var left atomic.Int64
 	left.Store(int64(o.Count))
