@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,18 +207,16 @@ func fill(b *testing.B, s *side, n int) {
 		SELECT (lpad(to_hex((extract(epoch FROM a.at) * 1000)::bigint), 12, '0') || '7' || substr(h, 1, 3) || '8' || substr(h, 4, 15))::uuid,
 		       md5('context' || i / 4)::uuid::text, a.at
 		  FROM generate_series(lo, hi) AS i, md5(i::text) AS h, LATERAL (SELECT t0 + (t1 - t0) * (i / n::float8) AS at) a $$`)
+	taskColumns, taskValues := copied(b, db, "tasks", "t", map[string]string{"id": "m.id", "context_id": "m.context_id"})
+	eventColumns, eventValues := copied(b, db, "task_events", "e", map[string]string{"task": "m.id"})
 	const batch = 50_000
 	for lo := 0; lo < n; lo += batch {
 		args := []any{lo, min(lo+batch, n) - 1, n, from, to, model}
-		exec1(b, db, `INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt,
-			                                    run_ordinal, runs, turns, dialect, metadata, created_at)
-			SELECT m.id, t.agent, t.tenant, t.owner, m.context_id, t.state, t.last_seq, t.status_seq, m.at + (t.status_at - t.created_at),
-			       t.attempt, t.run_ordinal, t.runs, t.turns, t.dialect, t.metadata, m.at
-			  FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t WHERE t.id = $6::text::uuid`, args...)
-		exec1(b, db, `INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload, created_at)
-			SELECT m.id, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, m.at + (e.created_at - t.created_at)
-			  FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id
-			 WHERE t.id = $6::text::uuid ORDER BY m.id, e.seq`, args...)
+		exec1(b, db, "INSERT INTO holdfast.tasks ("+taskColumns+") SELECT "+taskValues+
+			" FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t WHERE t.id = $6::text::uuid", args...)
+		exec1(b, db, "INSERT INTO holdfast.task_events ("+eventColumns+") SELECT "+eventValues+
+			" FROM pg_temp.made($1, $2, $3, $4, $5) m, holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id"+
+			" WHERE t.id = $6::text::uuid ORDER BY m.id, e.seq", args...)
 	}
 	events := one[int](b, db, "SELECT last_seq FROM holdfast.tasks WHERE id = $1::text::uuid", model)
 	if got := one[int](b, db, "SELECT count(*) FROM holdfast.task_events WHERE created_at < $1", to.Add(time.Hour)); got != n*events {
@@ -226,6 +225,26 @@ func fill(b *testing.B, s *side, n int) {
 	if got := one[int](b, db, "SELECT count(*) FROM holdfast.task_events_default"); got != 0 {
 		b.Fatalf("%d events are in no month's partition", got)
 	}
+}
+
+// copied lists the columns of a table and their values in a copy of the row alias: times keep their
+// distance from the creation of the task t, and all else is as it was.
+func copied(b *testing.B, db *pgx.Conn, table, alias string, instead map[string]string) (columns, values string) {
+	b.Helper()
+	var names, exprs []string
+	for _, column := range one[[]string](b, db, `SELECT array_agg(attname || ' ' || atttypid::regtype ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = ('holdfast.' || $1)::regclass AND attnum > 0 AND NOT attisdropped`, table) {
+		name, kind, _ := strings.Cut(column, " ")
+		expr := alias + "." + name
+		if kind == "timestamp with time zone" {
+			expr = "m.at + (" + expr + " - t.created_at)"
+		}
+		if other, ok := instead[name]; ok {
+			expr = other
+		}
+		names, exprs = append(names, name), append(exprs, expr)
+	}
+	return strings.Join(names, ", "), strings.Join(exprs, ", ")
 }
 
 func firstOfMonth(t time.Time) time.Time {
