@@ -75,6 +75,20 @@ WITH lck AS MATERIALIZED (
 )
 SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM lck;
 
+-- name: QueueHurry :one
+-- Makes a run due that waits for its next attempt. Locks the task, then its queue row. No row:
+-- the task wants no run.
+WITH lck AS MATERIALIZED (
+    SELECT t.id, t.worker_id FROM holdfast.tasks t
+     WHERE t.id = @id AND t.state < 3
+       FOR NO KEY UPDATE
+), due AS (
+    UPDATE holdfast.task_queue q SET available_at = now()
+     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL AND q.available_at > now()
+    RETURNING q.id
+)
+SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried FROM lck;
+
 -- name: RunsOwned :many
 -- What the database believes a worker runs: the poll behind the cancel hint, and how a
 -- worker finds a claim whose answer was lost with its connection. Index task_queue_owned.

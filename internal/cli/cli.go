@@ -22,6 +22,8 @@ const (
 	exitUsage  = 2 // the command line or the configuration is wrong
 	exitEnded  = 3 // the task failed, was rejected or canceled
 	exitWaits  = 4 // the task waits for input or authentication
+
+	exitInterrupted = 130 // a signal ended the call, as shells say it
 )
 
 // IO is the outside of a command.
@@ -73,19 +75,29 @@ func Run(ctx context.Context, args []string, stdio IO, deps Deps) int {
 	if err == nil {
 		return exitOK
 	}
-	code := exitFailed
-	var coded *exitError
-	var mistakes *config.Error
-	switch {
-	case errors.As(err, &coded):
-		code = coded.code
-	case errors.As(err, &mistakes):
-		code = exitUsage
+	code := codeOf(err)
+	if code == exitFailed && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		code = exitInterrupted
 	}
 	if text := err.Error(); text != "" {
 		c.note("holdfast: %s", text)
 	}
 	return code
+}
+
+// codeOf is the exit code that an error stands for.
+func codeOf(err error) int {
+	var coded *exitError
+	var mistakes *config.Error
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.As(err, &mistakes):
+		return exitUsage
+	}
+	return exitFailed
 }
 
 // command is what the verbs share.

@@ -114,6 +114,12 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		{[]string{"tasks", "get"}, "usage: holdfast tasks get ID"},
 		{[]string{"tasks", "list", "--state", "asleep"}, `--state "asleep": want one of submitted, working`},
 		{[]string{"tasks", "list", "--limit", "0"}, "--limit must be at least 1"},
+		{[]string{"tasks", "tail", "--after", "3"}, "--after and --follow-parked need the ID of a task"},
+		{[]string{"tasks", "tail", "t1", "--agent", "weather"}, "--agent, --state, --context and --owner choose among all tasks"},
+		{[]string{"tasks", "tail", "t1", "--after", "-1"}, "--after must not be negative"},
+		{[]string{"tasks", "tail", "t1", "--interval", "0s"}, "--interval must be at least 10ms"},
+		{[]string{"tasks", "cancel"}, "usage: holdfast tasks cancel ID..."},
+		{[]string{"tasks", "retry"}, "usage: holdfast tasks retry ID..."},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -314,7 +320,6 @@ func TestAStreamThatStaysCutExitsWith1(t *testing.T) {
 
 type fakeOperator struct {
 	filter TaskFilter
-	after  task.Seq
 	closed bool
 }
 
@@ -367,10 +372,31 @@ func (o *fakeOperator) GetTask(_ context.Context, id string) (*task.Task, error)
 	return task.Fold(header, events)
 }
 
-func (o *fakeOperator) TaskEvents(_ context.Context, _ string, after task.Seq) ([]task.Event, error) {
-	o.after = after
+func (o *fakeOperator) FindTask(ctx context.Context, id string) (*task.Task, error) {
+	header, _ := storedTask()
+	if id == header.ID.String() {
+		id = header.PublicID
+	}
+	return o.GetTask(ctx, id)
+}
+
+func (o *fakeOperator) Events(_ context.Context, _ *task.Task, after task.Seq) ([]*task.Event, error) {
 	_, events := storedTask()
-	return events[after:], nil
+	var out []*task.Event
+	for i := range events[after:] {
+		out = append(out, &events[int(after)+i])
+	}
+	return out, nil
+}
+
+func (o *fakeOperator) Watch(TaskFilter) Watch { return nil }
+
+func (o *fakeOperator) Cancel(_ context.Context, t *task.Task) (bool, error) {
+	return false, task.Errorf(task.NotCancelable, "the task is already %s", t.Status.State)
+}
+
+func (o *fakeOperator) Retry(_ context.Context, t *task.Task, _ bool) (*task.Task, error) {
+	return nil, task.Errorf(task.Terminal, "the task is %s: there is nothing to retry", t.Status.State)
 }
 
 func (o *fakeOperator) Close() { o.closed = true }
@@ -380,13 +406,20 @@ func TestTasks(t *testing.T) {
 	for _, c := range []struct {
 		golden string
 		args   []string
+		code   int
 	}{
-		{"tasks-list.txt", []string{"tasks", "list"}},
-		{"tasks-list.json", []string{"tasks", "list", "-o", "json"}},
-		{"tasks-get.txt", []string{"tasks", "get", "order-7"}},
-		{"tasks-get.json", []string{"tasks", "get", "order-7", "-o", "json"}},
-		{"tasks-events.txt", []string{"tasks", "events", "order-7"}},
-		{"tasks-events.json", []string{"tasks", "events", "order-7", "--after", "2", "-o", "json"}},
+		{"tasks-list.txt", []string{"tasks", "list"}, exitOK},
+		{"tasks-list.json", []string{"tasks", "list", "-o", "json"}, exitOK},
+		{"tasks-get.txt", []string{"tasks", "get", "order-7"}, exitOK},
+		{"tasks-get.json", []string{"tasks", "get", "order-7", "-o", "json"}, exitOK},
+		{"tasks-events.txt", []string{"tasks", "events", "order-7"}, exitOK},
+		{"tasks-events.json", []string{"tasks", "events", "order-7", "--after", "2", "-o", "json"}, exitOK},
+		{"tasks-tail.txt", []string{"tasks", "tail", "order-7", "--after", "3"}, exitOK},
+		{"tasks-tail.json", []string{"tasks", "tail", "order-7", "--after", "3", "-o", "json"}, exitOK},
+		{"tasks-cancel.txt", []string{"tasks", "cancel", "order-7"}, exitEnded},
+		{"tasks-cancel.json", []string{"tasks", "cancel", "order-7", "order-8", "-o", "json"}, exitFailed},
+		{"tasks-retry.txt", []string{"tasks", "retry", "order-7"}, exitFailed},
+		{"tasks-retry.json", []string{"tasks", "retry", "order-7", "order-8", "-o", "json"}, exitFailed},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			t.Parallel()
@@ -396,7 +429,7 @@ func TestTasks(t *testing.T) {
 				return op, nil
 			}}}
 			r := s.run(t, append(c.args, "--database-url", "host=db")...)
-			require.Zero(t, r.code, r.err)
+			require.Equal(t, c.code, r.code, r.err)
 			require.True(t, op.closed)
 			golden(t, c.golden, r.out)
 		})

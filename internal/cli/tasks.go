@@ -14,21 +14,25 @@ import (
 func (c *command) tasks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tasks",
-		Short: "Look at the tasks in the database",
-		Long: `For operators: read tasks straight from the database, those of every owner. The database
-is that of the configuration, HOLDFAST_DATABASE_URL, or --database-url.
+		Short: "Look at the tasks in the database, and act on them",
+		Long: `For operators: look at tasks straight in the database, cancel them and try them again,
+those of every owner. The database is that of the configuration, HOLDFAST_DATABASE_URL, or
+--database-url. Servers may run or not; those that do hear of a change at once.
 
 An ID is what clients call the task, or its UUID.`,
+		Example: `  holdfast tasks list --state failed
+  holdfast tasks tail --agent weather
+  holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown verb \"tasks %s\"; there are list, get and events", args[0])
+				return usage("unknown verb \"tasks %s\"; there are list, get, events, tail, cancel and retry", args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to read (default: the configured one)")
-	cmd.AddCommand(c.tasksList(), c.tasksGet(), c.tasksEvents())
+	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	cmd.AddCommand(c.tasksList(), c.tasksGet(), c.tasksEvents(), c.tasksTail(), c.tasksCancel(), c.tasksRetry())
 	return cmd
 }
 
@@ -54,21 +58,15 @@ func (c *command) tasksList() *cobra.Command {
   holdfast tasks list --agent weather --limit 200 -o json`,
 		Args: argCount(0, 0),
 	}
-	var f TaskFilter
-	cmd.Flags().StringVar(&f.Agent, "agent", "", "only this agent's")
-	state := cmd.Flags().String("state", "", "only in this state, such as working or input-required")
-	cmd.Flags().StringVar(&f.Context, "context", "", "only of this context")
-	cmd.Flags().StringVar(&f.Owner, "owner", "", "only of this owner")
-	cmd.Flags().IntVar(&f.Limit, "limit", 50, "at most this many")
+	filter := filterFlags(cmd)
+	limit := cmd.Flags().Int("limit", 50, "at most this many")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *state != "" {
-			var ok bool
-			if f.State, ok = task.ParseState(*state); !ok {
-				return usage("--state %q: want one of %s", *state, stateNames())
-			}
+		f, err := filter()
+		if err != nil {
+			return err
 		}
-		if f.Limit < 1 {
+		if f.Limit = *limit; f.Limit < 1 {
 			return usage("--limit must be at least 1")
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
@@ -80,6 +78,24 @@ func (c *command) tasksList() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// filterFlags are the flags that choose among tasks; the function reads them.
+func filterFlags(cmd *cobra.Command) func() (TaskFilter, error) {
+	var f TaskFilter
+	cmd.Flags().StringVar(&f.Agent, "agent", "", "only this agent's")
+	state := cmd.Flags().String("state", "", "only in this state, such as working or input-required")
+	cmd.Flags().StringVar(&f.Context, "context", "", "only of this context")
+	cmd.Flags().StringVar(&f.Owner, "owner", "", "only of this owner")
+	return func() (TaskFilter, error) {
+		if *state != "" {
+			var ok bool
+			if f.State, ok = task.ParseState(*state); !ok {
+				return f, usage("--state %q: want one of %s", *state, stateNames())
+			}
+		}
+		return f, nil
+	}
 }
 
 func stateNames() string {
@@ -143,11 +159,20 @@ events tell of attempts that ended badly. With -o json every event is one line.`
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
-			events, err := op.TaskEvents(ctx, args[0], task.Seq(*after))
+			t, err := op.FindTask(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return c.printEvents(events, *format)
+			for from := task.Seq(*after); ; {
+				events, err := op.Events(ctx, t, from)
+				if err != nil || len(events) == 0 {
+					return err
+				}
+				if err := c.printEvents(events, *format); err != nil {
+					return err
+				}
+				from = events[len(events)-1].Seq
+			}
 		})
 	}
 	return cmd

@@ -81,6 +81,15 @@ type eventView struct {
 	Run      *runView        `json:"run,omitempty"`
 }
 
+// tailView is an event with its task, for readers that follow many.
+type tailView struct {
+	ID        string `json:"id"`
+	TaskID    string `json:"task_id"`
+	Agent     string `json:"agent"`
+	ContextID string `json:"context_id"`
+	eventView
+}
+
 type runView struct {
 	Outcome    string          `json:"outcome"`
 	Error      string          `json:"error,omitempty"`
@@ -222,10 +231,9 @@ func printStoredTask(p *printer, t *task.Task) error {
 	return p.err
 }
 
-func (c *command) printEvents(events []task.Event, format output) error {
+func (c *command) printEvents(events []*task.Event, format output) error {
 	p := &printer{w: c.Out}
-	for i := range events {
-		e := &events[i]
+	for _, e := range events {
 		if format == outputJSON {
 			if err := printLine(c.Out, viewEvent(e)); err != nil {
 				return fmt.Errorf("write event %d: %w", e.Seq, err)

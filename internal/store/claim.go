@@ -105,6 +105,20 @@ func (s *Store) GiveBack(ctx context.Context, r Requeue) error {
 	return nil
 }
 
+// Hurry makes a task's next attempt due now that waits for its time. It reports what it
+// found: hurried, or a run under way (owned), or, when both are false, a task that was due
+// already. task.NotFound: the task wants no run.
+func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error) {
+	row, err := s.q.QueueHurry(ctx, s.api, uuid.UUID(h.ID))
+	if err != nil {
+		return false, false, translate("hurry", err)
+	}
+	if row.Hurried && s.listener != nil {
+		s.listener.Ready(h.Agent)
+	}
+	return row.Hurried, row.Owned, nil
+}
+
 // Owned is a run that the database ascribes to a worker.
 type Owned struct {
 	Task            task.ID

@@ -21,6 +21,78 @@ func (q *Queries) NotifySend(ctx context.Context, db DBTX, payloads []string) er
 	return err
 }
 
+const opsOpenTasks = `-- name: OpsOpenTasks :many
+WITH open AS MATERIALIZED (
+    SELECT id FROM holdfast.tasks
+     WHERE state < 5
+       AND ($2::text = '' OR agent = $2)
+       AND ($3::text = '' OR context_id = $3)
+       AND ($4::text = '' OR owner = $4)
+)
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at FROM holdfast.tasks
+ WHERE id = ANY(ARRAY(SELECT id FROM open ORDER BY id DESC LIMIT $1::integer))
+ ORDER BY id DESC
+`
+
+type OpsOpenTasksParams struct {
+	MaxRows   int32
+	Agent     string
+	ContextID string
+	Owner     string
+}
+
+// Those that have not ended, the newest first. Their ids are gathered apart, so that it is the
+// partial index tasks_open that is read, and not the primary key of all that ever were.
+func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksParams) ([]Task, error) {
+	rows, err := db.Query(ctx, opsOpenTasks,
+		arg.MaxRows,
+		arg.Agent,
+		arg.ContextID,
+		arg.Owner,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Task
+	for rows.Next() {
+		var i Task
+		if err := rows.Scan(
+			&i.ID,
+			&i.ClientID,
+			&i.Agent,
+			&i.Tenant,
+			&i.Owner,
+			&i.ContextID,
+			&i.State,
+			&i.LastSeq,
+			&i.StatusSeq,
+			&i.StatusAt,
+			&i.Attempt,
+			&i.RunOrdinal,
+			&i.Runs,
+			&i.Turns,
+			&i.Pending,
+			&i.WorkerID,
+			&i.CancelRequested,
+			&i.Direct,
+			&i.Dialect,
+			&i.Metadata,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.ClaimedAt,
+			&i.CancelRequestedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const opsTasks = `-- name: OpsTasks :many
 
 SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at FROM holdfast.tasks
@@ -113,6 +185,75 @@ func (q *Queries) OpsTasksNamed(ctx context.Context, db DBTX, clientID string) (
 			return nil, err
 		}
 		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const opsTasksSince = `-- name: OpsTasksSince :many
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at FROM holdfast.tasks
+ WHERE id > $1
+   AND ($2::text = '' OR agent = $2)
+   AND ($3::text = '' OR context_id = $3)
+   AND ($4::text = '' OR owner = $4)
+ ORDER BY id LIMIT $5
+`
+
+type OpsTasksSinceParams struct {
+	Since     uuid.UUID
+	Agent     string
+	ContextID string
+	Owner     string
+	MaxRows   int32
+}
+
+// Those created after a task or a moment, which an id begins with (primary key).
+func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceParams) ([]Task, error) {
+	rows, err := db.Query(ctx, opsTasksSince,
+		arg.Since,
+		arg.Agent,
+		arg.ContextID,
+		arg.Owner,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Task
+	for rows.Next() {
+		var i Task
+		if err := rows.Scan(
+			&i.ID,
+			&i.ClientID,
+			&i.Agent,
+			&i.Tenant,
+			&i.Owner,
+			&i.ContextID,
+			&i.State,
+			&i.LastSeq,
+			&i.StatusSeq,
+			&i.StatusAt,
+			&i.Attempt,
+			&i.RunOrdinal,
+			&i.Runs,
+			&i.Turns,
+			&i.Pending,
+			&i.WorkerID,
+			&i.CancelRequested,
+			&i.Direct,
+			&i.Dialect,
+			&i.Metadata,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.ClaimedAt,
+			&i.CancelRequestedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

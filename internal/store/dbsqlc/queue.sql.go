@@ -181,6 +181,33 @@ func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, err
 	return items, nil
 }
 
+const queueHurry = `-- name: QueueHurry :one
+WITH lck AS MATERIALIZED (
+    SELECT t.id, t.worker_id FROM holdfast.tasks t
+     WHERE t.id = $1 AND t.state < 3
+       FOR NO KEY UPDATE
+), due AS (
+    UPDATE holdfast.task_queue q SET available_at = now()
+     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL AND q.available_at > now()
+    RETURNING q.id
+)
+SELECT (lck.worker_id IS NOT NULL)::boolean AS owned, EXISTS (SELECT FROM due)::boolean AS hurried FROM lck
+`
+
+type QueueHurryRow struct {
+	Owned   bool
+	Hurried bool
+}
+
+// Makes a run due that waits for its next attempt. Locks the task, then its queue row. No row:
+// the task wants no run.
+func (q *Queries) QueueHurry(ctx context.Context, db DBTX, id uuid.UUID) (QueueHurryRow, error) {
+	row := db.QueryRow(ctx, queueHurry, id)
+	var i QueueHurryRow
+	err := row.Scan(&i.Owned, &i.Hurried)
+	return i, err
+}
+
 const runRequeue = `-- name: RunRequeue :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t

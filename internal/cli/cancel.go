@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// What became of a task that was to be canceled.
+const (
+	outcomeCanceled  = "canceled"
+	outcomeRequested = "requested" // its worker was asked; nobody waited for the end
+	outcomeEnded     = "ended"     // it ended in another way
+	outcomeFailed    = "failed"    // the call failed
+)
+
+type canceledView struct {
+	ID      string `json:"id,omitempty"`
+	TaskID  string `json:"task_id"`
+	Outcome string `json:"outcome"`
+	State   string `json:"state,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+func (c *command) tasksCancel() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cancel ID...",
+		Short: "Cancel tasks, whoever owns them",
+		Long: `Cancel tasks as a client would. One that waits, in the queue or for its client, is
+canceled at once. The worker of one that runs is asked to end it, wherever it is, and this
+verb waits for that; an agent that does not listen is given up after its cancel_grace.
+
+Exit codes: 0 all are canceled (or, with --no-wait, asked to be); 3 one had ended
+otherwise, or did so in the meantime; 1 a call failed, or one still runs after --timeout.`,
+		Example: `  holdfast tasks cancel 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
+  holdfast tasks list --agent weather --state working -o json | jq -r '.[].id' | xargs holdfast tasks cancel --no-wait`,
+		Args: atLeastOne,
+	}
+	noWait := cmd.Flags().Bool("no-wait", false, "do not wait for tasks that run")
+	timeout := cmd.Flags().Duration("timeout", time.Minute, "how long to wait for each task that runs")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			views := make([]canceledView, len(ids))
+			running := make([]*task.Task, len(ids))
+			// All are asked before the first is waited for.
+			for i, id := range ids {
+				views[i], running[i] = cancelTask(ctx, op, id)
+			}
+			for i, t := range running {
+				if t != nil && !*noWait {
+					t, err := c.await(ctx, op, t, *timeout, task.State.Terminal)
+					views[i] = viewCanceled(ids[i], t, err)
+				}
+			}
+			rows := [][]string{{"TASK", "OUTCOME", "STATE"}}
+			code := exitOK
+			for _, v := range views {
+				rows = append(rows, []string{v.TaskID, v.Outcome, v.State})
+				switch {
+				case v.Outcome == outcomeFailed:
+					c.note("holdfast: task %s: %s", v.TaskID, v.Error)
+					code = exitFailed
+				case v.Outcome == outcomeEnded && code == exitOK:
+					code = exitEnded
+				}
+			}
+			return c.printOutcomes(ctx, views, rows, *format, code)
+		})
+	}
+	return cmd
+}
+
+// cancelTask returns the task as well when it runs and its worker was asked.
+func cancelTask(ctx context.Context, op Operator, id string) (canceledView, *task.Task) {
+	t, err := op.FindTask(ctx, id)
+	if err != nil {
+		return viewCanceled(id, nil, err), nil
+	}
+	if !t.Status.State.Terminal() {
+		ended, err := op.Cancel(ctx, t)
+		switch {
+		case err == nil && !ended:
+			v := viewCanceled(id, t, nil)
+			v.Outcome = outcomeRequested
+			return v, t
+		case err != nil && !errors.Is(err, task.NotCancelable):
+			return viewCanceled(id, t, err), nil
+		}
+		// Ended, by this or at the same moment by something else: look what it became.
+		t, err = op.FindTask(ctx, t.ID.String())
+		if err != nil {
+			return viewCanceled(id, nil, err), nil
+		}
+	}
+	return viewCanceled(id, t, nil), nil
+}
+
+func viewCanceled(id string, t *task.Task, err error) canceledView {
+	v := canceledView{TaskID: id}
+	if t != nil {
+		v.ID, v.State = t.ID.String(), t.Status.State.String()
+	}
+	switch {
+	case err != nil:
+		v.Outcome, v.Error = outcomeFailed, err.Error()
+	case t.Status.State == task.StateCanceled:
+		v.Outcome = outcomeCanceled
+	default:
+		v.Outcome = outcomeEnded
+	}
+	return v
+}
+
+// printOutcomes ends a verb that worked on several tasks, with the exit code for all.
+func (c *command) printOutcomes(ctx context.Context, views any, rows [][]string, format output, code int) error {
+	var err error
+	if format == outputJSON {
+		err = printJSON(c.Out, views)
+	} else {
+		err = table(c.Out, rows)
+	}
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case code != exitOK:
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+func atLeastOne(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usage("usage: %s (--help tells more)", cmd.UseLine())
+	}
+	return nil
+}

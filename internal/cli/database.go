@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// openOperator connects to the database for the verbs that look into it.
+func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Operator, error) {
+	db, err := existingDatabase(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	bell := hub.NewDoorbell(db.DirectURL)
+	s, err := store.Open(ctx, store.Options{
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, Log: log,
+	})
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	o := &operator{s, bell, db.Close, log}
+	version, err := schema.ReadVersion(ctx, s.Pools()["api"])
+	switch {
+	case err != nil:
+		err = fmt.Errorf("database: %w", err)
+	case !version.Current():
+		err = fmt.Errorf("the database's schema has version %d and this program needs %d: start the server, or call holdfast migrate",
+			version.Applied, version.Latest)
+	default:
+		return o, nil
+	}
+	o.Close()
+	return nil, err
+}
+
+type operator struct {
+	store   *store.Store
+	bell    *hub.Doorbell
+	closeDB func()
+	log     *slog.Logger
+}
+
+func (o *operator) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
+	rows, err := o.store.ListTasks(ctx, store.TaskFilter{
+		Agent: f.Agent, ContextID: f.Context, Owner: f.Owner, State: f.State, Limit: f.Limit,
+	})
+	out := make([]TaskRow, len(rows))
+	for i, r := range rows {
+		t := r.Task
+		out[i] = TaskRow{
+			ID: t.ID, PublicID: t.PublicID, Agent: t.Agent, State: t.Status.State, ContextID: t.ContextID,
+			Owner: t.Owner, LastSeq: t.LastSeq, StatusAt: t.Status.At, CreatedAt: t.CreatedAt,
+		}
+	}
+	return out, err
+}
+
+func (o *operator) GetTask(ctx context.Context, id string) (*task.Task, error) {
+	h, err := o.store.Resolve(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return o.store.Snapshot(ctx, h, true)
+}
+
+func (o *operator) FindTask(ctx context.Context, id string) (*task.Task, error) {
+	return o.store.Resolve(ctx, id)
+}
+
+func (o *operator) Events(ctx context.Context, t *task.Task, after task.Seq) ([]*task.Event, error) {
+	const page = 500
+	return o.store.EventsAfter(ctx, t, after, page)
+}
+
+// watchedAtMost bounds what one round of a watch asks for.
+const watchedAtMost = 10_000
+
+func (o *operator) Watch(f TaskFilter) Watch {
+	return &watch{o.store.NewWatch(store.TaskFilter{Agent: f.Agent, ContextID: f.Context, Owner: f.Owner}, watchedAtMost)}
+}
+
+type watch struct{ w *store.Watch }
+
+func (w *watch) Next(ctx context.Context) ([]TaskEvent, bool, error) {
+	evs, more, err := w.w.Next(ctx)
+	out := make([]TaskEvent, len(evs))
+	for i, e := range evs {
+		out[i] = TaskEvent(e)
+	}
+	return out, more, err
+}
+
+func (w *watch) Dropped() int { return w.w.Dropped }
+
+func (o *operator) Cancel(ctx context.Context, t *task.Task) (ended bool, err error) {
+	ended, err = o.store.Cancel(ctx, t)
+	o.ring(ctx)
+	return ended, err
+}
+
+func (o *operator) Retry(ctx context.Context, t *task.Task, last bool) (*task.Task, error) {
+	e := engine.New(engine.Options{Store: o.store, Agents: []engine.Agent{{Name: t.Agent}}, Log: o.log})
+	again, err := e.Retry(ctx, &engine.RetryRequest{Task: t, Last: last})
+	o.ring(ctx)
+	return again, err
+}
+
+// ring tells the replicas. What they do not hear they find in their next round.
+func (o *operator) ring(ctx context.Context) {
+	if err := o.bell.Ring(ctx); err != nil {
+		o.log.Debug("the replicas were not told", "error", err)
+	}
+}
+
+func (o *operator) Close() {
+	o.store.Close(context.Background())
+	o.closeDB()
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// outage rides out the times when the database does not answer.
+type outage struct {
+	c     *command
+	limit time.Duration // how long one may last; 0: for ever
+	began time.Time     // zero while the database answers
+}
+
+// over looks at the outcome of a call. With again the call is to be repeated, after the
+// pause that over has made; an error is final.
+func (o *outage) over(ctx context.Context, err error) (again bool, final error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err == nil:
+		if !o.began.IsZero() {
+			o.c.note("The database answers again; going on where it stopped.")
+			o.began = time.Time{}
+		}
+		return false, nil
+	case !errors.Is(err, task.Unavailable):
+		return false, err
+	case o.began.IsZero():
+		o.began = time.Now()
+		o.c.note("The database does not answer (%v); trying again.", err)
+	case o.limit > 0 && time.Since(o.began) > o.limit:
+		return false, fmt.Errorf("the database has not answered for %s: %w", o.limit, err)
+	}
+	return true, sleep(ctx, min(max(time.Since(o.began)/4, 100*time.Millisecond), 2*time.Second))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// What Retry did.
+const (
+	outcomeHurried = "hurried" // the next attempt of the same task is due now
+	outcomeSent    = "sent"    // a new task was made of it
+)
+
+type retriedView struct {
+	ID        string `json:"id,omitempty"`
+	TaskID    string `json:"task_id"`
+	Outcome   string `json:"outcome"`
+	NewTaskID string `json:"new_task_id,omitempty"`
+	State     string `json:"state,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (c *command) tasksRetry() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retry ID...",
+		Short: "Give tasks another try",
+		Long: `A task that waits for its next attempt, after one that went wrong, gets it now. The
+attempts that it has used up stay counted.
+
+A task that failed, was rejected or canceled stays what it is, for clients rely on that. It
+is sent again as a new task: for the same agent and owner, in the same context and A2A
+version, with a copy of the client's message (under a new messageId) whose
+referenceTaskIds name the old task. The message is the first one, since that one makes
+sense by itself: a new task has no history, and an agent that has to ask back does so
+again. --last sends the last one, for agents that keep a memory by context. To retry the
+same task twice makes two new ones.
+
+A task that runs, is due, waits for its client, or is completed is refused.
+
+Exit codes: 0 every task gets another try; 1 one was refused, or a call failed. With
+--wait also: 3 a task failed, was rejected or canceled again; 4 one waits for input or
+authentication.`,
+		Example: `  holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait
+  holdfast tasks list --agent weather --state failed -o json | jq -r '.[].id' | xargs holdfast tasks retry`,
+		Args: atLeastOne,
+	}
+	last := cmd.Flags().Bool("last", false, "send the client's last message again, not its first")
+	wait := cmd.Flags().Bool("wait", false, "wait until the tasks have settled")
+	timeout := cmd.Flags().Duration("timeout", 24*time.Hour, "with --wait: how long to wait for each task")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			views := make([]retriedView, len(ids))
+			tasks := make([]*task.Task, len(ids))
+			for i, id := range ids {
+				views[i], tasks[i] = retryTask(ctx, op, id, *last)
+			}
+			for i, t := range tasks {
+				if t == nil || !*wait {
+					continue
+				}
+				t, err := c.await(ctx, op, t, *timeout, task.State.Settled)
+				views[i].State = t.Status.State.String()
+				if err != nil {
+					views[i].Error = err.Error()
+				}
+			}
+			rows := [][]string{{"TASK", "OUTCOME", "NEW TASK", "STATE"}}
+			code := exitOK
+			for _, v := range views {
+				rows = append(rows, []string{v.TaskID, v.Outcome, v.NewTaskID, v.State})
+				if v.Error != "" {
+					c.note("holdfast: task %s: %s", v.TaskID, v.Error)
+					code = exitFailed
+				} else if settled := codeOf(verdict(v.State)); *wait && code != exitFailed && settled != exitOK {
+					code = settled
+				}
+			}
+			return c.printOutcomes(ctx, views, rows, *format, code)
+		})
+	}
+	return cmd
+}
+
+// retryTask returns the task that runs now.
+func retryTask(ctx context.Context, op Operator, id string, last bool) (retriedView, *task.Task) {
+	v := retriedView{TaskID: id, Outcome: outcomeFailed}
+	t, err := op.FindTask(ctx, id)
+	if err != nil {
+		v.Error = err.Error()
+		return v, nil
+	}
+	v.ID, v.State = t.ID.String(), t.Status.State.String()
+	again, err := op.Retry(ctx, t, last)
+	if err != nil {
+		v.Error = err.Error()
+		return v, nil
+	}
+	v.Outcome, v.State = outcomeHurried, again.Status.State.String()
+	if again.ID != t.ID {
+		v.Outcome, v.NewTaskID = outcomeSent, again.PublicID
+	}
+	return v, again
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func (c *command) tasksTail() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tail [ID]",
+		Short: "Follow a task's log, or the events of all tasks",
+		Long: `With an ID, show the task's log and what is added to it, until the task ends or waits for
+its client. Without one, show the new events of all tasks, until it is interrupted; a
+task that is filtered for is one of --agent, --context and --owner, and with --state only
+the changes to that state are shown.
+
+The database is asked again and again by primary key, 5 times a second for one task and
+once a second for all: a tail costs it next to nothing, and no hint that gets lost can
+hide an event. Of all tasks it follows the 10,000 newest open ones.
+
+When the database goes away the tail waits for it, says so on stderr, and goes on behind
+the last event that it showed: nothing is missing and nothing comes twice. It never
+exits with 0 because of a cut.
+
+With -o json every event is one line.
+
+Exit codes: 0 the task is completed; 1 the call failed, or the database was away for
+longer than --retry-for; 3 the task failed, was rejected or canceled; 4 it waits for
+input or authentication (not with --follow-parked); 130 interrupted.`,
+		Example: `  holdfast tasks tail 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
+  holdfast tasks tail 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40 -o json
+  holdfast tasks tail --agent weather
+  holdfast tasks tail --state failed -o json | jq -r .task_id`,
+		Args: argCount(0, 1),
+	}
+	var t tail
+	flags := cmd.Flags()
+	flags.Int64Var(&t.after, "after", 0, "with an ID: only events with a higher number")
+	flags.BoolVar(&t.parked, "follow-parked", false, "with an ID: go on while the task waits for its client")
+	filter := filterFlags(cmd)
+	flags.DurationVar(&t.interval, "interval", 0, "how often to look (default 200ms for one task, 1s for all)")
+	flags.DurationVar(&t.retryFor, "retry-for", 0, "how long the database may be away (default for ever)")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f, err := filter()
+		if err != nil {
+			return err
+		}
+		switch {
+		case len(args) == 1 && f != TaskFilter{}:
+			return usage("--agent, --state, --context and --owner choose among all tasks, and this is one: %s", args[0])
+		case len(args) == 0 && (t.after != 0 || t.parked):
+			return usage("--after and --follow-parked need the ID of a task")
+		case t.after < 0:
+			return usage("--after must not be negative")
+		case flags.Changed("interval") && t.interval < 10*time.Millisecond:
+			return usage("--interval must be at least 10ms")
+		}
+		t.c, t.format, t.outage = c, *format, outage{c: c, limit: t.retryFor}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			t.op = op
+			if len(args) == 1 {
+				return t.one(ctx, args[0])
+			}
+			return t.all(ctx, f)
+		})
+	}
+	return cmd
+}
+
+// tail is one call of the verb.
+type tail struct {
+	c        *command
+	op       Operator
+	after    int64
+	parked   bool
+	interval time.Duration
+	retryFor time.Duration
+	format   output
+	outage   outage
+}
+
+// one follows one task. The state is known for sure only together with the length of the
+// log that it belongs to, and both are in the header.
+func (t *tail) one(ctx context.Context, id string) error {
+	h, err := t.op.FindTask(ctx, id)
+	if err != nil {
+		return naming(id, err)
+	}
+	seen := task.Seq(t.after)
+	if seen > h.LastSeq {
+		return usage("--after %d: the log of %s has %d events", seen, id, h.LastSeq)
+	}
+	err = t.follow(ctx, h, &seen)
+	if errors.Is(err, context.Canceled) {
+		return &exitError{exitInterrupted, fmt.Errorf("interrupted; go on with: holdfast tasks tail %s --after %d", printable(id), seen)}
+	}
+	return err
+}
+
+func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
+	interval := orDefault(t.interval, 200*time.Millisecond)
+	for {
+		for *seen < h.LastSeq {
+			evs, err := t.op.Events(ctx, h, *seen)
+			if again, err := t.outage.over(ctx, err); err != nil {
+				return err
+			} else if again {
+				continue
+			}
+			if len(evs) == 0 {
+				return fmt.Errorf("the log of %s is gone behind event %d", h.PublicID, *seen)
+			}
+			for _, e := range evs {
+				if err := t.show(h, e, false); err != nil {
+					return err
+				}
+				*seen = e.Seq
+			}
+		}
+		// Events that came after the header make its state an old one.
+		if state := h.Status.State; *seen == h.LastSeq && (state.Terminal() || state.Parked() && !t.parked) {
+			return verdict(state.String())
+		}
+		if *seen == h.LastSeq {
+			if err := sleep(ctx, interval); err != nil {
+				return err
+			}
+		}
+		fresh, err := t.op.FindTask(ctx, h.ID.String())
+		if again, err := t.outage.over(ctx, err); err != nil {
+			return naming(h.PublicID, err)
+		} else if again {
+			continue
+		}
+		if fresh.LastSeq < *seen {
+			return fmt.Errorf("the log of %s ends with event %d and %d were shown: the database was restored from a backup",
+				fresh.PublicID, fresh.LastSeq, *seen)
+		}
+		h = fresh
+	}
+}
+
+// all follows every task.
+func (t *tail) all(ctx context.Context, f TaskFilter) error {
+	interval := orDefault(t.interval, time.Second)
+	w := t.op.Watch(f)
+	begun, dropped := false, 0
+	for {
+		evs, more, err := w.Next(ctx)
+		if again, err := t.outage.over(ctx, err); err != nil {
+			return err
+		} else if again {
+			continue
+		}
+		if !begun {
+			begun = true
+			t.c.note("Following the events of all tasks from now on.")
+		}
+		if n := w.Dropped(); n > dropped {
+			t.c.note("There are more open tasks than this can follow: the oldest %d are left out. Narrow it with --agent, --context or --owner.", n)
+			dropped = n
+		}
+		for _, e := range evs {
+			if f.State != task.StateUnspecified && (e.Event.Kind != task.EventStatus || e.Event.State != f.State) {
+				continue
+			}
+			if err := t.show(e.Task, e.Event, true); err != nil {
+				return err
+			}
+		}
+		if !more {
+			if err := sleep(ctx, interval); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (t *tail) show(h *task.Task, e *task.Event, named bool) error {
+	if t.format == outputJSON {
+		return printLine(t.c.Out, tailView{
+			ID: h.ID.String(), TaskID: h.PublicID, Agent: h.Agent, ContextID: h.ContextID, eventView: viewEvent(e),
+		})
+	}
+	p := &printer{w: t.c.Out}
+	if named {
+		p.line("%s %s", h.PublicID, h.Agent)
+	}
+	p.storedEvent(e)
+	return p.err
+}
+
+// await looks at a task until it has settled as done wants it, for at most timeout.
+func (c *command) await(ctx context.Context, op Operator, h *task.Task, timeout time.Duration, done func(task.State) bool) (*task.Task, error) {
+	o := outage{c: c, limit: timeout}
+	for began := time.Now(); !done(h.Status.State); {
+		if time.Since(began) > timeout {
+			return h, fmt.Errorf("the task is still %s after %s", h.Status.State, timeout)
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return h, err
+		}
+		fresh, err := op.FindTask(ctx, h.ID.String())
+		if again, err := o.over(ctx, err); err != nil {
+			return h, err
+		} else if again {
+			continue
+		}
+		h = fresh
+	}
+	return h, nil
+}
+
+// naming says which task an error is about.
+func naming(id string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("task %s: %w", id, err)
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// seen is what a watch gave, by task.
+type seen map[task.ID][]task.Seq
+
+// drain takes everything that a watch has at the moment, through errors if there are some.
+func drain(t *testing.T, w *Watch) (got seen, failures int) {
+	t.Helper()
+	got = seen{}
+	for more := true; more; {
+		evs, m, err := w.Next(t.Context())
+		if err != nil {
+			require.ErrorIs(t, err, task.Unavailable)
+			failures++
+			continue
+		}
+		more = m
+		for _, e := range evs {
+			require.Equal(t, e.Task.ID, e.Event.Task)
+			got[e.Event.Task] = append(got[e.Event.Task], e.Event.Seq)
+		}
+	}
+	return got, failures
+}
+
+func (f *fixture) shows(w *Watch, want seen) {
+	f.t.Helper()
+	got, failures := drain(f.t.(*testing.T), w)
+	require.Equal(f.t, want, got)
+	require.Zero(f.t, failures)
+}
+
+// aged is a task that was created an hour ago, beyond what a watch calls recent.
+func aged(agent string) *NewTask {
+	n := fresh(agent)
+	old := firstID(time.Now().Add(-time.Hour))
+	copy(n.Task.ID[:6], old[:6])
+	n.Task.PublicID = n.Task.ID.String()
+	return n
+}
+
+func TestAWatchSeesEverythingOnce(t *testing.T) {
+	t.Parallel()
+	f, proxy := newProxied(t)
+	parked, other := f.create(aged("a")), f.create(aged("b"))
+	claim := func(h *task.Task) *pen {
+		c := f.claim(f.worker(time.Hour), h.Agent, 1)[0]
+		require.Equal(t, h.ID, c.Task.ID)
+		return &pen{s: f.Store, c: c}
+	}
+	run := claim(parked)
+	run.must(t, status(task.StateInputRequired))
+	waiting := f.create(aged("a"))
+	w := f.NewWatch(TaskFilter{}, 100)
+	ofB := f.NewWatch(TaskFilter{Agent: "b"}, 100)
+	f.shows(w, seen{}) // what was before is not followed
+	f.shows(ofB, seen{})
+	f.shows(w, seen{})
+
+	_, err := f.Cancel(t.Context(), waiting)
+	require.NoError(t, err)
+	_, err = f.AddMessage(t.Context(), &NewMessage{Task: parked, Message: user("more"), RequestID: NewID()})
+	require.NoError(t, err)
+	quick := f.running("c")
+	quick.must(t, status(task.StateCompleted))
+	want := seen{waiting.ID: {2}, parked.ID: {3, 4}, quick.c.Task.ID: {1, 2}}
+	for _, query := range []string{"OpsTasksSince", "TaskSeqs", "EventsCatchUp"} {
+		proxy.Lose(query, pgproxy.Answer, 1)
+	}
+	got, failures := drain(t, w)
+	require.Equal(t, want, got)
+	require.Equal(t, 3, failures)
+	f.shows(w, seen{})
+	f.shows(ofB, seen{})
+
+	// More than one read brings.
+	long := claim(other)
+	for range 2*watchRows + 10 {
+		long.write(chunk("x"))
+	}
+	long.must(t, status(task.StateCompleted))
+	var all []task.Seq
+	for i := range 2*watchRows + 11 {
+		all = append(all, task.Seq(i+2))
+	}
+	f.shows(ofB, seen{other.ID: all})
+	f.shows(w, seen{other.ID: all})
+	require.NotContains(t, w.known, waiting.ID, "what has ended is forgotten")
+	f.shows(ofB, seen{})
+	require.Empty(t, ofB.known)
+}
+
+func TestAWatchIsBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	w := f.NewWatch(TaskFilter{}, 2)
+	f.shows(w, seen{})
+	var tasks []*task.Task
+	for range 4 {
+		tasks = append(tasks, f.create(fresh("a")))
+	}
+	f.shows(w, seen{tasks[0].ID: {1}, tasks[1].ID: {1}, tasks[2].ID: {1}, tasks[3].ID: {1}})
+	require.NoError(t, w.lengths(t.Context(), NewID())) // as if they were old by now
+	require.Equal(t, 2, w.Dropped)
+	require.Len(t, w.known, 2)
+	require.Contains(t, w.known, tasks[3].ID, "the newest are kept")
+}
+
+func TestHurry(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	run := f.running("a")
+	h := run.c.Task
+	hurried, owned, err := f.Hurry(t.Context(), h)
+	require.NoError(t, err)
+	require.False(t, hurried)
+	require.True(t, owned)
+
+	again := Requeue{Task: h.ID, Agent: "a", Attempt: run.c.Attempt, Note: task.RunNote{Outcome: task.RunRetry}, Delay: time.Hour}
+	require.NoError(t, f.GiveBack(t.Context(), again))
+	f.claim(f.worker(time.Hour), "a", 0)
+	ready := f.ear.ready["a"]
+	hurried, owned, err = f.Hurry(t.Context(), h)
+	require.NoError(t, err)
+	require.True(t, hurried)
+	require.False(t, owned)
+	require.Equal(t, ready+1, f.ear.ready["a"], "the replicas hear of it")
+	hurried, owned, err = f.Hurry(t.Context(), h)
+	require.NoError(t, err)
+	require.False(t, hurried || owned, "it is due")
+
+	won := f.claim(f.worker(time.Hour), "a", 1)
+	require.Equal(t, 2, won[0].Try, "the attempt before stays counted")
+	(&pen{s: f.Store, c: won[0]}).must(t, status(task.StateFailed))
+	_, _, err = f.Hurry(t.Context(), h)
+	require.ErrorIs(t, err, task.NotFound)
+}
