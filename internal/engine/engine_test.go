@@ -164,6 +164,8 @@ func (r *replica) execute(ctx context.Context, run *executor.Run, out executor.E
 			return out.Status(ctx, task.StateInputRequired, say("and?"))
 		}
 		return chunk(text)
+	case "fail":
+		return errors.New("no luck")
 	case "bare":
 		return out.Reply(ctx, say("bare"))
 	}

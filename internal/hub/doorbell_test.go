@@ -1,0 +1,58 @@
+package hub_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestADoorbellIsHeardByTheReplicas(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	ready, cancels := make(chan string, 10), make(chan task.ID, 10)
+	r := start(t, url, hub.Options{
+		PollInterval: never,
+		OnReady:      func(agent string) { ready <- agent },
+		OnCancel:     func(id task.ID) { cancels <- id },
+	}).listening()
+	require.Empty(t, heard(t, ready), "after it began to listen, anything may be due")
+	bell := hub.NewDoorbell(url)
+	require.NoError(t, bell.Ring(t.Context()), "nothing to tell")
+
+	visitor, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2, Listener: bell})
+	require.NoError(t, err)
+	defer visitor.Close(t.Context())
+	u := r.run()
+	sub := r.hub.Subscribe(u.h)
+	defer sub.Close()
+	sub.Start(u.h.LastSeq)
+	ended, err := visitor.Cancel(t.Context(), u.h)
+	require.NoError(t, err)
+	require.False(t, ended)
+	_, err = visitor.AddMessage(t.Context(), &store.NewMessage{
+		Task: u.h, Message: &task.Message{Role: task.RoleUser}, Enqueue: true, RequestID: store.NewID(),
+	})
+	require.NoError(t, err)
+	bell.Ready("a")
+	require.NoError(t, bell.Ring(t.Context()))
+	require.Equal(t, u.h.ID, heard(t, cancels))
+	require.Equal(t, "a", heard(t, ready))
+	require.NoError(t, read(t.Context(), sub, 2))
+}
+
+func heard[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatal("waited in vain")
+		panic("unreachable")
+	}
+}
