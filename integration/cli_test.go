@@ -160,8 +160,18 @@ func TestTheCommandLineResumesAStream(t *testing.T) {
 	eventually(t, "it runs", func() error {
 		return unless(one[int](db, "SELECT count(*) FROM holdfast.tasks WHERE state = 2") == 1, "not yet")
 	})
-	replicas[1].kill()
+	interrupted, _, said := verb(t, t.TempDir(), nil, "stream", "http://"+front.addr(), "hold")
+	require.NoError(t, interrupted.Start())
+	eventually(t, "it runs too", func() error {
+		return unless(one[int](db, "SELECT count(*) FROM holdfast.tasks WHERE state = 2") == 2, "not yet")
+	})
+	// Its first event may be on its way still, and then it cannot name the task; the code is the same.
+	require.NoError(t, interrupted.Process.Signal(os.Interrupt))
 	var ended *exec.ExitError
+	require.ErrorAs(t, interrupted.Wait(), &ended, said)
+	require.Equal(t, 130, ended.ExitCode(), said)
+
+	replicas[1].kill()
 	require.ErrorAs(t, cmd.Wait(), &ended)
 	require.Equal(t, 1, ended.ExitCode())
 	require.Contains(t, errs.String(), "could not be resumed")

@@ -16,7 +16,9 @@ func main() {
 	// The first signal asks for a graceful stop; a second one ends the process at once.
 	context.AfterFunc(ctx, stop)
 
-	code := cli.Run(ctx, os.Args[1:], cli.IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv}, cli.Live(os.Stdout))
+	code := cli.Run(ctx, os.Args[1:], cli.IO{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ,
+	}, cli.Live(os.Stdout))
 	stop()
 	os.Exit(code)
 }

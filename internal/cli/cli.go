@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/doctor"
 )
 
 // The exit codes.
@@ -31,6 +32,7 @@ type IO struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Env      func(name string) (string, bool) // as os.LookupEnv
+	Environ  func() []string                  // as os.Environ
 }
 
 // Deps is what the verbs call. The configuration they get is complete.
@@ -41,6 +43,8 @@ type Deps struct {
 	// MigrationStatus lists every migration, oldest first, and changes nothing.
 	MigrationStatus func(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]Migration, error)
 	OpenOperator    func(ctx context.Context, cfg *config.Config, log *slog.Logger) (Operator, error)
+	// Examine reports each finding as it is made, and changes nothing.
+	Examine func(ctx context.Context, o doctor.Options, report func(doctor.Finding))
 }
 
 // exitError is an error with an exit code of its own. An empty text means that the
@@ -118,25 +122,27 @@ Without a verb it serves, and without a configuration it brings its own PostgreS
 and a demo agent. The other verbs talk to an agent, or look into the database.
 
 Exit codes: 0 done; 1 the call failed; 2 wrong usage or configuration; 3 the task
-failed, was rejected or canceled; 4 the task waits for input or authentication.`,
+failed, was rejected or canceled; 4 the task waits for input or authentication;
+130 interrupted.`,
 		Example: `  holdfast
   holdfast serve --config holdfast.yaml
   holdfast send "echo:hello"
-  holdfast stream "chunks=20 size=64 delay=100ms"`,
+  holdfast stream "chunks=20 size=64 delay=100ms"
+  holdfast tasks tail
+  holdfast doctor`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          c.unknownVerb,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.PersistentFlags().StringVar(&c.configFile, "config", "", "configuration file (default $HOLDFAST_CONFIG)")
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SuggestionsMinimumDistance = 2
 
 	serve := c.serve()
 	// The root does what serve does, and takes its flags.
 	root.RunE = serve.RunE
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.bench(), c.ready(), c.version())
+	root.AddCommand(serve, c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.bench(), c.ready(), c.doctor(), c.version())
 	return root
 }
 

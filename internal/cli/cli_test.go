@@ -131,20 +131,33 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 	}
 }
 
+// verbs are those of the help, and of the goldens.
+var verbs = []string{
+	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
+	"tasks cancel", "tasks retry", "doctor", "ready", "version",
+}
+
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	verbs := []string{"serve", "migrate", "card", "send", "stream", "tasks", "ready", "version"}
 	root := session{}.run(t, "--help")
 	require.Zero(t, root.code)
-	for _, verb := range verbs {
-		require.Contains(t, root.out, "\n  "+verb+" ")
-		help := session{}.run(t, verb, "--help")
-		require.Zero(t, help.code)
-		if verb != "tasks" {
-			require.Contains(t, help.out, "Examples:\n  holdfast "+verb)
-		}
-	}
 	golden(t, "help.txt", root.out)
+	require.Contains(t, root.out, "\n  completion ")
+	for _, verb := range verbs {
+		words := strings.Fields(verb)
+		if len(words) == 1 {
+			require.Contains(t, root.out, "\n  "+verb+" ")
+		}
+		help := session{}.run(t, append(words, "--help")...)
+		require.Zero(t, help.code)
+		require.Contains(t, help.out, "Examples:\n  holdfast "+verb)
+		for line := range strings.Lines(help.out) {
+			if !strings.HasPrefix(line, "  ") { // examples and flags are as long as they are
+				require.LessOrEqual(t, len([]rune(line)), 101, "%s: %s", verb, line)
+			}
+		}
+		golden(t, "help-"+strings.ReplaceAll(verb, " ", "-")+".txt", help.out)
+	}
 }
 
 // remoteAgent is an A2A 0.3 server whose answers depend on the text that it gets.
@@ -315,7 +328,7 @@ func TestAStreamThatStaysCutExitsWith1(t *testing.T) {
 	r := session{}.run(t, "stream", agent.URL, "cut", "--attempts", "0")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "could not be resumed")
-	require.Contains(t, r.err, "holdfast tasks get t1")
+	require.Contains(t, r.err, "holdfast tasks tail t1")
 }
 
 type fakeOperator struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/doctor"
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
@@ -28,6 +29,7 @@ func Live(banner io.Writer) Deps {
 		},
 		MigrationStatus: migrationStatus,
 		OpenOperator:    openOperator,
+		Examine:         doctor.Examine,
 	}
 }
 

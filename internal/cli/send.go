@@ -14,8 +14,9 @@ func (c *command) send() *cobra.Command {
 by default HOLDFAST_URL, else http://127.0.0.1:8080. "-" as the text reads standard
 input.
 
-The exit code is 3 when the task failed, was rejected or canceled, and 4 when it waits
-for input or authentication; answer with --task.`,
+Exit codes: 0 the task is completed, or goes on (with --no-wait, or when the server waits no
+longer); 1 the call failed; 3 the task failed, was rejected or canceled; 4 it waits for
+input or authentication: answer with --task.`,
 		Example: `  holdfast send "echo:hello"
   holdfast send "ask:which city?"
   holdfast send --task 0199a3c1-… "Oslo"

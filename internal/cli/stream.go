@@ -16,10 +16,14 @@ func (c *command) stream() *cobra.Command {
 		Short: "Send a message to an agent and print events as they come",
 		Long: `Send a message by A2A 0.3 and print its events until the task settles. When the
 connection breaks, the stream is resumed after the last event that was printed, so that
-nothing is missing and nothing comes twice. If that does not succeed the exit code is 1,
-never 0.
+nothing is missing and nothing comes twice. Attempts to resume are spaced out up to 5 s, so
+the default number bridges about half a minute.
 
-With -o json every event is one line of JSON.`,
+With -o json every event is one line of JSON.
+
+Exit codes: 0 the task is completed, or was answered with a message; 1 the call failed, or
+the stream stays cut; 3 the task failed, was rejected or canceled; 4 it waits for input or
+authentication; 130 interrupted. A cut never ends with 0.`,
 		Example: `  holdfast stream "chunks=20 size=64 delay=100ms"
   holdfast stream http://127.0.0.1:8080/agents/weather "Oslo?" -o json | jq .kind`,
 		Args: argCount(0, 2),
@@ -38,7 +42,7 @@ With -o json every event is one line of JSON.`,
 		if err != nil {
 			return err
 		}
-		state := ""
+		state, taskID := "", ""
 		err = agent.Follow(cmd.Context(), params, client.FollowOptions{
 			Attempts: *attempts,
 			Wait:     200 * time.Millisecond,
@@ -48,14 +52,20 @@ With -o json every event is one line of JSON.`,
 			if s := e.State(); s != "" {
 				state = s
 			}
+			if id := e.TaskID(); id != "" {
+				taskID = id
+			}
 			if *r.output == outputJSON {
 				return printLine(c.Out, e.Raw)
 			}
 			return c.printAnswer(e, *r.output)
 		})
+		if err != nil && taskID != "" && cmd.Context().Err() != nil {
+			return &exitError{exitInterrupted, fmt.Errorf("interrupted; the task goes on without us. See it with: holdfast tasks tail %s", printable(taskID))}
+		}
 		var cut *client.CutError
 		if errors.As(err, &cut) && cut.TaskID != "" {
-			return fmt.Errorf("%w\nThe task goes on without us. See it with: holdfast tasks get %s", err, printable(cut.TaskID))
+			return fmt.Errorf("%w\nThe task goes on without us. See it with: holdfast tasks tail %s", err, printable(cut.TaskID))
 		}
 		if err != nil {
 			return explain(err, agent.URL)

@@ -16,9 +16,9 @@ func (c *command) tasksTail() *cobra.Command {
 		Use:   "tail [ID]",
 		Short: "Follow a task's log, or the events of all tasks",
 		Long: `With an ID, show the task's log and what is added to it, until the task ends or waits for
-its client. Without one, show the new events of all tasks, until it is interrupted; a
-task that is filtered for is one of --agent, --context and --owner, and with --state only
-the changes to that state are shown.
+its client. Without one, show the new events of all tasks, or of those of an --agent, a
+--context and an --owner, until it is interrupted; with --state only changes to that
+state.
 
 The database is asked again and again by primary key, 5 times a second for one task and
 once a second for all: a tail costs it next to nothing, and no hint that gets lost can

@@ -54,6 +54,8 @@ func (c *command) tasksList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tasks, newest first",
+		Long: `List tasks in the order of their creation, the newest first. SINCE is when the task came
+to its state, EVENTS the length of its log.`,
 		Example: `  holdfast tasks list --state working
   holdfast tasks list --agent weather --limit 200 -o json`,
 		Args: argCount(0, 0),
@@ -125,10 +127,13 @@ func (c *command) printTasks(rows []TaskRow, format output) error {
 
 func (c *command) tasksGet() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "get ID",
-		Short:   "Show a task with its history and artifacts",
-		Example: "  holdfast tasks get 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f -o json",
-		Args:    argCount(1, 1),
+		Use:   "get ID",
+		Short: "Show a task with its history and artifacts",
+		Long: `Show a task as it stands: who owns it, its state, what was said and what was made. The JSON
+is this program's own and no A2A version's.`,
+		Example: `  holdfast tasks get 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
+  holdfast tasks get order-7 -o json`,
+		Args: argCount(1, 1),
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

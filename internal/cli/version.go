@@ -52,10 +52,13 @@ func (v versionInfo) String() string {
 
 func (c *command) version() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Show the version of this binary",
-		Example: "  holdfast version -o json",
-		Args:    argCount(0, 0),
+		Use:   "version",
+		Short: "Show the version of this binary",
+		Long: `Show the version of this binary, the revision that it was built from, and the Go that
+built it.`,
+		Example: `  holdfast version
+  holdfast version -o json`,
+		Args: argCount(0, 0),
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {

@@ -45,6 +45,22 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
+// Look tells the address of the cluster in dir and the process id of its PostgreSQL, 0 if that does not run. It starts
+// nothing and changes nothing.
+func Look(dir string) (dsn string, pid int, err error) {
+	// The real path, since PostgreSQL reports its working directory by it.
+	home, err := filepath.Abs(filepath.Join(dir, "postgres"))
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("database directory: %w", err)
+	}
+	c := cluster{home: home}
+	pm, err := c.postmaster()
+	return c.dsn(database), pm.pid, err
+}
+
 // Start makes the cluster in o.Dir ready: creates it the first time, starts it if it does not run, and adopts it if it
 // does. It blocks until the database answers, which after a crash is when recovery has ended.
 func Start(ctx context.Context, o Options) (*Server, error) {

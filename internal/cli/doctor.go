@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/doctor"
+)
+
+func (c *command) doctor() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is wrong, or will be",
+		Long: `Check the configuration, what is around the server (its addresses, its agents, its
+limits) and the database: that it can be reached and keeps its promises, what a commit
+costs, whether notifications arrive, the schema and its partitions, privileges,
+connections, clocks, dead workers, tasks that nobody runs, the queue, vacuum, old
+transactions and replication slots. Each line is ok, warn or fail, with what to do.
+
+Call it where the server runs, with the same configuration and environment, before it
+starts or while it does. It changes nothing, starts nothing, bounds every check, and
+shows no password.
+
+Exit codes: 0 nothing failed, though there may be warnings; 1 something failed.`,
+		Example: `  holdfast doctor
+  holdfast doctor --config holdfast.yaml
+  holdfast doctor -o json | jq '.checks[] | select(.status != "ok")'`,
+		Args: argCount(0, 0),
+	}
+	cmd.Flags().String("database-url", "", "PostgreSQL to look at (default: the configured one)")
+	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "how long each check may take")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *timeout <= 0 {
+			return usage("--timeout must be above 0")
+		}
+		r := diagnosis{Status: doctor.OK, Checks: []doctor.Finding{}}
+		p := &printer{w: c.Out}
+		report := func(f doctor.Finding) {
+			r.add(f)
+			if *format == outputTable {
+				p.finding(f)
+			}
+		}
+		flags := configFlags(cmd.Flags())
+		asked := &asked{env: c.Env, names: map[string]bool{}}
+		cfg, err := config.Load(config.Source{File: c.configFile, Env: asked.lookup, Flags: flags})
+		var mistakes *config.Error
+		switch {
+		case errors.As(err, &mistakes):
+			for _, m := range mistakes.Problems {
+				report(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: m.String(), Advice: "docs/configuration.md has every key"})
+			}
+		case err != nil:
+			report(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: err.Error()})
+		default:
+			c.deps.Examine(cmd.Context(), doctor.Options{
+				Config: cfg, Sources: c.sources(asked, flags), Strangers: c.strangers(asked), Timeout: *timeout,
+			}, report)
+		}
+		if *format == outputJSON {
+			p.err = printJSON(c.Out, r)
+		} else {
+			p.line("%s", r)
+		}
+		switch {
+		case p.err != nil:
+			return p.err
+		case cmd.Context().Err() != nil:
+			return cmd.Context().Err()
+		case r.Status == doctor.Fail:
+			return &exitError{code: exitFailed}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// diagnosis is all findings; its status is the worst of theirs.
+type diagnosis struct {
+	Status doctor.Status    `json:"status"`
+	Checks []doctor.Finding `json:"checks"`
+}
+
+func (d *diagnosis) add(f doctor.Finding) {
+	d.Checks = append(d.Checks, f)
+	if f.Status == doctor.Fail || f.Status == doctor.Warn && d.Status == doctor.OK {
+		d.Status = f.Status
+	}
+}
+
+func (d diagnosis) String() string {
+	n := map[doctor.Status]int{}
+	for _, f := range d.Checks {
+		n[f.Status]++
+	}
+	return fmt.Sprintf("%d ok, %d warn, %d fail", n[doctor.OK], n[doctor.Warn], n[doctor.Fail])
+}
+
+func (p *printer) finding(f doctor.Finding) {
+	p.line("%-4s  %-14s  %s", f.Status, f.Check, strings.ReplaceAll(f.Detail, "\n", " "))
+	if f.Advice != "" {
+		p.line("%22s-> %s", "", f.Advice)
+	}
+}
+
+// asked remembers which variables the configuration looked up.
+type asked struct {
+	env   func(string) (string, bool)
+	names map[string]bool // true: set
+}
+
+func (a *asked) lookup(name string) (v string, ok bool) {
+	if a.env != nil {
+		v, ok = a.env(name)
+	}
+	a.names[name] = a.names[name] || v != ""
+	return v, ok
+}
+
+// sources names where the configuration came from; never a value.
+func (c *command) sources(a *asked, flags map[string]string) string {
+	var from []string
+	if file := c.configFile; file != "" {
+		from = append(from, file)
+	} else if file := c.env("HOLDFAST_CONFIG"); file != "" {
+		from = append(from, file)
+	}
+	var variables []string
+	for name, set := range a.names {
+		if set && name != "HOLDFAST_CONFIG" {
+			variables = append(variables, name)
+		}
+	}
+	slices.Sort(variables)
+	from = append(from, variables...)
+	if _, given := flags["database_url"]; given {
+		from = append(from, "--database-url")
+	}
+	if len(from) == 0 {
+		return "the defaults alone: no file, no variable"
+	}
+	return strings.Join(from, ", ")
+}
+
+// elsewhere are the variables that other parts of this program read.
+var elsewhere = []string{"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_PG_BIN", "HOLDFAST_PG_REPOSITORY"}
+
+// strangers are the variables that look like ours and that nobody asks for.
+func (c *command) strangers(a *asked) []string {
+	if c.Environ == nil {
+		return nil
+	}
+	var out []string
+	for _, entry := range c.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		_, known := a.names[name]
+		if strings.HasPrefix(name, "HOLDFAST_") && !known && !slices.Contains(elsewhere, name) &&
+			!strings.HasPrefix(name, "HOLDFAST_TEST_") && !strings.HasPrefix(name, "HOLDFAST_BENCH_") {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,415 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+)
+
+const oldest = 14 // the first major version of PostgreSQL that will do
+
+// database makes the checks that need one.
+func (e *examination) database(ctx context.Context) {
+	queries, direct := e.Config.DatabaseURL, e.Config.ListenDatabaseURL
+	if queries == "" {
+		passed := e.one(ctx, check{"embedded", func(context.Context) (found []Finding, err error) {
+			queries, found, err = e.embedded()
+			return found, err
+		}})
+		if !passed || queries == "" {
+			return
+		}
+	}
+	if direct == "" {
+		direct = queries
+	}
+	d := &database{examination: e, direct: direct, pooled: direct != queries}
+	if !e.one(ctx, check{"database", func(ctx context.Context) ([]Finding, error) { return d.reach(ctx, queries) }}) {
+		return
+	}
+	defer d.pool.Close()
+	for _, c := range []check{
+		{"commit", d.commit},
+		{"notify", d.notify},
+		{"session", d.session},
+		{"connections", d.connections},
+		{"clock", d.clock},
+		{"role", d.role},
+		{"schema", d.schema},
+		{"partitions", d.partitions},
+		{"workers", d.workers},
+		{"queue", d.queue},
+		{"runs", d.runs},
+		{"vacuum", d.vacuum},
+		{"wraparound", d.wraparound},
+		{"transactions", d.transactions},
+		{"replication", d.replication},
+	} {
+		if ctx.Err() != nil {
+			return
+		}
+		if e.late >= 3 {
+			// A database that hangs is not asked twenty more times.
+			e.report(Finding{Check: c.name, Status: Fail, Detail: "not checked, and neither is what follows: too much got no answer"})
+			return
+		}
+		if d.bare && needsSchema[c.name] {
+			continue
+		}
+		e.one(ctx, c)
+	}
+}
+
+// needsSchema are the checks that have nothing to look at in a database that was never migrated.
+var needsSchema = map[string]bool{"partitions": true, "workers": true, "queue": true, "runs": true}
+
+type database struct {
+	*examination
+	pool   *pgxpool.Pool
+	direct string
+	pooled bool // queries go through a pooler
+	bare   bool // there is no schema
+}
+
+// embedded looks for the database of its own, and does not start it.
+func (e *examination) embedded() (url string, found findings, err error) {
+	dir := e.Config.DataDir
+	if !pgembed.Exists(dir) {
+		return "", warns("there is none in %s yet: serve makes it", dir).
+			advise("if a database was to be used, set HOLDFAST_DATABASE_URL; if there is one elsewhere, call this where the server runs"), nil
+	}
+	url, pid, err := pgembed.Look(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	if pid == 0 {
+		return "", warns("PostgreSQL in %s does not run, so nothing in it is checked", dir).advise("start the server first"), nil
+	}
+	found = oks("PostgreSQL in %s runs (pid %d)", dir, pid)
+	if free, ok := freeBytes(dir); ok && free < 1<<30 {
+		found = append(found, warns("%d MiB are free on its disk", free>>20).advise("a full disk stops every write: make room")...)
+	}
+	return url, found, nil
+}
+
+func (d *database) reach(ctx context.Context, url string) (found []Finding, err error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err // it hides the password
+	}
+	quiet(cfg.ConnConfig)
+	cfg.MaxConns = 2
+	if d.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), cfg); err != nil {
+		return nil, err
+	}
+	c := cfg.ConnConfig
+	where := fmt.Sprintf("%s as %s on %s:%d", c.Database, c.User, c.Host, c.Port)
+	defer func() {
+		if err != nil || len(found) > 0 && found[0].Status == Fail {
+			d.pool.Close()
+		}
+	}()
+	var number int
+	var version, encoding string
+	var standby, readOnly bool
+	err = d.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
+		current_setting('server_encoding'), pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool`).
+		Scan(&number, &version, &encoding, &standby, &readOnly)
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused):
+		return fails("%s refuses: %s (%s)", where, refused.Message, refused.Code).advise("check the database's URL, its role and pg_hba.conf"), nil
+	case err != nil && ctx.Err() == nil:
+		return fails("%s is not reachable: %s", where, short(err)).advise("check HOLDFAST_DATABASE_URL, the network, and that PostgreSQL runs"), nil
+	case err != nil:
+		return nil, err
+	case number/10000 < oldest:
+		return fails("%s is PostgreSQL %s", where, version).advise("version %d or later is needed", oldest), nil
+	case standby:
+		return fails("%s is a standby", where).advise("point Holdfast at the primary: it writes with every request"), nil
+	case readOnly:
+		return fails("%s: transactions are read-only by default", where).advise("ALTER ROLE %s RESET default_transaction_read_only", c.User), nil
+	case encoding != "UTF8":
+		return fails("%s has the encoding %s", where, encoding).advise("create the database with ENCODING 'UTF8'"), nil
+	}
+	return oks("PostgreSQL %s: %s", version, where), nil
+}
+
+// short is the last try of a connection that was tried in several ways.
+func short(err error) string {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// quiet makes a connection that leaves nothing behind in a pooler's session.
+func quiet(c *pgx.ConnConfig) {
+	c.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c.ConnectTimeout = 5 * time.Second
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "holdfast doctor"
+	}
+}
+
+// slowCommit is where a commit begins to be what everybody waits for.
+const slowCommit = 50 * time.Millisecond
+
+// commit measures what every acknowledgement waits for. A logical message is in the log of
+// PostgreSQL and nowhere else, so nothing is changed, yet its commit is a whole one.
+func (d *database) commit(ctx context.Context) ([]Finding, error) {
+	var fsync, pages bool
+	var synchronous, standbys string
+	err := d.pool.QueryRow(ctx, `SELECT current_setting('fsync')::bool, current_setting('full_page_writes')::bool,
+		current_setting('synchronous_commit'), current_setting('synchronous_standby_names')`).
+		Scan(&fsync, &pages, &synchronous, &standbys)
+	if err != nil {
+		return nil, err
+	}
+	var found findings
+	if !fsync {
+		found = append(found, warns("FSYNC IS OFF: when the machine stops, what was acknowledged is lost and the database may be beyond repair").
+			advise("fsync = on in postgresql.conf; every promise of Holdfast rests on it")...)
+	}
+	if !pages {
+		found = append(found, warns("FULL_PAGE_WRITES IS OFF: when the machine stops in the middle of a write, the database may be beyond repair").
+			advise("full_page_writes = on in postgresql.conf")...)
+	}
+	switch {
+	case synchronous == "off":
+		found = append(found, warns("SYNCHRONOUS_COMMIT IS OFF: the tasks and events acknowledged last are lost when PostgreSQL or its machine stops").
+			advise("ALTER ROLE … RESET synchronous_commit, or set it on where it was set off (postgresql.conf, the database, the URL)")...)
+	case standbys != "" && (synchronous == "local"):
+		found = append(found, warns("synchronous_commit is local although there is a synchronous standby: a failover may lose what was acknowledged").
+			advise("set it on or remote_apply")...)
+	}
+	var took []time.Duration
+	for range 5 {
+		start := time.Now()
+		if _, err := d.pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'holdfast doctor', '')"); err != nil {
+			if ctx.Err() != nil && standbys != "" {
+				return append(found, fails("a commit does not come back: synchronous_standby_names is %q", standbys).
+					advise("the synchronous standby is away: bring it back, or take it out of the setting")...), nil
+			}
+			return found, fmt.Errorf("measure a commit: %w", err)
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	median := took[len(took)/2].Round(10 * time.Microsecond)
+	if median > slowCommit {
+		found = append(found, warns("a commit takes %s (median of 5), and everything waits for commits", median).
+			advise("a faster disk for the WAL, or a nearer database; store.writer_conns: 4 hides some of it")...)
+	}
+	return found.orOK("takes %s (median of 5); fsync on, synchronous_commit %s", median, synchronous), nil
+}
+
+// notify says something on a channel of its own and listens for it, as the replicas do.
+func (d *database) notify(ctx context.Context) ([]Finding, error) {
+	connect := func() (*pgx.Conn, error) {
+		cfg, err := pgx.ParseConfig(d.direct)
+		if err != nil {
+			return nil, err
+		}
+		quiet(cfg)
+		return pgx.ConnectConfig(ctx, cfg)
+	}
+	leave := func(c *pgx.Conn) {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = c.Close(closing)
+	}
+	const advice = "set HOLDFAST_LISTEN_DATABASE_URL to PostgreSQL itself; until then streams of other replicas are fed by polling, and migrations are not safe in parallel"
+	ear, err := connect()
+	if err != nil {
+		return fails("the connection for LISTEN fails: %s", short(err)).advise(advice), nil
+	}
+	defer leave(ear)
+	mouth, err := connect()
+	if err != nil {
+		return fails("the connection for NOTIFY fails: %s", short(err)).advise(advice), nil
+	}
+	defer leave(mouth)
+	if d.pooled {
+		const which = "SELECT current_database() || ' ' || pg_postmaster_start_time()::text"
+		var here, there string
+		if err := errors.Join(d.pool.QueryRow(ctx, which).Scan(&here), ear.QueryRow(ctx, which).Scan(&there)); err != nil {
+			return nil, err
+		}
+		if here != there {
+			return fails("database_url and listen_database_url lead to different databases").advise("they must be the same one, with and without the pooler"), nil
+		}
+	}
+	channel := "holdfast_doctor_" + strings.ToLower(rand.Text())
+	if _, err := ear.Exec(ctx, "LISTEN "+channel); err != nil {
+		return fails("LISTEN is refused: %v", err).advise(advice), nil
+	}
+	if _, err := mouth.Exec(ctx, "SELECT pg_notify('"+channel+"', '')"); err != nil {
+		return fails("NOTIFY is refused: %v", err).advise(advice), nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, min(3*time.Second, d.Timeout/2))
+	defer cancel()
+	start := time.Now()
+	if _, err := ear.WaitForNotification(waiting); err != nil {
+		return warns("notifications do not arrive: a pooler in transaction mode?").advise(advice), nil
+	}
+	return oks("arrives after %s", time.Since(start).Round(10*time.Microsecond)), nil
+}
+
+// session looks at what the server sets for itself on a direct connection, and an operator
+// has to set for the role behind a pooler (docs/deployment.md).
+func (d *database) session(ctx context.Context) ([]Finding, error) {
+	if !d.pooled {
+		return oks("direct: the server sets what it needs"), nil
+	}
+	var missing []string
+	for _, want := range [][2]string{{"TimeZone", "UTC"}, {"enable_seqscan", "off"}, {"plan_cache_mode", "force_generic_plan"}, {"jit", "off"}} {
+		var have string
+		if err := d.pool.QueryRow(ctx, "SELECT current_setting('"+want[0]+"')").Scan(&have); err != nil {
+			return nil, err
+		}
+		if have != want[1] {
+			missing = append(missing, fmt.Sprintf("%s is %s and not %s", want[0], have, want[1]))
+		}
+	}
+	for _, name := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
+		var have string
+		if err := d.pool.QueryRow(ctx, "SELECT current_setting('"+name+"')").Scan(&have); err != nil {
+			return nil, err
+		}
+		if have == "0" {
+			missing = append(missing, name+" is not set")
+		}
+	}
+	if len(missing) > 0 {
+		return warns("behind a pooler, and %s", strings.Join(missing, "; ")).
+			advise("set them for the role: docs/deployment.md, Poolers, has the statements"), nil
+	}
+	return oks("behind a pooler, and the role has the settings"), nil
+}
+
+func (d *database) connections(ctx context.Context) ([]Finding, error) {
+	var most, reserved, used, ofRole, ofDatabase int
+	err := d.pool.QueryRow(ctx, `SELECT current_setting('max_connections')::int,
+		current_setting('superuser_reserved_connections')::int + coalesce(current_setting('reserved_connections', true), '0')::int,
+		(SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend'),
+		(SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user),
+		(SELECT datconnlimit FROM pg_database WHERE datname = current_database())`).
+		Scan(&most, &reserved, &used, &ofRole, &ofDatabase)
+	if err != nil {
+		return nil, err
+	}
+	live := 0
+	err = d.pool.QueryRow(ctx, "SELECT count(*)::int FROM holdfast.workers WHERE lease_until >= now()").Scan(&live)
+	if err != nil && ctx.Err() != nil {
+		return nil, err // else nobody is alive, in a database without the table
+	}
+	each := d.Config.Store.PoolSize + 2*d.Config.Store.WriterConns + 3 + 2
+	room := most - reserved
+	for _, limit := range []int{ofRole, ofDatabase} {
+		if limit >= 0 {
+			room = min(room, limit)
+		}
+	}
+	need := max(live, 1) * each
+	detail := fmt.Sprintf("%d allowed, %d in use; %d live replicas with this configuration take up to %d", room, used, max(live, 1), need)
+	switch {
+	case d.pooled:
+		return oks("through a pooler; PostgreSQL allows %d, %d in use", room, used), nil
+	case need > room:
+		return warns("%s", detail).advise("raise max_connections (or the limit of the role or database), or lower store.pool_size"), nil
+	case used > room-each:
+		return warns("%s", detail).advise("there is no room for one more replica: see who holds them in pg_stat_activity"), nil
+	}
+	return oks("%s", detail), nil
+}
+
+func (d *database) clock(ctx context.Context) ([]Finding, error) {
+	before := time.Now()
+	var theirs time.Time
+	if err := d.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&theirs); err != nil {
+		return nil, err
+	}
+	trip := time.Since(before)
+	off := theirs.Sub(before.Add(trip / 2)).Round(time.Millisecond)
+	if off.Abs() > 5*time.Second {
+		return warns("the database's clock is %s ahead of this machine's", off).
+			advise("leases are safe, for they go by the database alone; ids take their time from here, so synchronise both (NTP)"), nil
+	}
+	return oks("within %s of this machine's", max(off.Abs(), trip.Round(time.Millisecond))), nil
+}
+
+func (d *database) role(ctx context.Context) ([]Finding, error) {
+	var role string
+	var exists, creates, makes bool
+	err := d.pool.QueryRow(ctx, `SELECT current_user, n.oid IS NOT NULL, has_database_privilege(current_database(), 'CREATE'),
+		coalesce(has_schema_privilege(n.oid, 'CREATE') AND has_schema_privilege(n.oid, 'USAGE'), false)
+		FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = 'holdfast'`).Scan(&role, &exists, &creates, &makes)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !exists && !creates:
+		return fails("%s may not create the schema", role).advise("GRANT CREATE ON DATABASE … TO %s, once", role), nil
+	case !exists:
+		return oks("%s may create the schema", role), nil
+	case !makes:
+		return fails("%s may not use and extend schema holdfast", role).advise("GRANT USAGE, CREATE ON SCHEMA holdfast TO %s; better, let it own the schema", role), nil
+	}
+	barred, err := column[string](ctx, d, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'holdfast' AND c.relkind IN ('r', 'p') AND NOT (has_table_privilege(c.oid, 'SELECT')
+		  AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
+		ORDER BY c.relname LIMIT 10`)
+	if err != nil {
+		return nil, err
+	}
+	if len(barred) > 0 {
+		return fails("%s may not read and write %s", role, strings.Join(barred, ", ")).advise("let it own what is in schema holdfast"), nil
+	}
+	foreign, err := column[string](ctx, d, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'holdfast' AND c.relkind IN ('r', 'p') AND NOT pg_has_role(c.relowner, 'USAGE') ORDER BY c.relname LIMIT 10`)
+	if err != nil {
+		return nil, err
+	}
+	if len(foreign) > 0 {
+		return warns("%s does not own %s: it cannot migrate, nor make next month's partition", role, strings.Join(foreign, ", ")).
+			advise("let it own what is in schema holdfast, or make it a member of the owner"), nil
+	}
+	return oks("%s owns the tables", role), nil
+}
+
+func (d *database) schema(ctx context.Context) ([]Finding, error) {
+	v, err := schema.ReadVersion(ctx, d.pool)
+	if err != nil {
+		return nil, err
+	}
+	d.bare = v.Applied == 0
+	switch {
+	case v.Applied == 0:
+		return warns("not there yet: the server makes it when it starts").advise("or call holdfast migrate"), nil
+	case v.Applied < v.Latest:
+		return fails("version %d, and this program needs %d", v.Applied, v.Latest).
+			advise("call holdfast migrate, or start a server of this version; read CHANGELOG.md first"), nil
+	case v.Applied > v.Latest:
+		return warns("version %d, and this program knows %d: a newer version was here", v.Applied, v.Latest).
+			advise("fine during an upgrade; else use the newer program"), nil
+	}
+	return oks("version %d, which is what this program needs", v.Applied), nil
+}
+
+func column[T any](ctx context.Context, d *database, sql string) ([]T, error) {
+	rows, err := d.pool.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[T])
+}

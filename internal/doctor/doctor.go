@@ -1,0 +1,147 @@
+// Package doctor looks for what an operator would otherwise find out the hard way: in the
+// configuration, around the process, and in the database. It changes nothing, bounds every
+// check, and shows no secret.
+//
+// Its SQL is its own and not of package store: it has to make sense of a database whatever
+// its schema, and each check fails for itself.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+)
+
+// Status is the outcome of a check.
+type Status string
+
+// The outcomes.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn" // it works, and may not go on to, or promises less than one thinks
+	Fail Status = "fail" // it does not work
+)
+
+// Finding is what a check found, and what to do about it.
+type Finding struct {
+	Check  string `json:"check"`
+	Status Status `json:"status"`
+	Detail string `json:"detail"`
+	Advice string `json:"advice,omitempty"`
+}
+
+// Options configures an examination.
+type Options struct {
+	Config *config.Config
+	// Sources says where the configuration came from, for the report.
+	Sources string
+	// Strangers are variables that look like ours and that nobody has asked for.
+	Strangers []string
+	Timeout   time.Duration // of each check; default 5 s
+}
+
+// check may report several findings; an error is its failure.
+type check struct {
+	name string
+	run  func(ctx context.Context) ([]Finding, error)
+}
+
+// Examine makes every check and reports each finding as it is made.
+func Examine(ctx context.Context, o Options, report func(Finding)) {
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	e := &examination{Options: o, report: report}
+	e.all(ctx, e.surroundings())
+	e.database(ctx)
+}
+
+type examination struct {
+	Options
+	report func(Finding)
+	late   int // checks that ran into their timeout
+}
+
+// all runs checks one after the other.
+func (e *examination) all(ctx context.Context, checks []check) {
+	for _, c := range checks {
+		if ctx.Err() != nil {
+			return
+		}
+		e.one(ctx, c)
+	}
+}
+
+// one runs a check in a goroutine of its own: not everything that may hang obeys a context,
+// such as a disk that is gone. What does is waited for.
+func (e *examination) one(ctx context.Context, c check) (passed bool) {
+	type outcome struct {
+		findings []Finding
+		err      error
+	}
+	bounded, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	done := make(chan outcome, 1)
+	go func() {
+		findings, err := c.run(bounded)
+		done <- outcome{findings, err}
+	}()
+	var got outcome
+	select {
+	case got = <-done:
+	case <-time.After(e.Timeout + time.Second):
+		got.err = context.DeadlineExceeded
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	if got.err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+		e.late++
+		got = outcome{findings: fails("no answer within %s", e.Timeout).advise("what it asks for hangs, or is slow: try --timeout")}
+	}
+	if got.err != nil {
+		got.findings = fails("could not be checked: %v", got.err).
+			advise("what it asks for is missing or not allowed: see the other lines, the schema's above all")
+	}
+	passed = true
+	for _, f := range got.findings {
+		if f.Check == "" {
+			f.Check = c.name
+		}
+		passed = passed && f.Status != Fail
+		e.report(f)
+	}
+	return passed
+}
+
+// findings of one check; the functions below begin them.
+type findings []Finding
+
+func oks(format string, args ...any) findings {
+	return findings{{Status: OK, Detail: fmt.Sprintf(format, args...)}}
+}
+
+func warns(format string, args ...any) findings {
+	return findings{{Status: Warn, Detail: fmt.Sprintf(format, args...)}}
+}
+
+func fails(format string, args ...any) findings {
+	return findings{{Status: Fail, Detail: fmt.Sprintf(format, args...)}}
+}
+
+// advise says what to do about the last finding.
+func (f findings) advise(format string, args ...any) findings {
+	f[len(f)-1].Advice = fmt.Sprintf(format, args...)
+	return f
+}
+
+// orOK is f, or that all is well if there is nothing to say.
+func (f findings) orOK(format string, args ...any) findings {
+	if len(f) > 0 {
+		return f
+	}
+	return oks(format, args...)
+}

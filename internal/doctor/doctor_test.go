@@ -1,0 +1,405 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// patience bounds every check; reaching it is a failure and never the normal case.
+const patience = 60 * time.Second
+
+func configuration(t testing.TB, url string) *config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Source{})
+	require.NoError(t, err)
+	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Limits.MaxStreams = 100
+	cfg.DatabaseURL = url
+	return cfg
+}
+
+// report is what was found, by check.
+type report map[string][]Finding
+
+func examine(t testing.TB, o Options) report {
+	t.Helper()
+	out := report{}
+	if o.Timeout == 0 {
+		o.Timeout = patience
+	}
+	Examine(t.Context(), o, func(f Finding) {
+		require.NotEmpty(t, f.Detail, f.Check)
+		require.Equal(t, f.Status != OK, f.Advice != "" || strings.HasPrefix(f.Detail, "not checked"), "advice where it is needed: %v", f)
+		out[f.Check] = append(out[f.Check], f)
+	})
+	return out
+}
+
+// is the one finding of a check that has this status.
+func (r report) is(t testing.TB, check string, status Status, says string) {
+	t.Helper()
+	for _, f := range r[check] {
+		if f.Status == status && strings.Contains(f.Detail, says) {
+			return
+		}
+	}
+	require.Failf(t, "not found", "%s %s %q in %v", check, status, says, r[check])
+}
+
+// only are the checks that are not ok.
+func (r report) only(t testing.TB, checks ...string) {
+	t.Helper()
+	bad := map[string]bool{}
+	for name, findings := range r {
+		for _, f := range findings {
+			if f.Status != OK {
+				bad[name] = true
+			}
+		}
+	}
+	for _, c := range checks {
+		require.True(t, bad[c], c)
+		delete(bad, c)
+	}
+	require.Empty(t, bad, "%v", r)
+}
+
+func connect(t testing.TB, url string) func(sql string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return func(sql string, args ...any) {
+		t.Helper()
+		_, err := conn.Exec(context.WithoutCancel(t.Context()), sql, args...)
+		require.NoError(t, err, sql)
+	}
+}
+
+func open(t testing.TB, url string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+func register(t testing.TB, s *store.Store, ttl time.Duration) task.ID {
+	t.Helper()
+	id := store.NewID()
+	require.NoError(t, s.Register(t.Context(), store.Process{ID: id, Name: "test/1", Version: "1", Roles: "api,worker"}, ttl))
+	return id
+}
+
+func create(t testing.TB, s *store.Store, agent string) task.ID {
+	t.Helper()
+	id := store.NewID()
+	_, err := s.Create(t.Context(), &store.NewTask{
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: agent, ContextID: "c", Dialect: "0.3"},
+		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
+	})
+	require.NoError(t, err)
+	return id
+}
+
+func TestADatabaseInGoodHealth(t *testing.T) {
+	t.Parallel()
+	pg := storetest.Server(t, nil)
+	s := open(t, pg.URL)
+	_, err := s.EnsurePartitions(t.Context())
+	require.NoError(t, err)
+	register(t, s, time.Hour)
+	create(t, s, "demo")
+	r := examine(t, Options{Config: configuration(t, pg.URL), Sources: "a test"})
+	r.only(t)
+	r.is(t, "configuration", OK, "a test")
+	r.is(t, "commit", OK, "fsync on")
+	r.is(t, "notify", OK, "arrives")
+	r.is(t, "workers", OK, "1 are alive, 1 run agents")
+	r.is(t, "queue", OK, "demo: 1 wait")
+	require.Len(t, r, 22)
+}
+
+func TestWhatMayBeWrongInADatabase(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, url string, do func(sql string, args ...any))
+		url   func(url string) string
+		want  map[string]Finding
+	}{
+		"nothing but that it is fast and new": { // as the throwaway cluster is
+			want: map[string]Finding{},
+		},
+		"synchronous_commit is off": {
+			url:  func(url string) string { return url + "&synchronous_commit=off" },
+			want: map[string]Finding{"commit": {Status: Warn, Detail: "SYNCHRONOUS_COMMIT IS OFF"}},
+		},
+		"never migrated": {
+			spoil: func(_ *testing.T, _ string, do func(string, ...any)) { do("DROP SCHEMA holdfast CASCADE") },
+			want:  map[string]Finding{"schema": {Status: Warn, Detail: "not there yet"}, "role": {Status: OK, Detail: "may create the schema"}},
+		},
+		"an old schema": {
+			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
+				do("DELETE FROM holdfast.goose_db_version WHERE version_id = (SELECT max(version_id) FROM holdfast.goose_db_version)")
+			},
+			want: map[string]Finding{"schema": {Status: Fail, Detail: "and this program needs"}},
+		},
+		"a schema from the future": {
+			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
+				do("INSERT INTO holdfast.goose_db_version (version_id, is_applied) VALUES (99999, true)")
+			},
+			want: map[string]Finding{"schema": {Status: Warn, Detail: "a newer version was here"}},
+		},
+		"a table that the checks want is not there": {
+			spoil: func(_ *testing.T, _ string, do func(string, ...any)) { do("DROP TABLE holdfast.workers") },
+			want: map[string]Finding{
+				"workers": {Status: Fail, Detail: "could not be checked"}, "runs": {Status: Fail, Detail: "could not be checked"},
+				"queue": {Status: OK, Detail: "empty"},
+			},
+		},
+		"a dead worker": {
+			spoil: func(t *testing.T, url string, do func(string, ...any)) {
+				s := open(t, url)
+				create(t, s, "demo")
+				id := register(t, s, time.Hour)
+				won, err := s.Claim(t.Context(), id, []store.Demand{{Agent: "demo", Slots: 1}})
+				require.NoError(t, err)
+				require.Len(t, won, 1)
+				do("UPDATE holdfast.workers SET lease_until = now() - interval '90s' WHERE id = $1", id)
+			},
+			want: map[string]Finding{
+				"workers": {Status: Warn, Detail: "1 do not renew their lease: test/1 (for 1m30s)"},
+				"runs":    {Status: Warn, Detail: "1 tasks run on processes that are not alive"},
+			},
+		},
+		"tasks that nobody will run": {
+			spoil: func(t *testing.T, url string, do func(string, ...any)) {
+				s := open(t, url)
+				do("DELETE FROM holdfast.task_queue WHERE id = $1", create(t, s, "demo"))
+				create(t, s, "forgotten")
+			},
+			want: map[string]Finding{
+				"runs":  {Status: Fail, Detail: "1 tasks are submitted or working and not in the queue"},
+				"queue": {Status: Warn, Detail: "forgotten: 1 wait, 0 run, the oldest is due"},
+			},
+		},
+		"a queue that stands": {
+			spoil: func(t *testing.T, url string, do func(string, ...any)) {
+				create(t, open(t, url), "demo")
+				do("UPDATE holdfast.task_queue SET available_at = now() - interval '1 hour'")
+			},
+			want: map[string]Finding{"queue": {Status: Warn, Detail: "demo: 1 wait, 0 run, the oldest is due for 1h0m"}},
+		},
+		"events without their partition": {
+			spoil: func(t *testing.T, url string, _ func(string, ...any)) { create(t, open(t, url), "demo") },
+			want:  map[string]Finding{"partitions": {Status: Warn, Detail: "task_events_default has events"}},
+		},
+		"no vacuum": {
+			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
+				do("ALTER TABLE holdfast.task_queue SET (autovacuum_enabled = false)")
+			},
+			want: map[string]Finding{"vacuum": {Status: Warn, Detail: "autovacuum is off for task_queue"}},
+		},
+		"a connection limit": {
+			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
+				do("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 12', current_database()); END $$")
+			},
+			want: map[string]Finding{"connections": {Status: Warn, Detail: "12 allowed"}},
+		},
+		"a role that may only read": {
+			spoil: func(t *testing.T, _ string, do func(string, ...any)) {
+				do("CREATE ROLE " + reader)
+				do("GRANT USAGE, CREATE ON SCHEMA holdfast TO " + reader)
+				do("GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO " + reader)
+				t.Cleanup(func() { do("DROP OWNED BY " + reader); do("DROP ROLE " + reader) })
+			},
+			url:  func(url string) string { return url + "&role=" + reader },
+			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write goose_db_version, idempotency_keys, leases"}},
+		},
+		"a standby, or what looks like it": {
+			url:  func(url string) string { return url + "&default_transaction_read_only=on" },
+			want: map[string]Finding{"database": {Status: Fail, Detail: "transactions are read-only by default"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := storetest.New(t).URL
+			do := connect(t, url)
+			if c.spoil != nil {
+				c.spoil(t, url, do)
+			}
+			if c.url != nil {
+				url = c.url(url)
+			}
+			r := examine(t, Options{Config: configuration(t, url)})
+			for check, f := range c.want {
+				r.is(t, check, f.Status, f.Detail)
+			}
+			if c.want["database"].Status == Fail {
+				return
+			}
+			if c.want["schema"].Detail != "not there yet" {
+				r.is(t, "partitions", Warn, "not there")
+			}
+			// What else it says is true of every throwaway database.
+			bad := []string{"commit"}
+			for check := range c.want {
+				bad = append(bad, check)
+			}
+			for check, findings := range r {
+				for _, f := range findings {
+					if f.Status != OK && check != "partitions" && check != "workers" && check != "vacuum" {
+						require.Contains(t, bad, check, f)
+					}
+				}
+			}
+		})
+	}
+}
+
+var reader = fmt.Sprintf("holdfast_doctor_reader_%d", time.Now().UnixNano())
+
+func TestNotificationsThatDoNotArrive(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	p := pgproxy.New(t, url)
+	p.Deafen(true)
+	cfg := configuration(t, url)
+	cfg.ListenDatabaseURL = p.URL
+	r := examine(t, Options{Config: cfg, Timeout: 20 * time.Second})
+	r.is(t, "notify", Warn, "notifications do not arrive")
+	r.is(t, "session", Warn, "enable_seqscan is on and not off")
+
+	p.Deafen(false)
+	examine(t, Options{Config: cfg}).is(t, "notify", OK, "arrives")
+	cfg.ListenDatabaseURL = storetest.New(t).URL
+	examine(t, Options{Config: cfg}).is(t, "notify", Fail, "lead to different databases")
+	cfg.ListenDatabaseURL = "postgres://u:sesame@127.0.0.1:1/x"
+	r = examine(t, Options{Config: cfg})
+	r.is(t, "notify", Fail, "connection refused")
+	require.NotContains(t, fmt.Sprint(r), "sesame")
+}
+
+// Something accepts connections and says nothing.
+func TestADatabaseThatHangsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	cfg := configuration(t, "postgres://u:sesame@"+l.Addr().String()+"/x?sslmode=disable")
+	r := examine(t, Options{Config: cfg, Timeout: 200 * time.Millisecond})
+	r.is(t, "database", Fail, "no answer within 200ms")
+	require.NotContains(t, r, "commit")
+
+	// One that falls silent later is given up after a few checks.
+	url := storetest.New(t).URL
+	lock := connect(t, url)
+	lock("BEGIN")
+	lock("LOCK TABLE holdfast.workers, holdfast.task_queue IN ACCESS EXCLUSIVE MODE")
+	r = examine(t, Options{Config: configuration(t, url), Timeout: time.Second})
+	late := 0
+	for _, findings := range r {
+		for _, f := range findings {
+			if strings.Contains(f.Detail, "no answer within 1s") {
+				late++
+			}
+		}
+	}
+	require.Equal(t, 3, late, r)
+	require.Contains(t, fmt.Sprint(r), "not checked, and neither is what follows")
+}
+
+func TestSurroundings(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.Method != http.MethodOptions || r.Header.Get("Authorization") != "" {
+			t.Errorf("%s with %v", r.Method, r.Header)
+		}
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}))
+	t.Cleanup(agent.Close)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	taken := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(taken.Close)
+	at := strings.TrimPrefix(taken.URL, "http://")
+
+	cfg := configuration(t, "postgres://u:sesame@127.0.0.1:1/x")
+	cfg.Listen, cfg.AdminListen = at, at
+	executor := func(name, url string) config.Agent {
+		return config.Agent{Name: name, Executor: config.Executor{
+			Kind: config.ExecutorHTTP, HTTP: config.HTTPExecutor{URL: url, Headers: map[string]string{"Authorization": "sesame"}},
+		}}
+	}
+	program := func(name, program string) config.Agent {
+		return config.Agent{Name: name, Executor: config.Executor{
+			Kind: config.ExecutorCommand, Command: config.CommandExecutor{Argv: []string{program, "sesame"}},
+		}}
+	}
+	cfg.Agents = append(cfg.Agents,
+		executor("there", strings.Replace(agent.URL, "http://", "http://me:sesame@", 1)+"/run?key=sesame"),
+		executor("gone", gone.URL+"/run?key=sesame"), program("sh", "sh"), program("typo", "no-such-program"))
+	r := examine(t, Options{Config: cfg, Strangers: []string{"HOLDFAST_DATABSE_URL"}})
+	r.is(t, "configuration", Warn, "HOLDFAST_DATABSE_URL")
+	r.is(t, "agent demo", OK, "built in")
+	r.is(t, "agent there", OK, "answers")
+	r.is(t, "agent gone", Fail, "does not answer")
+	r.is(t, "agent sh", OK, "is there")
+	r.is(t, "agent typo", Fail, "no-such-program")
+	r.is(t, "listen", Fail, "is taken")
+	r.is(t, "admin_listen", Fail, "is taken")
+	r.is(t, "database", Fail, "is not reachable")
+	require.NotContains(t, fmt.Sprint(r), "sesame", "no secret is shown")
+	require.Equal(t, int64(1), asked.Load())
+
+	for listen, c := range map[string]struct {
+		public string
+		want   Status
+	}{
+		"127.0.0.1:0": {"", OK}, ":0": {"", Warn}, "0.0.0.0:0": {"http://localhost:8080", Warn}, "[::]:0": {"https://agents.example.com", OK},
+	} {
+		cfg := configuration(t, "postgres://127.0.0.1:1/x")
+		cfg.Listen, cfg.PublicURL = listen, c.public
+		examine(t, Options{Config: cfg}).is(t, "public url", c.want, "the cards name")
+	}
+}
+
+func TestItChangesNothing(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	s := open(t, url)
+	create(t, s, "demo")
+	register(t, s, time.Millisecond)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	look := func() (all string) {
+		require.NoError(t, conn.QueryRow(t.Context(), `SELECT concat(
+			(SELECT json_agg(t ORDER BY t.id) FROM holdfast.tasks t), (SELECT json_agg(q ORDER BY q.id) FROM holdfast.task_queue q),
+			(SELECT json_agg(e ORDER BY e.task, e.seq) FROM holdfast.task_events e), (SELECT json_agg(w ORDER BY w.id) FROM holdfast.workers w),
+			(SELECT json_agg(l) FROM holdfast.leases l), (SELECT array_agg(c.oid ORDER BY c.oid)::text FROM pg_class c WHERE relnamespace = 'holdfast'::regnamespace))`).
+			Scan(&all))
+		return all
+	}
+	before := look()
+	examine(t, Options{Config: configuration(t, url)})
+	require.Equal(t, before, look())
+}

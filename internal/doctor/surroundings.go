@@ -1,0 +1,199 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/executor/command"
+)
+
+// surroundings are the checks that need no database.
+func (e *examination) surroundings() []check {
+	checks := []check{
+		{"configuration", e.configuration},
+		{"public url", e.publicURL},
+		{"listen", e.listen},
+		{"admin_listen", e.adminListen},
+		{"open files", e.openFiles},
+	}
+	if e.Config.HasRole(config.RoleWorker) {
+		for i := range e.Config.Agents {
+			a := &e.Config.Agents[i]
+			checks = append(checks, check{"agent " + a.Name, func(ctx context.Context) ([]Finding, error) { return agent(ctx, a) }})
+		}
+	}
+	return checks
+}
+
+func (e *examination) configuration(context.Context) ([]Finding, error) {
+	found := oks("valid; from %s", e.Sources)
+	if len(e.Strangers) > 0 {
+		found = append(found, warns("set, and not a variable of ours: %s", strings.Join(e.Strangers, ", ")).
+			advise("a typing error? docs/configuration.md lists those that count")...)
+	}
+	return found, nil
+}
+
+func (e *examination) publicURL(context.Context) ([]Finding, error) {
+	cfg := e.Config
+	if !cfg.HasRole(config.RoleAPI) {
+		return oks("not needed: this replica serves no clients"), nil
+	}
+	base, err := url.Parse(cfg.BaseURL(cfg.Listen))
+	if err != nil {
+		return nil, errors.New("is not a URL")
+	}
+	inside := loopback(base.Hostname())
+	listens, _, _ := net.SplitHostPort(cfg.Listen)
+	switch {
+	case inside && !loopback(listens) && cfg.PublicURL == "":
+		return warns("listen is open to other machines, and the cards name %s", base.Redacted()).
+			advise("set public_url (HOLDFAST_PUBLIC_URL) to what clients see"), nil
+	case inside && !loopback(listens):
+		return warns("the cards name %s, which only this machine reaches", base.Redacted()).
+			advise("set public_url (HOLDFAST_PUBLIC_URL) to what clients see"), nil
+	}
+	return oks("the cards name %s", base.Redacted()), nil
+}
+
+// loopback reports whether only this machine can reach a host.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (e *examination) listen(ctx context.Context) ([]Finding, error) {
+	if !e.Config.HasRole(config.RoleAPI) {
+		return oks("not needed: this replica serves no clients"), nil
+	}
+	return address(ctx, e.Config.Listen, func(base string) (findings, error) {
+		var card struct{ Name string }
+		if _, err := getJSON(ctx, base+"/.well-known/agent-card.json", &card); err != nil || card.Name == "" {
+			return nil, errors.New("what listens there has no agent card")
+		}
+		return oks("%s is served: its agent is %s", e.Config.Listen, card.Name), nil
+	})
+}
+
+func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {
+	return address(ctx, e.Config.AdminListen, func(base string) (findings, error) {
+		var ready struct {
+			Status string
+			Checks []struct{ Name, Status, Error string }
+		}
+		if _, err := getJSON(ctx, base+"/readyz", &ready); err != nil || ready.Status == "" {
+			return nil, errors.New("what listens there does not answer /readyz as holdfast does")
+		}
+		if ready.Status == "ok" {
+			return oks("%s is served: ready", e.Config.AdminListen), nil
+		}
+		var bad []string
+		for _, c := range ready.Checks {
+			if c.Status != "ok" {
+				bad = append(bad, c.Name+": "+c.Error)
+			}
+		}
+		return warns("%s is served, and the server is %s: %s", e.Config.AdminListen, ready.Status, strings.Join(bad, "; ")).
+			advise("see /readyz in docs/operations.md"), nil
+	})
+}
+
+// address is free, or served by what served recognises.
+func address(ctx context.Context, addr string, served func(base string) (findings, error)) ([]Finding, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err == nil {
+		_ = l.Close()
+		return oks("%s is free", addr), nil
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return fails("%v", err).advise("a server cannot listen here: choose another address"), nil
+	}
+	found, err := served("http://" + config.ReachableAddr(addr))
+	if err != nil {
+		return fails("%s is taken: %v", addr, err).advise("stop what listens there, or choose another address"), nil
+	}
+	return found, nil
+}
+
+func getJSON(ctx context.Context, url string, into any) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := direct.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode, json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into)
+}
+
+// direct uses no proxy and follows nobody elsewhere, as the executor does.
+var direct = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func (e *examination) openFiles(context.Context) ([]Finding, error) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return nil, err
+	}
+	want := uint64(100)
+	if e.Config.HasRole(config.RoleAPI) {
+		want += uint64(e.Config.Limits.MaxStreams)
+	}
+	if uint64(limit.Max) < want {
+		return warns("at most %d, and limits.max_streams alone takes %d", limit.Max, e.Config.Limits.MaxStreams).
+			advise("raise the hard limit (ulimit -Hn, LimitNOFILE=) above %d, or lower limits.max_streams", want), nil
+	}
+	return oks("at most %d", limit.Max), nil
+}
+
+// agent looks whether a run could begin, and begins none.
+func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
+	const late = "runs of this agent fail and are tried again until max_attempts: start the agent, or correct the configuration"
+	switch a.Executor.Kind {
+	case config.ExecutorCommand:
+		c := a.Executor.Command
+		if _, err := command.New(command.Options{Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit}); err != nil {
+			return fails("%v", err).advise("install the program here, or correct agents[].executor.command"), nil
+		}
+		return oks("command: %s is there", c.Argv[0]), nil
+	case config.ExecutorHTTP:
+		target, err := url.Parse(a.Executor.HTTP.URL)
+		if err != nil {
+			return nil, errors.New("its URL cannot be read")
+		}
+		// Its path may be a secret; its query more likely so.
+		shown := fmt.Sprintf("%s://%s", target.Scheme, target.Host)
+		// OPTIONS asks and does nothing. Any answer shows that somebody is there; credentials
+		// are not sent.
+		req, err := http.NewRequestWithContext(ctx, http.MethodOptions, target.String(), nil)
+		if err != nil {
+			return nil, errors.New("its URL cannot be read")
+		}
+		req.URL.User = nil
+		resp, err := direct.Do(req)
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err // without the URL
+		}
+		if err != nil {
+			return fails("http: %s does not answer: %v", shown, err).advise(late), nil
+		}
+		resp.Body.Close()
+		return oks("http: %s answers", shown), nil
+	case config.ExecutorDemo, config.ExecutorGo:
+	}
+	return oks("%s: built in", a.Executor.Kind), nil
+}

@@ -1,0 +1,165 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// These checks look at the tables of Holdfast.
+
+func (d *database) partitions(ctx context.Context) ([]Finding, error) {
+	var now time.Time
+	if err := d.pool.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
+		return nil, err
+	}
+	have, err := column[string](ctx, d, `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = 'holdfast.task_events'::regclass`)
+	if err != nil {
+		return nil, err
+	}
+	var strays bool
+	if err := d.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM holdfast.task_events_default)").Scan(&strays); err != nil {
+		return nil, err
+	}
+	var missing []string
+	first := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+	for month := range 2 {
+		if name := "task_events_" + first.AddDate(0, month, 0).Format("2006_01"); !slices.Contains(have, name) {
+			missing = append(missing, name)
+		}
+	}
+	var found findings
+	if len(missing) > 0 {
+		found = append(found, warns("%s: not there", strings.Join(missing, ", ")).
+			advise("a server makes them when it starts and every ten minutes: start one, or look for \"partitions\" in its log")...)
+	}
+	if strays {
+		found = append(found, warns("task_events_default has events: a month began without its partition").
+			advise("nothing is lost, and the tasks work; that month stays there and cannot be dropped as a partition")...)
+	}
+	return found.orOK("this month's and the next one's are there, and the default one is empty"), nil
+}
+
+func (d *database) workers(ctx context.Context) ([]Finding, error) {
+	rows, err := d.pool.Query(ctx, `SELECT name, version, roles, extract(epoch FROM now() - lease_until)::float8 FROM holdfast.workers ORDER BY name`)
+	if err != nil {
+		return nil, err
+	}
+	type process struct {
+		name, version, roles string
+		late                 float64
+	}
+	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (p process, err error) {
+		return p, r.Scan(&p.name, &p.version, &p.roles, &p.late)
+	})
+	if err != nil {
+		return nil, err
+	}
+	live, working := 0, 0
+	var dead []string
+	versions := map[string]bool{}
+	for _, p := range all {
+		if p.late > 0 {
+			dead = append(dead, fmt.Sprintf("%s (for %s)", p.name, seconds(p.late)))
+			continue
+		}
+		live++
+		versions[p.version] = true
+		if slices.Contains(strings.Split(p.roles, ","), "worker") {
+			working++
+		}
+	}
+	var found findings
+	if len(dead) > 0 {
+		found = append(found, warns("%d do not renew their lease: %s", len(dead), strings.Join(dead, ", ")).
+			advise("they were killed, or do not reach the database; a live server takes over what they ran")...)
+	}
+	switch {
+	case live == 0:
+		found = append(found, warns("no process is alive: tasks wait").advise("start a server")...)
+	case working == 0:
+		found = append(found, warns("%d are alive, and none has the role worker: tasks wait", live).advise("start one with the role worker")...)
+	case len(versions) > 1:
+		found = append(found, warns("%d are alive, of %d versions", live, len(versions)).advise("fine during an upgrade: finish it")...)
+	}
+	return found.orOK("%d are alive, %d run agents", live, working), nil
+}
+
+// longWait is when a task has waited for a worker long enough to ask why.
+const longWait = time.Minute
+
+func (d *database) queue(ctx context.Context) ([]Finding, error) {
+	rows, err := d.pool.Query(ctx, `SELECT agent, count(*) FILTER (WHERE worker_id IS NULL),
+		count(*) FILTER (WHERE worker_id IS NOT NULL),
+		coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND available_at <= now())), 0)::float8
+		FROM holdfast.task_queue GROUP BY agent ORDER BY agent`)
+	if err != nil {
+		return nil, err
+	}
+	type depth struct {
+		agent         string
+		waits, runs   int64
+		oldestSeconds float64
+	}
+	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (q depth, err error) {
+		return q, r.Scan(&q.agent, &q.waits, &q.runs, &q.oldestSeconds)
+	})
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for i := range d.Config.Agents {
+		known[d.Config.Agents[i].Name] = true
+	}
+	var found findings
+	for _, q := range all {
+		detail := fmt.Sprintf("%s: %d wait, %d run", q.agent, q.waits, q.runs)
+		if q.oldestSeconds > 0 {
+			detail += ", the oldest is due for " + seconds(q.oldestSeconds)
+		}
+		switch {
+		case q.waits > 0 && !known[q.agent]:
+			found = append(found, warns("%s; this configuration has no such agent", detail).
+				advise("if no other replica has it either, they wait for ever: configure it, or holdfast tasks cancel")...)
+		case q.oldestSeconds > longWait.Seconds():
+			found = append(found, warns("%s", detail).
+				advise("workers are too few or stuck: see workers above, the agent's limits.concurrency, and holdfast_runs_active")...)
+		default:
+			found = append(found, oks("%s", detail)...)
+		}
+	}
+	return found.orOK("empty"), nil
+}
+
+// runs looks for tasks that nobody runs although they look like it.
+func (d *database) runs(ctx context.Context) ([]Finding, error) {
+	var orphans, lost int
+	var example *string
+	err := d.pool.QueryRow(ctx, `SELECT
+		(SELECT count(*)::int FROM holdfast.task_queue q WHERE q.worker_id IS NOT NULL
+		   AND NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id AND w.lease_until >= now())),
+		l.n::int, l.example FROM (SELECT count(*) AS n, min(t.id::text) AS example FROM holdfast.tasks t
+		 WHERE t.state < 3 AND NOT EXISTS (SELECT FROM holdfast.task_queue q WHERE q.id = t.id)) l`).Scan(&orphans, &lost, &example)
+	if err != nil {
+		return nil, err
+	}
+	var found findings
+	if lost > 0 {
+		found = append(found, fails("%d tasks are submitted or working and not in the queue: nobody will run them (such as %s)", lost, *example).
+			advise("this must not happen: was the database edited or restored in part? Please report it; holdfast tasks events shows how far they came")...)
+	}
+	if orphans > 0 {
+		found = append(found, warns("%d tasks run on processes that are not alive", orphans).
+			advise("a live server takes them over within its lease_ttl and a few seconds; if there is none, start one")...)
+	}
+	return found.orOK("every running task has a live worker"), nil
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
