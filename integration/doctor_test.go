@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,7 +85,7 @@ func TestDoctorOfAServer(t *testing.T) {
 
 func TestDoctorOfTheEmbeddedDatabase(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "holdfast-doctor-") // as root, PostgreSQL's user cannot enter t.TempDir
+	dir, err := os.MkdirTemp("", "holdfast-doctor-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { dropDatabase(dir); _ = os.RemoveAll(dir) })
@@ -103,5 +102,5 @@ func TestDoctorOfTheEmbeddedDatabase(t *testing.T) {
 	require.Zero(t, res.code, res.out)
 	require.Contains(t, res.out, "PostgreSQL in ./.holdfast does not run")
 	require.Zero(t, postmaster(dir), "it is not started for a look")
-	require.False(t, strings.Contains(res.out, "notify"))
+	require.NotContains(t, res.out, "notify")
 }

@@ -161,6 +161,8 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	}
 	require.Regexp(t, `run attempt 1 lost`, inside[1])
 	require.Contains(t, inside[1], "[24]")
+	require.Regexp(t, `ok +agent python +http: .* answers`, inside[1])
+	require.Contains(t, inside[1], " 0 fail")
 }
 
 func tourOf(t *testing.T) []block {

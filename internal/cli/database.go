@@ -108,8 +108,7 @@ func (o *operator) Cancel(ctx context.Context, t *task.Task) (ended bool, err er
 }
 
 func (o *operator) Retry(ctx context.Context, t *task.Task, last bool) (*task.Task, error) {
-	e := engine.New(engine.Options{Store: o.store, Agents: []engine.Agent{{Name: t.Agent}}, Log: o.log})
-	again, err := e.Retry(ctx, &engine.RetryRequest{Task: t, Last: last})
+	again, err := engine.NewOperator(o.store).Retry(ctx, t, last)
 	o.ring(ctx)
 	return again, err
 }

@@ -413,3 +413,15 @@ func column[T any](ctx context.Context, d *database, sql string) ([]T, error) {
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
+
+// forEach scans row after row into the same variables.
+func (d *database) forEach(ctx context.Context, sql string, into []any, do func()) error {
+	rows, err := d.pool.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	if _, err := pgx.ForEachRow(rows, into, func() error { do(); return nil }); err != nil {
+		return err
+	}
+	return rows.Err()
+}

@@ -8,5 +8,5 @@ func freeBytes(dir string) (free uint64, ok bool) {
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, false
 	}
-	return uint64(s.Bavail) * uint64(s.Bsize), true
+	return s.Bavail * uint64(s.Bsize), true
 }

@@ -139,7 +139,7 @@ func TestADatabaseInGoodHealth(t *testing.T) {
 func TestWhatMayBeWrongInADatabase(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		spoil func(t *testing.T, url string, do func(sql string, args ...any))
+		spoil func(t *testing.T, url string, do func(string, ...any))
 		url   func(url string) string
 		want  map[string]Finding
 	}{
@@ -175,6 +175,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 		},
 		"a dead worker": {
 			spoil: func(t *testing.T, url string, do func(string, ...any)) {
+				t.Helper()
 				s := open(t, url)
 				create(t, s, "demo")
 				id := register(t, s, time.Hour)
@@ -190,6 +191,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 		},
 		"tasks that nobody will run": {
 			spoil: func(t *testing.T, url string, do func(string, ...any)) {
+				t.Helper()
 				s := open(t, url)
 				do("DELETE FROM holdfast.task_queue WHERE id = $1", create(t, s, "demo"))
 				create(t, s, "forgotten")
@@ -201,14 +203,18 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 		},
 		"a queue that stands": {
 			spoil: func(t *testing.T, url string, do func(string, ...any)) {
+				t.Helper()
 				create(t, open(t, url), "demo")
 				do("UPDATE holdfast.task_queue SET available_at = now() - interval '1 hour'")
 			},
 			want: map[string]Finding{"queue": {Status: Warn, Detail: "demo: 1 wait, 0 run, the oldest is due for 1h0m"}},
 		},
 		"events without their partition": {
-			spoil: func(t *testing.T, url string, _ func(string, ...any)) { create(t, open(t, url), "demo") },
-			want:  map[string]Finding{"partitions": {Status: Warn, Detail: "task_events_default has events"}},
+			spoil: func(t *testing.T, url string, _ func(string, ...any)) {
+				t.Helper()
+				create(t, open(t, url), "demo")
+			},
+			want: map[string]Finding{"partitions": {Status: Warn, Detail: "task_events_default has events"}},
 		},
 		"no vacuum": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
@@ -224,6 +230,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 		},
 		"a role that may only read": {
 			spoil: func(t *testing.T, _ string, do func(string, ...any)) {
+				t.Helper()
 				do("CREATE ROLE " + reader)
 				do("GRANT USAGE, CREATE ON SCHEMA holdfast TO " + reader)
 				do("GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO " + reader)

@@ -77,7 +77,7 @@ func (e *examination) listen(ctx context.Context) ([]Finding, error) {
 	}
 	return address(ctx, e.Config.Listen, func(base string) (findings, error) {
 		var card struct{ Name string }
-		if _, err := getJSON(ctx, base+"/.well-known/agent-card.json", &card); err != nil || card.Name == "" {
+		if err := getJSON(ctx, base+"/.well-known/agent-card.json", &card); err != nil || card.Name == "" {
 			return nil, errors.New("what listens there has no agent card")
 		}
 		return oks("%s is served: its agent is %s", e.Config.Listen, card.Name), nil
@@ -90,7 +90,7 @@ func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {
 			Status string
 			Checks []struct{ Name, Status, Error string }
 		}
-		if _, err := getJSON(ctx, base+"/readyz", &ready); err != nil || ready.Status == "" {
+		if err := getJSON(ctx, base+"/readyz", &ready); err != nil || ready.Status == "" {
 			return nil, errors.New("what listens there does not answer /readyz as holdfast does")
 		}
 		if ready.Status == "ok" {
@@ -124,17 +124,17 @@ func address(ctx context.Context, addr string, served func(base string) (finding
 	return found, nil
 }
 
-func getJSON(ctx context.Context, url string, into any) (status int, err error) {
+func getJSON(ctx context.Context, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	resp, err := direct.Do(req)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer resp.Body.Close()
-	return resp.StatusCode, json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into)
+	return json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into)
 }
 
 // direct uses no proxy and follows nobody elsewhere, as the executor does.
@@ -152,7 +152,7 @@ func (e *examination) openFiles(context.Context) ([]Finding, error) {
 	if e.Config.HasRole(config.RoleAPI) {
 		want += uint64(e.Config.Limits.MaxStreams)
 	}
-	if uint64(limit.Max) < want {
+	if limit.Max < want {
 		return warns("at most %d, and limits.max_streams alone takes %d", limit.Max, e.Config.Limits.MaxStreams).
 			advise("raise the hard limit (ulimit -Hn, LimitNOFILE=) above %d, or lower limits.max_streams", want), nil
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // These checks look at what PostgreSQL does, or is kept from doing, in the background.
@@ -20,18 +18,14 @@ func (d *database) vacuum(ctx context.Context) ([]Finding, error) {
 		return warns("autovacuum is off (or track_counts, which it needs): the queue gets slow within hours").
 			advise("autovacuum = on and track_counts = on in postgresql.conf"), nil
 	}
-	rows, err := d.pool.Query(ctx, `SELECT s.relname, s.n_live_tup, s.n_dead_tup,
-		s.last_analyze IS NULL AND s.last_autoanalyze IS NULL,
-		coalesce('autovacuum_enabled=false' = ANY(c.reloptions) OR 'autovacuum_enabled=off' = ANY(c.reloptions), false)
-		FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid WHERE s.schemaname = 'holdfast' ORDER BY s.relname`)
-	if err != nil {
-		return nil, err
-	}
 	var found findings
 	var table string
 	var live, dead int64
 	var never, off bool
-	_, err = pgx.ForEachRow(rows, []any{&table, &live, &dead, &never, &off}, func() error {
+	err = d.forEach(ctx, `SELECT s.relname, s.n_live_tup, s.n_dead_tup,
+		s.last_analyze IS NULL AND s.last_autoanalyze IS NULL,
+		coalesce('autovacuum_enabled=false' = ANY(c.reloptions) OR 'autovacuum_enabled=off' = ANY(c.reloptions), false)
+		FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid WHERE s.schemaname = 'holdfast' ORDER BY s.relname`, []any{&table, &live, &dead, &never, &off}, func() {
 		switch {
 		case off:
 			found = append(found, warns("autovacuum is off for %s", table).advise("ALTER TABLE holdfast.%s RESET (autovacuum_enabled)", table)...)
@@ -41,7 +35,6 @@ func (d *database) vacuum(ctx context.Context) ([]Finding, error) {
 		case never && live > 50_000:
 			found = append(found, warns("%s has about %d rows and was never analyzed", table, live).advise("ANALYZE holdfast.%s", table)...)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -76,22 +69,17 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 	if err := d.pool.QueryRow(ctx, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')").Scan(&sees); err != nil {
 		return nil, err
 	}
-	rows, err := d.pool.Query(ctx, `SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(state, ''),
-		extract(epoch FROM clock_timestamp() - xact_start)::float8
-		FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
-		 AND (xact_start < now() - interval '5 min' OR state LIKE 'idle in transaction%' AND state_change < now() - interval '1 min')
-		ORDER BY xact_start LIMIT 5`)
-	if err != nil {
-		return nil, err
-	}
 	var found findings
 	var pid int
 	var role, program, state string
 	var age float64
-	_, err = pgx.ForEachRow(rows, []any{&pid, &role, &program, &state, &age}, func() error {
+	err := d.forEach(ctx, `SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(state, ''),
+		extract(epoch FROM clock_timestamp() - xact_start)::float8
+		FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+		 AND (xact_start < now() - interval '5 min' OR state LIKE 'idle in transaction%' AND state_change < now() - interval '1 min')
+		ORDER BY xact_start LIMIT 5`, []any{&pid, &role, &program, &state, &age}, func() {
 		found = append(found, warns("process %d of role %s (%s) is %s in a transaction that is %s old", pid, role, program, state, seconds(age)).
 			advise("it keeps vacuum from cleaning the queue: end it, or SELECT pg_terminate_backend(%d)", pid)...)
-		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -113,17 +101,13 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 const muchWAL = 1 << 30
 
 func (d *database) replication(ctx context.Context) ([]Finding, error) {
-	rows, err := d.pool.Query(ctx, `SELECT slot_name, active, coalesce(wal_status, ''), pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint
-		FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY slot_name`)
-	if err != nil {
-		return nil, err
-	}
 	var found findings
 	slots := 0
 	var name, status string
 	var active bool
 	var held int64
-	_, err = pgx.ForEachRow(rows, []any{&name, &active, &status, &held}, func() error {
+	err := d.forEach(ctx, `SELECT slot_name, active, coalesce(wal_status, ''), pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint
+		FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY slot_name`, []any{&name, &active, &status, &held}, func() {
 		slots++
 		if held > muchWAL || status == "unreserved" || status == "lost" {
 			use := "in use"
@@ -133,7 +117,6 @@ func (d *database) replication(ctx context.Context) ([]Finding, error) {
 			found = append(found, warns("slot %s (%s) holds %d MiB of WAL", name, use, held>>20).
 				advise("a slot that nobody reads fills the disk: bring its reader back, or pg_drop_replication_slot('%s')", name)...)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,6 @@ type Store interface {
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq, error)
 	Cancel(ctx context.Context, h *task.Task) (ended bool, err error)
-	Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error)
 }
 
 // fanout is what the engine asks of the hub.

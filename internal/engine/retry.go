@@ -8,12 +8,17 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// RetryRequest names a task, whoever owns it.
-type RetryRequest struct {
-	Task *task.Task // header
-	// Last sends the client's last message again and not the first.
-	Last bool
+// OperatorStore is what operators' operations ask of the database.
+type OperatorStore interface {
+	Store
+	Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error)
 }
+
+// Operator has the operations that no client calls: on the tasks of every owner and agent.
+type Operator struct{ store OperatorStore }
+
+// NewOperator makes an operator.
+func NewOperator(s OperatorStore) *Operator { return &Operator{s} }
 
 // Retry gives a task another try. One that waits for its next attempt gets it now. One
 // that failed, was rejected or canceled has ended for good, so a new task is made of it:
@@ -22,20 +27,19 @@ type RetryRequest struct {
 // id. task.Busy, task.Terminal and task.Unsupported say why there is nothing to retry.
 //
 // The message is the first, because that one means something by itself: a new task has no
-// history, and "Oslo" is no answer when nobody has asked.
-func (e *Engine) Retry(ctx context.Context, r *RetryRequest) (*task.Task, error) {
-	h := r.Task
+// history, and "Oslo" is no answer when nobody has asked. With last it is the last one.
+func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Task, error) {
 	for range 3 {
 		switch s := h.Status.State; s {
 		case task.StateFailed, task.StateRejected, task.StateCanceled:
-			return e.sendAgain(ctx, h, r.Last)
+			return o.sendAgain(ctx, h, last)
 		case task.StateInputRequired, task.StateAuthRequired:
 			return nil, task.Errorf(task.Busy, "the task is %s: it goes on when its client sends a message", s)
 		case task.StateSubmitted, task.StateWorking:
 		default:
 			return nil, task.Errorf(task.Terminal, "the task is %s: there is nothing to retry", s)
 		}
-		hurried, owned, err := e.opt.Store.Hurry(ctx, h)
+		hurried, owned, err := o.store.Hurry(ctx, h)
 		switch {
 		case hurried:
 			return h, nil
@@ -47,15 +51,15 @@ func (e *Engine) Retry(ctx context.Context, r *RetryRequest) (*task.Task, error)
 			return nil, err
 		}
 		// It has parked or ended since the header was read.
-		if h, err = e.opt.Store.Header(ctx, h.ID); err != nil {
+		if h, err = o.store.Header(ctx, h.ID); err != nil {
 			return nil, err
 		}
 	}
 	return nil, task.Errorf(task.Unavailable, "the task keeps changing")
 }
 
-func (e *Engine) sendAgain(ctx context.Context, h *task.Task, last bool) (*task.Task, error) {
-	old, err := e.opt.Store.Snapshot(ctx, h, false)
+func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool) (*task.Task, error) {
+	old, err := o.store.Snapshot(ctx, h, false)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +72,7 @@ func (e *Engine) sendAgain(ctx context.Context, h *task.Task, last bool) (*task.
 	if !slices.Contains(again.References, h.PublicID) {
 		again.References = append(slices.Clone(again.References), h.PublicID)
 	}
+	e := New(Options{Store: o.store, Agents: []Agent{{Name: h.Agent}}})
 	return e.Send(ctx, &SendRequest{
 		Caller:  Caller{Principal: Principal{Tenant: h.Tenant, Subject: h.Owner}, Agent: h.Agent},
 		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata,

@@ -15,7 +15,7 @@ func (r *replica) retry(t *testing.T, h *task.Task, last bool) (*task.Task, erro
 	t.Helper()
 	h, err := r.store.Header(t.Context(), h.ID)
 	require.NoError(t, err)
-	return r.Retry(t.Context(), &engine.RetryRequest{Task: h, Last: last})
+	return engine.NewOperator(r.store).Retry(t.Context(), h, last)
 }
 
 func TestRetryOfATaskThatHasEndedMakesANewOne(t *testing.T) {
