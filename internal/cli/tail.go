@@ -21,8 +21,8 @@ its client. Without one, show the new events of all tasks, or of those of an --a
 state.
 
 The database is asked again and again by primary key, 5 times a second for one task and
-once a second for all: a tail costs it next to nothing, and no hint that gets lost can
-hide an event. Of all tasks it follows the 10,000 newest open ones.
+once a second for all: no hint that gets lost can hide an event. Of all tasks the 10,000
+newest open ones are followed; see docs/operations.md for what that costs.
 
 When the database goes away the tail waits for it, says so on stderr, and goes on behind
 the last event that it showed: nothing is missing and nothing comes twice. It never

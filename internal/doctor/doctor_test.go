@@ -167,7 +167,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 			want: map[string]Finding{"schema": {Status: Warn, Detail: "a newer version was here"}},
 		},
 		"a table that the checks want is not there": {
-			spoil: func(_ *testing.T, _ string, do func(string, ...any)) { do("DROP TABLE holdfast.workers") },
+			spoil: func(_ *testing.T, _ string, do func(string, ...any)) { do("DROP TABLE holdfast.workers CASCADE") },
 			want: map[string]Finding{
 				"workers": {Status: Fail, Detail: "could not be checked"}, "runs": {Status: Fail, Detail: "could not be checked"},
 				"queue": {Status: OK, Detail: "empty"},

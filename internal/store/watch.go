@@ -16,19 +16,22 @@ const (
 	// watchOverlap is how long a task may be committed after the time in its id: a create that
 	// is repeated, and a replica whose clock is slow.
 	watchOverlap = 30 * time.Second
-	watchPage    = 2000 // tasks that one query names
+	watchPage    = 2000 // tasks that one query is about
 	watchTasks   = 100  // logs that one read brings on
 	watchRows    = 200  // events of each
 )
 
 // Watch follows the logs of all tasks that a filter selects, from the moment of its
 // first Next. It hears no hints, since a server that is alone sends none: each round
-// looks at what was created lately and at how long the logs of the tasks that have not
-// ended are, all by primary key.
+// looks at what was created lately and at how long the logs of older open tasks are, all
+// by primary key. A round asks for a page of the older ones at most, so where there are
+// more, their news takes a few rounds to be found.
 type Watch struct {
 	store *Store
 	f     TaskFilter
-	max   int // tasks followed at once
+	max   int     // tasks followed at once
+	page  int     // older tasks that one round asks for
+	asked task.ID // the last of them; the next round goes on behind it
 
 	begun   bool
 	known   map[task.ID]*watched
@@ -52,7 +55,7 @@ type WatchedEvent struct {
 // NewWatch makes a watch of at most so many tasks at once, the newest. The filter's
 // state, position and limit do not count.
 func (s *Store) NewWatch(f TaskFilter, limit int) *Watch {
-	return &Watch{store: s, f: f, max: limit, known: map[task.ID]*watched{}}
+	return &Watch{store: s, f: f, max: limit, page: watchPage, known: map[task.ID]*watched{}}
 }
 
 // Next reads what is new, oldest first within each task; more says that there is more
@@ -164,10 +167,10 @@ func (w *Watch) since(ctx context.Context, since task.ID) ([]dbsqlc.Task, error)
 	}
 }
 
-// lengths asks for the logs of the tasks that are older than since, and forgets those
-// that cannot change any more.
+// lengths asks for the logs of tasks that are older than since, the page that has its
+// turn, and forgets those that cannot change any more.
 func (w *Watch) lengths(ctx context.Context, since task.ID) error {
-	var old []task.ID
+	var old []task.ID // the newest first
 	for id, t := range w.known {
 		if bytes.Compare(id[:], since[:]) > 0 {
 			continue
@@ -184,17 +187,24 @@ func (w *Watch) lengths(ctx context.Context, since task.ID) error {
 		w.Dropped++
 	}
 	old = old[:min(len(old), w.max)]
-	for page := range slices.Chunk(old, watchPage) {
-		seqs, err := w.store.LastSeqs(ctx, page)
-		if err != nil {
-			return err
-		}
-		for _, id := range page {
-			if seq, there := seqs[id]; there {
-				w.known[id].last = max(w.known[id].last, seq)
-			} else {
-				delete(w.known, id)
-			}
+	turn := slices.IndexFunc(old, func(id task.ID) bool { return bytes.Compare(id[:], w.asked[:]) < 0 })
+	if turn < 0 {
+		turn = 0
+	}
+	page := old[turn:min(turn+w.page, len(old))]
+	if len(page) == 0 {
+		return nil
+	}
+	seqs, err := w.store.LastSeqs(ctx, page)
+	if err != nil {
+		return err
+	}
+	w.asked = page[len(page)-1]
+	for _, id := range page {
+		if seq, there := seqs[id]; there {
+			w.known[id].last = max(w.known[id].last, seq)
+		} else {
+			delete(w.known, id)
 		}
 	}
 	return nil

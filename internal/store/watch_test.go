@@ -116,6 +116,39 @@ func TestAWatchIsBounded(t *testing.T) {
 	require.Contains(t, w.known, tasks[3].ID, "the newest are kept")
 }
 
+func TestAWatchTakesTurns(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var tasks []*task.Task
+	for range 5 {
+		tasks = append(tasks, f.create(aged("a")))
+	}
+	w := f.NewWatch(TaskFilter{}, 100)
+	w.page = 2
+	f.shows(w, seen{})
+	for round := range 2 {
+		for _, h := range tasks {
+			_, err := f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), Enqueue: true, RequestID: NewID()})
+			require.NoError(t, err)
+		}
+		got := seen{}
+		for range 3 {
+			some, failures := drain(t, w)
+			require.Zero(t, failures)
+			require.LessOrEqual(t, len(some), 2)
+			for id, seqs := range some {
+				got[id] = append(got[id], seqs...)
+			}
+		}
+		require.Len(t, got, 5, "after three rounds all have had their turn")
+		for id, seqs := range got {
+			require.Equal(t, []task.Seq{task.Seq(round + 2)}, seqs, id)
+		}
+	}
+	got, _ := drain(t, w)
+	require.Empty(t, got)
+}
+
 func TestHurry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
