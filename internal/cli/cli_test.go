@@ -134,7 +134,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 // verbs are those of the help, and of the goldens.
 var verbs = []string{
 	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
-	"tasks cancel", "tasks retry", "doctor", "ready", "version",
+	"tasks cancel", "tasks retry", "bench", "doctor", "ready", "version",
 }
 
 func TestHelp(t *testing.T) {
