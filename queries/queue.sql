@@ -26,7 +26,7 @@ WITH c AS MATERIALIZED (
 ), l AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id FROM holdfast.tasks x
-         WHERE x.id = ANY((SELECT ids FROM c)::uuid[]) AND x.state < 3
+         WHERE x.id = ANY((SELECT ids FROM c)::uuid[]) AND x.state + 0 < 3 -- not by index tasks_open
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
 ), q AS (
@@ -55,7 +55,7 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 -- Fenced like EventsAppend. No row: the run was no longer this worker's.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
-     WHERE t.id = @id AND t.attempt = @attempt AND t.state < 3 AND t.worker_id IS NOT NULL
+     WHERE t.id = @id AND t.attempt = @attempt AND t.state + 0 < 3 AND t.worker_id IS NOT NULL
        FOR NO KEY UPDATE
 ), upd AS (
     UPDATE holdfast.tasks t
@@ -68,7 +68,7 @@ WITH lck AS MATERIALIZED (
            -- Whoever claims a task that was asked to end only writes that down: no reason to wait.
            available_at = CASE WHEN lck.cancel_requested THEN now() ELSE now() + @delay::interval END,
            tries = CASE WHEN @uncount::boolean THEN q.tries - 1 ELSE q.tries END
-      FROM lck WHERE q.id = lck.id
+      FROM lck WHERE q.id = @id AND q.id = lck.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload, worker_id, claimed_at)
     SELECT lck.id, lck.last_seq + 1, 4, lck.attempt, CAST(@payload::text AS json), lck.worker_id, lck.claimed_at FROM lck

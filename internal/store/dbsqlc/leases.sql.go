@@ -57,7 +57,7 @@ WITH orphan AS MATERIALIZED (
     SELECT t.id, t.last_seq, t.attempt, t.worker_id, t.claimed_at
       FROM holdfast.tasks t
      WHERE t.id = ANY(ARRAY(SELECT id FROM orphan)) AND t.worker_id = ANY(ARRAY(SELECT DISTINCT worker_id FROM orphan))
-       AND t.state < 3
+       AND t.state + 0 < 3 -- not by index tasks_open
      ORDER BY t.id LIMIT 1000
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), upd AS (

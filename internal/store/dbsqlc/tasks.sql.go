@@ -63,7 +63,7 @@ const messageAppend = `-- name: MessageAppend :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.agent, t.last_seq, t.turns, t.state >= 3 AS parked
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.state < 5 AND (t.state >= 3 OR $2::boolean)
+     WHERE t.id = $1 AND t.state + 0 < 5 AND (t.state >= 3 OR $2::boolean) -- not by index tasks_open
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
@@ -240,7 +240,7 @@ const taskCancel = `-- name: TaskCancel :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.state < 5
+     WHERE t.id = $1 AND t.state + 0 < 5 -- not by index tasks_open
        FOR NO KEY UPDATE
 ), free AS MATERIALIZED (
     -- The scalar subquery has the task locked before its queue row is looked at.
@@ -248,7 +248,7 @@ WITH lck AS MATERIALIZED (
      WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL
        FOR UPDATE SKIP LOCKED
 ), unqueued AS (
-    DELETE FROM holdfast.task_queue q USING free WHERE q.id = free.id
+    DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
     SELECT lck.id, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle FROM lck
 ), upd AS (
