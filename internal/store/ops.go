@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -32,9 +33,17 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	if !f.Before.IsZero() {
 		before = uuid.UUID(f.Before)
 	}
-	rows, err := s.q.OpsTasks(ctx, s.api, dbsqlc.OpsTasksParams{
-		Before: before, Agent: f.Agent, State: int16(f.State), ContextID: f.ContextID, Owner: f.Owner,
-		MaxRows: int32(f.Limit),
+	var rows []dbsqlc.Task
+	err := pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		// A plan for these filters finds the index of a rare state or a context; one for all reads every task.
+		if _, err = tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
+			return err
+		}
+		rows, err = s.q.OpsTasks(ctx, tx, dbsqlc.OpsTasksParams{
+			Before: before, Agent: f.Agent, State: int16(f.State), ContextID: f.ContextID, Owner: f.Owner,
+			MaxRows: int32(f.Limit),
+		})
+		return err
 	})
 	if err != nil {
 		return nil, translate("list tasks", err)

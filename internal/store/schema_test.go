@@ -274,6 +274,30 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 	}
 }
 
+// An operator's filters are optional, so a plan for all of them would be one for none.
+func TestPlansOfAnOperatorsList(t *testing.T) {
+	t.Parallel()
+	c, err := pgx.Connect(t.Context(), storetest.New(t).URL)
+	require.NoError(t, err)
+	defer func() { _ = c.Close(t.Context()) }()
+	_, err = c.PgConn().Exec(t.Context(), `
+		INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
+		SELECT gen_random_uuid(), 'a', 'ctx' || i % 5000, CASE WHEN i % 5000 = 0 THEN 2 ELSE 5 END, 4, 4, '0.3' FROM generate_series(1, 50000) i;
+		ANALYZE holdfast.tasks; SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off`).ReadAll()
+	require.NoError(t, err)
+	_, err = c.Prepare(t.Context(), "list", statements(t)["OpsTasks"])
+	require.NoError(t, err)
+	for filter, index := range map[string]string{
+		"'', 0, '', ''": "tasks_pkey", "'', 2, '', ''": "tasks_open", "'', 0, 'ctx7', ''": "tasks_context", "'a', 2, 'ctx7', ''": "tasks_",
+	} {
+		rows, err := c.Query(t.Context(), "EXPLAIN EXECUTE list('ffffffff-ffff-ffff-ffff-ffffffffffff', "+filter+", 50)", pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(lines, "\n"), index, filter)
+	}
+}
+
 // On a quiet system ANALYZE sees an empty queue, and a statement keeps the plan that it gets then for as long as nobody
 // looks again. It must not look through the whole queue, or all open tasks, when there are ten thousand of them.
 func TestPlansMadeForAnEmptyQueue(t *testing.T) {
