@@ -88,28 +88,32 @@ func Check(ctx context.Context, url string) error {
 		return fmt.Errorf("invariants: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	var found []error
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		for _, r := range rules {
-			rows, err := tx.Query(ctx, r.sql)
-			if err != nil {
-				return fmt.Errorf("%s: %w", r.name, err)
-			}
-			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil {
-				return fmt.Errorf("%s: %w", r.name, err)
-			}
-			for _, l := range lines {
-				found = append(found, fmt.Errorf("%s: %s", r.name, l))
-			}
-		}
-		steps, err := transitions(ctx, tx)
-		found = append(found, steps...)
-		return err
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		return CheckIn(ctx, tx)
 	})
+}
+
+// CheckIn is Check in a transaction of the caller's, which has one snapshot for all its statements.
+func CheckIn(ctx context.Context, tx pgx.Tx) error {
+	var found []error
+	for _, r := range rules {
+		rows, err := tx.Query(ctx, r.sql)
+		if err != nil {
+			return fmt.Errorf("invariants: %s: %w", r.name, err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("invariants: %s: %w", r.name, err)
+		}
+		for _, l := range lines {
+			found = append(found, fmt.Errorf("%s: %s", r.name, l))
+		}
+	}
+	steps, err := transitions(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("invariants: %w", err)
 	}
+	found = append(found, steps...)
 	if len(found) > most {
 		found = append(found[:most], fmt.Errorf("and %d more", len(found)-most))
 	}
