@@ -6,12 +6,16 @@ package pgproxy
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -38,10 +42,28 @@ type Proxy struct {
 	l             net.Listener
 	network, addr string
 
-	mu    sync.Mutex
-	plans []*plan
-	deaf  bool
-	conns map[net.Conn]struct{}
+	mu      sync.Mutex
+	plans   []*plan
+	answers map[string][]byte // instead of the server's, by the beginning of the statement
+	deaf    bool
+	refuse  bool
+	delay   time.Duration
+	stalled chan struct{} // closed when the stall is over; nil while there is none
+	conns   map[*conn]struct{}
+	closed  bool
+}
+
+// conn is a connection of the client, and the one to the server that it leads to.
+type conn struct {
+	client, server net.Conn
+	half           atomic.Bool // one side was told that the other has left, and only that side
+}
+
+func (c *conn) close() {
+	_ = c.client.Close()
+	if c.server != nil {
+		_ = c.server.Close()
+	}
 }
 
 type plan struct {
@@ -50,6 +72,8 @@ type plan struct {
 	times     int
 	done      chan struct{} // closed when it has happened as often as wanted
 }
+
+func named(query string) string { return "-- name: " + query + " " }
 
 // New starts a proxy in front of the database behind rawURL.
 func New(t testing.TB, rawURL string) *Proxy {
@@ -66,7 +90,7 @@ func New(t testing.TB, rawURL string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{l: l, conns: map[net.Conn]struct{}{}}
+	p := &Proxy{l: l, conns: map[*conn]struct{}{}, answers: map[string][]byte{}}
 	p.network, p.addr = pgconn.NetworkAddress(cfg.Host, cfg.Port)
 	u.Host = l.Addr().String()
 	q := u.Query()
@@ -87,6 +111,10 @@ func New(t testing.TB, rawURL string) *Proxy {
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
+		p.Stall(false)
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
 		p.CutAll()
 		running.Wait()
 	})
@@ -96,7 +124,7 @@ func New(t testing.TB, rawURL string) *Proxy {
 // Lose arranges that the next executions, so many times, of the query of this
 // sqlc name are lost. The channel is closed when that has happened.
 func (p *Proxy) Lose(query string, loss Loss, times int) <-chan struct{} {
-	pl := &plan{statement: "-- name: " + query + " ", loss: loss, times: times, done: make(chan struct{})}
+	pl := &plan{statement: named(query), loss: loss, times: times, done: make(chan struct{})}
 	p.mu.Lock()
 	p.plans = append(p.plans, pl)
 	p.mu.Unlock()
@@ -110,12 +138,83 @@ func (p *Proxy) Deafen(on bool) {
 	p.mu.Unlock()
 }
 
+// Fail answers the query of this sqlc name with an error, which the server never hears of, until the function that it
+// returns is called.
+func (p *Proxy) Fail(query, sqlstate, text string) (stop func()) {
+	msg := fmt.Appendf(nil, "SERROR\x00VERROR\x00C%s\x00M%s\x00\x00", sqlstate, text)
+	head := append([]byte{'E'}, binary.BigEndian.AppendUint32(nil, uint32(len(msg)+4))...)
+	ready := []byte{'Z', 0, 0, 0, 5, 'I'}
+	p.mu.Lock()
+	p.answers[named(query)] = slices.Concat(head, msg, ready)
+	p.mu.Unlock()
+	return func() {
+		p.mu.Lock()
+		delete(p.answers, named(query))
+		p.mu.Unlock()
+	}
+}
+
 // CutAll breaks every connection.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		_ = c.Close()
+		c.close()
+	}
+}
+
+// Refuse closes connections as soon as they are made. Those that stand are left alone.
+func (p *Proxy) Refuse(on bool) {
+	p.mu.Lock()
+	p.refuse = on
+	p.mu.Unlock()
+}
+
+// Delay makes each of the server's messages late by d.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	p.delay = d
+	p.mu.Unlock()
+}
+
+// Stall holds everything back, as a network does that loses its packets: nobody is told, and what was sent meanwhile
+// arrives when it is over.
+func (p *Proxy) Stall(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case on && p.stalled == nil:
+		p.stalled = make(chan struct{})
+	case !on && p.stalled != nil:
+		close(p.stalled)
+		p.stalled = nil
+	}
+}
+
+// Side is an end of a connection.
+type Side int
+
+// The sides.
+const (
+	Client Side = iota
+	Server
+)
+
+// HalfClose tells one side of every connection that the other has left. The other side is told nothing: its connection
+// stands, and is silent.
+func (p *Proxy) HalfClose(told Side) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if c.server == nil {
+			continue
+		}
+		c.half.Store(true)
+		end := c.client
+		if told == Server {
+			end = c.server
+		}
+		_ = end.(interface{ CloseWrite() error }).CloseWrite()
 	}
 }
 
@@ -139,32 +238,78 @@ func (p *Proxy) isDeaf() bool {
 	return p.deaf
 }
 
-func (p *Proxy) keep(c net.Conn) func() {
+// answer is what the statement is answered with instead of by the server, or nil.
+func (p *Proxy) answer(sql string) []byte {
 	p.mu.Lock()
-	p.conns[c] = struct{}{}
+	defer p.mu.Unlock()
+	for beginning, answer := range p.answers {
+		if strings.HasPrefix(sql, beginning) {
+			return answer
+		}
+	}
+	return nil
+}
+
+// pass waits until a message may go on.
+func (p *Proxy) pass(late bool) {
+	p.mu.Lock()
+	stalled, delay := p.stalled, p.delay
 	p.mu.Unlock()
-	return func() {
-		_ = c.Close()
-		p.mu.Lock()
-		delete(p.conns, c)
-		p.mu.Unlock()
+	if stalled != nil {
+		<-stalled
+	}
+	if late && delay > 0 {
+		time.Sleep(delay)
 	}
 }
 
-func (p *Proxy) serve(client net.Conn) {
-	defer p.keep(client)()
-	server, err := net.Dial(p.network, p.addr) //nolint:noctx // as above
+// connect makes the other half of a connection, unless none is to be made, and notes both so that they can be broken.
+func (p *Proxy) connect(client net.Conn) (c *conn, forget func(), ok bool) {
+	c = &conn{client: client}
+	p.mu.Lock()
+	ok = !p.refuse && !p.closed
+	p.conns[c] = struct{}{}
+	p.mu.Unlock()
+	forget = func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, c)
+		c.close()
+	}
+	if !ok {
+		return c, forget, false
+	}
+	server, err := net.Dial(p.network, p.addr) //nolint:noctx // no name to look up
 	if err != nil {
+		return c, forget, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.server = server
+	if p.closed {
+		c.close()
+	}
+	return c, forget, true
+}
+
+func (p *Proxy) serve(accepted net.Conn) {
+	c, forget, ok := p.connect(accepted)
+	defer forget()
+	if !ok {
 		return
 	}
-	defer p.keep(server)()
+	client, server := c.client, c.server
 
 	var mu sync.Mutex
 	losing, lossy := Loss(0), false // set by the client's side, acted on by the server's
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		defer client.Close() //nolint:errcheck // it may be closed already
+		defer func() {
+			if !c.half.Load() {
+				_ = client.Close()
+			}
+		}()
 		for {
 			kind, msg, err := read(server)
 			if err != nil {
@@ -173,7 +318,7 @@ func (p *Proxy) serve(client net.Conn) {
 			mu.Lock()
 			loss, lost := losing, lossy
 			mu.Unlock()
-			if lost && loss == Silence {
+			if lost && loss == Silence || c.half.Load() {
 				continue
 			}
 			if lost {
@@ -187,22 +332,32 @@ func (p *Proxy) serve(client net.Conn) {
 			if kind == 'A' && p.isDeaf() {
 				continue
 			}
+			p.pass(true)
 			if _, err := client.Write(msg); err != nil {
 				return
 			}
 		}
 	}()
-	defer func() { <-back }()
-	defer server.Close() //nolint:errcheck // as above
+	defer func() {
+		if !c.half.Load() {
+			_ = server.Close()
+		}
+		<-back
+	}()
 
 	if !forwardStartup(client, server) {
 		return
 	}
 	statements := map[string]string{}
+	var instead []byte // of what the server would answer
 	for {
 		kind, msg, err := read(client)
 		if err != nil {
 			return
+		}
+		p.pass(false)
+		if c.half.Load() {
+			continue // not even a farewell gets through
 		}
 		body := msg[5:]
 		switch kind {
@@ -213,6 +368,9 @@ func (p *Proxy) serve(client net.Conn) {
 		case 'B':
 			_, rest, _ := bytes.Cut(body, []byte{0})
 			name, _, _ := bytes.Cut(rest, []byte{0})
+			if instead = p.answer(statements[string(name)]); instead != nil {
+				break
+			}
 			if loss, ok := p.match(statements[string(name)]); ok {
 				if loss == Request {
 					return
@@ -222,7 +380,14 @@ func (p *Proxy) serve(client net.Conn) {
 				mu.Unlock()
 			}
 		}
-		if _, err := server.Write(msg); err != nil {
+		switch {
+		case instead == nil:
+			_, err = server.Write(msg)
+		case kind == 'S':
+			_, err = client.Write(instead)
+			instead = nil
+		}
+		if err != nil {
 			return
 		}
 	}
