@@ -97,8 +97,13 @@ SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::ti
 
 -- name: MessageFind :one
 -- Finds the message that a call wrote whose outcome was lost with its connection
--- (unique index task_events_request).
-SELECT seq FROM holdfast.task_events WHERE task = @task AND request_id = @request_id::uuid;
+-- (unique index task_events_request). The seq is the last that the call wrote: that of the
+-- status behind the message if it woke a parked task; no other submitted status is of attempt 0.
+SELECT coalesce(s.seq, m.seq)::bigint AS seq
+  FROM holdfast.task_events m
+  LEFT JOIN holdfast.task_events s
+    ON s.task = m.task AND s.seq = m.seq + 1 AND s.kind = 2 AND s.state = 1 AND s.attempt = 0
+ WHERE m.task = @task AND m.request_id = @request_id::uuid;
 
 -- name: TaskCancel :one
 -- Ends a task that no worker runs, or asks the worker of a running one to end it. The queue

@@ -96,7 +96,7 @@ func (s *Store) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error)
 }
 
 // writtenBefore finds the message whose first copy had been committed when its
-// connection died.
+// connection died, and returns what AddMessage would have.
 func (s *Store) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	seq, err := s.q.MessageFind(ctx, s.api, dbsqlc.MessageFindParams{Task: uuid.UUID(n.Task.ID), RequestID: uuid.UUID(n.RequestID)})
 	if err != nil {

@@ -66,10 +66,11 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 					parked := f.running("c")
 					parked.must(t, status(task.StateInputRequired))
 					lost = proxy.Lose("MessageAppend", loss, times)
-					_, err = f.AddMessage(t.Context(), &NewMessage{
+					seq, err := f.AddMessage(t.Context(), &NewMessage{
 						Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{key, []byte("1")},
 					})
 					require.NoError(t, err)
+					require.Equal(t, task.Seq(4), seq, "of the status: at the message itself the task still waits for one")
 					await(t, lost)
 					require.Len(t, f.log(parked.c.Task.ID), 4, "message %d", i)
 					require.Equal(t, 2, f.claim(f.worker(time.Hour), "c", 1)[0].Turn)

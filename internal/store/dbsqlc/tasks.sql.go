@@ -132,7 +132,11 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendP
 }
 
 const messageFind = `-- name: MessageFind :one
-SELECT seq FROM holdfast.task_events WHERE task = $1 AND request_id = $2::uuid
+SELECT coalesce(s.seq, m.seq)::bigint AS seq
+  FROM holdfast.task_events m
+  LEFT JOIN holdfast.task_events s
+    ON s.task = m.task AND s.seq = m.seq + 1 AND s.kind = 2 AND s.state = 1 AND s.attempt = 0
+ WHERE m.task = $1 AND m.request_id = $2::uuid
 `
 
 type MessageFindParams struct {
@@ -141,7 +145,8 @@ type MessageFindParams struct {
 }
 
 // Finds the message that a call wrote whose outcome was lost with its connection
-// (unique index task_events_request).
+// (unique index task_events_request). The seq is the last that the call wrote: that of the
+// status behind the message if it woke a parked task; no other submitted status is of attempt 0.
 func (q *Queries) MessageFind(ctx context.Context, db DBTX, arg MessageFindParams) (int64, error) {
 	row := db.QueryRow(ctx, messageFind, arg.Task, arg.RequestID)
 	var seq int64
