@@ -40,3 +40,8 @@ SELECT * FROM holdfast.tasks
 -- name: NotifySend :exec
 -- Hints for other replicas, each payload below NOTIFY's 8,000 bytes.
 SELECT pg_notify('holdfast', p) FROM unnest(@payloads::text[]) AS p;
+
+-- name: NotifyQueueTrim :one
+-- Makes PostgreSQL forget the notifications that every listener has read, as this function does
+-- beside what it is asked for. Nothing else would, once the queue is full.
+SELECT pg_notification_queue_usage();

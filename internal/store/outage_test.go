@@ -109,6 +109,22 @@ func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 	}
 }
 
+// PostgreSQL does not make room in a full queue of notifications by itself, so whoever meets it full asks for that.
+// TestChaos fills a real one.
+func TestAFullQueueOfNotificationsIsTrimmed(t *testing.T) {
+	t.Parallel()
+	proxy := pgproxy.New(t, storetest.New(t).URL)
+	n := NewNotifier(proxy.URL)
+	t.Cleanup(n.Close)
+	require.NoError(t, n.Send(t.Context(), []string{"hello"}))
+	drained := proxy.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue")
+	trimmed := proxy.Lose("NotifyQueueTrim", pgproxy.Answer, 1) // whatever becomes of it
+	require.ErrorContains(t, n.Send(t.Context(), []string{"hello"}), "too many notifications")
+	await(t, trimmed)
+	drained()
+	require.NoError(t, n.Send(t.Context(), []string{"hello"}))
+}
+
 // In the flush whose answer is lost some runs were fenced; the repetition tells
 // them from those that were written.
 func TestALostAnswerDoesNotHideAFence(t *testing.T) {

@@ -11,6 +11,19 @@ import (
 	"github.com/google/uuid"
 )
 
+const notifyQueueTrim = `-- name: NotifyQueueTrim :one
+SELECT pg_notification_queue_usage()
+`
+
+// Makes PostgreSQL forget the notifications that every listener has read, as this function does
+// beside what it is asked for. Nothing else would, once the queue is full.
+func (q *Queries) NotifyQueueTrim(ctx context.Context, db DBTX) (float64, error) {
+	row := db.QueryRow(ctx, notifyQueueTrim)
+	var pg_notification_queue_usage float64
+	err := row.Scan(&pg_notification_queue_usage)
+	return pg_notification_queue_usage, err
+}
+
 const notifySend = `-- name: NotifySend :exec
 SELECT pg_notify('holdfast', p) FROM unnest($1::text[]) AS p
 `
