@@ -275,6 +275,34 @@ func TestADeafListenerIsNoticedAndPolls(t *testing.T) {
 	b.listening()
 }
 
+// The first thing that a replica says may be lost with its connection, and with it the test whether it hears itself.
+// That others talk all the time must not keep it from trying again.
+func TestALostSelfTestIsRepeatedAmongOthersTalk(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	proxy := pgproxy.New(t, url)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	talk := make(chan error, 1)
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := conn.Exec(context.Background(), "NOTIFY holdfast, 'somebody,q:x'"); err != nil {
+				talk <- err
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		talk <- conn.Close(context.Background())
+	}()
+	lost := proxy.Lose("NotifySend", pgproxy.Request, 1)
+	b := start(t, url, hub.Options{URL: proxy.URL, PollInterval: never})
+	<-lost
+	b.listening()
+	stop()
+	require.NoError(t, <-talk)
+}
+
 func TestASlowSubscriberRereads(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]hub.Options{

@@ -72,11 +72,11 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 
 	tested, warned := time.Now(), false
 	for {
-		waiting, cancel := context.WithTimeout(ctx, h.opt.PingInterval)
-		if !h.works.Load() && !warned {
-			cancel()
-			waiting, cancel = context.WithTimeout(ctx, selfTest)
+		within := h.opt.PingInterval
+		if !h.works.Load() {
+			within = min(within, selfTest)
 		}
+		waiting, cancel := context.WithTimeout(ctx, within)
 		note, err := conn.WaitForNotification(waiting)
 		cancel()
 		switch {
@@ -93,17 +93,19 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if !h.works.Load() {
-				// The test itself may have been lost on its way out.
-				h.test()
-			}
 		default:
 			return err
 		}
-		if !h.works.Load() && !warned && time.Since(tested) >= selfTest {
-			warned = true
-			detail, _ := h.Health()
-			h.opt.Log.Warn("notifications do not arrive", "detail", detail)
+		if !h.works.Load() && time.Since(tested) >= selfTest {
+			if !warned {
+				warned = true
+				detail, _ := h.Health()
+				h.opt.Log.Warn("notifications do not arrive", "detail", detail)
+			}
+			// The test itself may have been lost on its way out. This does not wait for a silence:
+			// others may talk all the time.
+			h.test()
+			tested = time.Now()
 		}
 	}
 }
