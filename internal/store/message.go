@@ -110,6 +110,19 @@ func (s *Store) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, err
 }
 
 func (s *Store) whyNoMessage(ctx context.Context, n *NewMessage) error {
+	// First, whether this is a repetition: the task may be busy or have ended because of the first try, which was
+	// still on its way when the caller looked for the key.
+	if n.Idempotency.Key != "" {
+		_, err := s.q.IdempotencyGet(ctx, s.api, dbsqlc.IdempotencyGetParams{
+			Tenant: n.Task.Tenant, Owner: n.Task.Owner, Key: n.Idempotency.Key,
+		})
+		if err == nil {
+			return ErrTaken
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return translate("idempotency key", err)
+		}
+	}
 	t, err := s.Header(ctx, n.Task.ID)
 	switch {
 	case err != nil:

@@ -116,6 +116,27 @@ func TestIdempotencyKeys(t *testing.T) {
 	f.create(elsewhere)
 }
 
+// The first try of a message may be stored after its repetition has looked for the key, and end the task or make it
+// busy: that is no refusal.
+func TestAKeyIsKnownByAMessageThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.running("a")
+	r.must(t, status(task.StateInputRequired))
+	message := func() *NewMessage {
+		return &NewMessage{Task: r.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"key", []byte("1")}}
+	}
+	_, err := f.AddMessage(t.Context(), message())
+	require.NoError(t, err)
+	_, err = f.AddMessage(t.Context(), message())
+	require.ErrorIs(t, err, ErrTaken, "the task is busy")
+	_, err = f.Cancel(t.Context(), r.c.Task)
+	require.NoError(t, err)
+	_, err = f.AddMessage(t.Context(), message())
+	require.ErrorIs(t, err, ErrTaken, "the task has ended")
+	require.Len(t, f.log(r.c.Task.ID), 5)
+}
+
 // A create that loses the race for its id after it won its key leaves the key
 // without a task. Whoever uses it next has it.
 func TestAKeyWhoseTaskNeverCameToBe(t *testing.T) {
