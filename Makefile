@@ -5,13 +5,14 @@ SHELL    := /bin/bash
 TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
 PACKAGES ?= ./...
+CHAOS    ?= 10m
 # Which benchmarks, for how long each, and how many finished tasks the last of them stores.
 BENCH        ?= .
 BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH_STORED
 
-.PHONY: help run build test race check lint fmt generate sqlc-vet bench fuzz cover clean
+.PHONY: help run build test race chaos check lint fmt generate sqlc-vet bench fuzz cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +28,10 @@ test: ## every test, against a real PostgreSQL
 
 race: ## the tests under the race detector (needs a C compiler)
 	go test -race -shuffle=on $(PACKAGES)
+
+chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
+	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
+		-chaos.report chaos.md
 
 check: lint sqlc-vet race ## what a change must pass
 
@@ -64,7 +69,7 @@ cover: ## test coverage across packages
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out
+	rm -rf bin coverage.out integration/chaos.md
 
 # The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
 # parser as WebAssembly.

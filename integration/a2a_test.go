@@ -64,6 +64,7 @@ type result struct {
 	History   []message  `json:"history"`
 	Parts     []part     `json:"parts"`
 	Append    bool       `json:"append"`
+	LastChunk bool       `json:"lastChunk"`
 	Final     bool       `json:"final"`
 }
 
@@ -82,6 +83,7 @@ type artifact struct {
 	Name       string `json:"name"`
 	Parts      []part `json:"parts"`
 	Append     bool   `json:"append"`
+	LastChunk  bool   `json:"lastChunk"`
 }
 
 type part struct {
@@ -122,6 +124,9 @@ func text(parts []part) string {
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
+	Data    struct {
+		ErrorID string `json:"errorId"`
+	} `json:"data"`
 }
 
 func (e *rpcError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
@@ -158,6 +163,10 @@ func request(method string, params any) []byte {
 
 // post sends a body as it is.
 func post(ctx context.Context, url string, body []byte, header ...string) (*http.Response, error) {
+	return postWith(ctx, http.DefaultClient, url, body, header...)
+}
+
+func postWith(ctx context.Context, client *http.Client, url string, body []byte, header ...string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -166,7 +175,7 @@ func post(ctx context.Context, url string, body []byte, header ...string) (*http
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	return http.DefaultClient.Do(req)
+	return client.Do(req)
 }
 
 // ask posts a body and reads a plain answer.

@@ -38,17 +38,24 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "holdfast")
-	args := []string{"build", "-o", binary}
-	if underRace() {
-		args = append(args, "-race")
-	}
-	build := exec.Command("go", append(args, "../cmd/server")...)
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "integration: build the server:", err)
+	if err := build(binary); err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
 		return 1
 	}
 	return m.Run()
+}
+
+// build makes the server, as this test was made.
+func build(to string, flags ...string) error {
+	args := append([]string{"build", "-o", to}, flags...)
+	if underRace() {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "../cmd/server")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build the server: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // underRace reports whether this test was built with the race detector; the server then is, too.

@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,7 @@ type replicaOptions struct {
 	Env    []string // added to a clean environment
 	Dir    string
 	User   *syscall.Credential
+	Binary string // empty: the one that was built
 	// Async leaves the waiting to the test: waitServing, then waitReady.
 	Async bool
 }
@@ -113,7 +115,7 @@ func (r *replica) run() {
 	if r.url != "" {
 		env = append(env, "HOLDFAST_LISTEN="+hostOf(r.url), "HOLDFAST_ADMIN_LISTEN="+hostOf(r.admin))
 	}
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(cmp.Or(r.opt.Binary, binary), args...)
 	cmd.Env, cmd.Dir = env, r.opt.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.opt.User, Setpgid: true}
 	// A pipe of our own: with one of exec's, Wait would wait for a PostgreSQL that outlives its server.
@@ -207,7 +209,13 @@ func hostOf(url string) string { return strings.TrimPrefix(url, "http://") }
 // eventually repeats a check until it succeeds. It is for what the test cannot be told of.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	eventuallyWithin(t, patience, what, check)
+}
+
+// eventuallyWithin is eventually for what takes longer than is usual.
+func eventuallyWithin(t testing.TB, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for {
 		err := check()
 		if err == nil {
