@@ -274,8 +274,10 @@ func indexes(first, last int) []int {
 }
 
 var (
-	link   = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
-	target = regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)")
+	link     = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	target   = regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)")
+	test     = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	declared = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
 )
 
 // TestDocumentsPointAtWhatIsThere follows the relative links of every document, and looks for the make targets named.
@@ -297,9 +299,13 @@ func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Contains(t, docs, "../README.md")
+	tests := namesOfTests(t)
 	for _, doc := range docs {
 		text, err := os.ReadFile(doc)
 		require.NoError(t, err)
+		for _, m := range test.FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, tests, m[1], "%s names it", doc)
+		}
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
 				continue
@@ -311,4 +317,21 @@ func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 			require.Contains(t, string(makefile), "\n"+m[1]+":", "%s names make %s", doc, m[1])
 		}
 	}
+}
+
+// namesOfTests are those of the whole repository.
+func namesOfTests(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range declared.FindAllStringSubmatch(string(source), -1) {
+			names[m[1]] = true
+		}
+		return err
+	}))
+	return names
 }
