@@ -5,7 +5,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -163,4 +165,53 @@ func TestWhatIsStoredIsReadHoweverOdd(t *testing.T) {
 		Parts: []task.Part{{Kind: task.PartData, Data: json.RawMessage(`{"x":1,"x":1}`)}},
 	}}
 	require.Empty(t, cmp.Diff(e, decoded(t, e, EncodePayload(e)), cmpopts.EquateEmpty()))
+}
+
+// FuzzPayload reads any JSON that a row might hold: what was understood is written so that it
+// reads the same again, however often.
+func FuzzPayload(f *testing.F) {
+	for _, e := range samples() {
+		f.Add(uint8(e.Kind), EncodePayload(e))
+	}
+	for _, payload := range []string{
+		`{"parts":[{"text":"a","url":"b","data":1,"raw":"AA=="},{},{"raw":null},{"data":null}],"role":"neither","unknown":[{}]}`,
+		`{"id":"\u0000\ud800","parts":[{"text":"\ud800"}],"metadata":{"a":1,"a":2}}`,
+		`{"index":-9223372036854775808,"parts":null,"extensions":["",null]}`,
+		`{"message":null,"direct":true,"metadata":null}`, `{"message":{"parts":[{"raw":"!"}]}}`, `null`, `[]`, `{"PARTS":[1]}`,
+		` { "outcome" : "checkpoint" , "checkpoint" : [ 1 , 2 ] } `,
+	} {
+		for kind := task.EventMessage; kind <= task.EventRun; kind++ {
+			f.Add(uint8(kind), payload)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, payload string) {
+		// The database lets nothing else into the column.
+		if !utf8.ValidString(payload) || !json.Valid([]byte(payload)) {
+			return
+		}
+		read := func(payload string) (*task.Event, error) {
+			e := &task.Event{Kind: task.EventKind(1 + kind%4)}
+			if e.Kind == task.EventArtifact {
+				e.Artifact = &task.Artifact{ID: "a"}
+			}
+			return e, decodePayload(e, []byte(payload), &task.Task{PublicID: "t", ContextID: "c"})
+		}
+		e, err := read(payload)
+		if err != nil || (e.Kind == task.EventMessage && e.Message == nil) || (e.Kind == task.EventRun && e.Run == nil) {
+			return
+		}
+		written := EncodePayload(e)
+		if written == "" {
+			return
+		}
+		if !json.Valid([]byte(written)) {
+			t.Fatalf("%s\nbecame %s", payload, written)
+		}
+		again, err := read(written)
+		require.NoError(t, err)
+		require.Equal(t, written, EncodePayload(again))
+		if !strings.Contains(payload, `\u`) { // what has no place in JSON is replaced
+			require.Empty(t, cmp.Diff(e, again, cmpopts.EquateEmpty()))
+		}
+	})
 }

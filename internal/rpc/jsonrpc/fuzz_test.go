@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,4 +92,68 @@ func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error
 	t := sample(r.Dialect)
 	t.History[0], t.Metadata = *r.Message, r.Metadata
 	return t, nil
+}
+
+// FuzzHeaders sends any value in the headers that the binding reads: it reaches the engine as it
+// was written, or is refused by its name.
+func FuzzHeaders(f *testing.F) {
+	for _, last := range []string{
+		"", "0", "7", "007", "-1", "+1", "1.0", "0x1", " 1", "1_0", "9223372036854775807", "9223372036854775808",
+		"18446744073709551616", "\u0661", "*",
+	} {
+		f.Add(last, "key-"+last, "0.3")
+	}
+	for _, version := range []string{"", "0.1", "0.2.6", "0.3.0", "1.0", "99.0", "0.", "..", "0.3, 0.1", "v0.3", "0.3-rc"} {
+		f.Add("1", "k", version)
+	}
+	for _, key := range []string{strings.Repeat("k", 255), strings.Repeat("k", 256), strings.Repeat("é", 128), "\xff", "a b", "☃"} {
+		f.Add("", key, "")
+	}
+	f.Fuzz(func(t *testing.T, last, key, version string) {
+		e := &fakeEngine{err: task.Errorf(task.NotFound, "no such task")}
+		b := jsonrpc.New(jsonrpc.Options{Engine: e})
+		serve := func(method, params string) *rpcError {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(request("1", method, params)))
+			r.Header.Set("Last-Event-ID", last)
+			r.Header.Set("Idempotency-Key", key)
+			r.Header.Set("A2A-Version", version)
+			w := httptest.NewRecorder()
+			b.Serve(w, r, jsonrpc.Endpoint{Agent: "demo"})
+			var a answer
+			a.decode(t, bytes.TrimSuffix(bytes.TrimPrefix(w.Body.Bytes(), []byte("data: ")), []byte("\n\n")))
+			require.NotNil(t, a.Error, "%s", w.Body)
+			return a.Error
+		}
+		said := serve("message/send", calls["0.3"]["message/send"])
+		if said.Code == -32009 {
+			// The method is 0.3's, whatever published version the header names.
+			require.NotRegexp(t, `^(0\.[123]|1\.0)?$`, version)
+			require.Empty(t, e.requests())
+			return
+		}
+		if fits := len(key) <= 255 && utf8.ValidString(key); fits {
+			require.Equal(t, -32001, said.Code, said.Message)
+			require.Equal(t, key, e.requests()[0].(*engine.SendRequest).IdempotencyKey)
+		} else {
+			require.Equal(t, -32602, said.Code)
+			require.Contains(t, said.Message, "Idempotency-Key")
+			require.Empty(t, e.requests())
+		}
+		before := len(e.requests())
+		said = serve("tasks/resubscribe", `{"id":"t-1"}`)
+		position, isNumber := new(big.Int).SetString(last, 10)
+		isNumber = isNumber && strings.Trim(last, "0123456789") == ""
+		if last != "" && (!isNumber || !position.IsInt64()) {
+			require.Equal(t, -32602, said.Code)
+			require.Contains(t, said.Message, "Last-Event-ID")
+			require.Len(t, e.requests(), before)
+			return
+		}
+		require.Equal(t, -32001, said.Code, said.Message)
+		asked := e.requests()[before].(*engine.SubscribeRequest)
+		require.Equal(t, last != "", asked.Resume)
+		if asked.Resume {
+			require.Equal(t, position.Int64(), int64(asked.After))
+		}
+	})
 }
