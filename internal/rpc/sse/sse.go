@@ -23,8 +23,8 @@ type transport interface {
 	Flush() error
 }
 
-// Start sends the headers of a stream. A write that takes longer than timeout
-// ends it, so that a dead client holds nothing.
+// Start sends the headers of a stream. A client that takes nothing for longer than
+// timeout ends it, so that a dead one holds nothing.
 func Start(w http.ResponseWriter, timeout time.Duration) *Writer {
 	announce(w.Header())
 	w.WriteHeader(http.StatusOK)
@@ -77,17 +77,20 @@ func (s *Writer) added() []byte {
 	return *s.buf
 }
 
+// piece is what must be taken within one timeout. An event of any size comes through to a
+// client that takes it steadily.
+const piece = 32 << 10
+
 // Flush sends what was added. Its deadline also holds for what net/http writes when
 // the handler returns, so a stream that ends after a silence is flushed once more,
 // even if nothing was added: the end of the body would come too late otherwise.
 // Before the next request net/http clears the deadline.
 func (s *Writer) Flush() error {
-	// Not every ResponseWriter has deadlines (tests); a stream without is still a stream.
-	_ = s.to.SetWriteDeadline(time.Now().Add(s.timeout))
+	s.extend()
 	if s.buf != nil {
 		b := s.buf
 		s.buf = nil
-		_, err := s.to.Write(*b)
+		err := s.write(*b)
 		if cap(*b) <= maxPooled {
 			*b = (*b)[:0]
 			buffers.Put(b)
@@ -97,6 +100,22 @@ func (s *Writer) Flush() error {
 		}
 	}
 	return s.to.Flush()
+}
+
+func (s *Writer) write(b []byte) error {
+	for ; len(b) > 0; s.extend() {
+		n := min(len(b), piece)
+		if _, err := s.to.Write(b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func (s *Writer) extend() {
+	// Not every ResponseWriter has deadlines (tests); a stream without is still a stream.
+	_ = s.to.SetWriteDeadline(time.Now().Add(s.timeout))
 }
 
 // Full reports whether enough is added to be sent before more is encoded.

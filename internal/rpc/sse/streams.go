@@ -23,7 +23,8 @@ type Streams struct {
 	open    sync.WaitGroup
 }
 
-// NewStreams makes a group of streams on which no write may take longer than timeout.
+// NewStreams makes a group of streams that end when their client takes nothing for longer
+// than timeout.
 func NewStreams(timeout time.Duration) *Streams {
 	base, cut := context.WithCancel(context.Background())
 	return &Streams{timeout: timeout, base: base, cut: cut}
@@ -66,6 +67,11 @@ func (s *Streams) Wait(ctx context.Context) error {
 	}
 }
 
+// sendBuffer is what the kernel may hold of a stream for a client that is behind. Left alone
+// it is megabytes, for each of the dead; and since a full one takes no more before a third is
+// free again, a client that reads slowly would look like one that reads nothing.
+const sendBuffer = 128 << 10
+
 // connection is an HTTP/1 connection after the request.
 type connection struct {
 	net.Conn
@@ -81,6 +87,9 @@ func take(w http.ResponseWriter, r *http.Request) *connection {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil
+	}
+	if tcp, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = tcp.SetWriteBuffer(sendBuffer) // a stream on the system's buffer is still a stream
 	}
 	c := &connection{Conn: conn, chunked: r.ProtoAtLeast(1, 1)}
 	h := w.Header()

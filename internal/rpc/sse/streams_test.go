@@ -210,3 +210,33 @@ func TestWait(t *testing.T) {
 	require.NoError(t, err, "also a stream that is cut has a clean end")
 	require.NoError(t, g.Wait(t.Context()))
 }
+
+// A client that takes little at a time gets an event that is larger than what it takes within
+// the timeout; the buffer between the two must not be larger than that either.
+func TestASlowClientGetsALargeEvent(t *testing.T) {
+	t.Parallel()
+	const size = 4 << 20
+	flushed := make(chan error, 1)
+	s, _ := serve(t, sse.NewStreams(time.Second), false, func(_ context.Context, out *sse.Writer) {
+		out.Event(1, []byte(strings.Repeat("x", size)))
+		flushed <- out.Flush()
+	})
+	var d net.Dialer
+	c, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(128<<10))
+	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	// The whole takes a multiple of the timeout at this pace.
+	got, p := 0, make([]byte, 64<<10)
+	pace := time.NewTicker(50 * time.Millisecond)
+	defer pace.Stop()
+	for got < size {
+		<-pace.C
+		n, err := c.Read(p)
+		require.NoError(t, err, "after %d bytes", got)
+		got += n
+	}
+	require.NoError(t, wait(t, flushed))
+}
