@@ -4,6 +4,7 @@
 SHELL    := /bin/bash
 TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
+MODELRUNS ?= 150
 PACKAGES ?= ./...
 CHAOS    ?= 10m
 # Which benchmarks, for how long each, and how many finished tasks the last of them stores.
@@ -12,7 +13,7 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH_STORED
 
-.PHONY: help run build test race chaos check lint fmt generate sqlc-vet bench fuzz cover clean
+.PHONY: help run build test race chaos check lint fmt generate sqlc-vet bench fuzz model cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +64,9 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" </dev/null; \
 		done; \
 	done
+
+model: ## MODELRUNS (150) sequences of random operations on three replicas against the model; `make test` plays two
+	go test -run RandomOperations -v -timeout 0 ./integration -model.runs $(MODELRUNS) -model.replicas 3
 
 cover: ## test coverage across packages
 	go test -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
