@@ -77,6 +77,7 @@ type connection struct {
 	net.Conn
 	head    []byte // not sent yet
 	chunked bool
+	broken  error // of a write: what was cut off there must not go on with anything else
 }
 
 // take returns nil where there is no such connection (HTTP/2, tests).
@@ -135,14 +136,17 @@ func (c *connection) Flush() error {
 
 // send writes everything, with the head before it, in one system call.
 func (c *connection) send(parts ...[]byte) error {
+	if c.broken != nil {
+		return c.broken
+	}
 	all := make(net.Buffers, 0, 4)
 	if c.head != nil {
 		all = append(all, c.head)
 		c.head = nil
 	}
 	all = append(all, parts...)
-	_, err := all.WriteTo(c.Conn)
-	return err
+	_, c.broken = all.WriteTo(c.Conn)
+	return c.broken
 }
 
 // linger is how long the client may take to close the connection, too. Closing it under

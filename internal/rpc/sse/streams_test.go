@@ -240,3 +240,21 @@ func TestASlowClientGetsALargeEvent(t *testing.T) {
 	}
 	require.NoError(t, wait(t, flushed))
 }
+
+// What is left in a connection that was cut off ends in the middle. The end of a proper stream behind
+// it would be read as the rest of an event, and with its id.
+func TestNothingFollowsAWriteThatFailed(t *testing.T) {
+	t.Parallel()
+	event := strings.Repeat("x", 8<<20)
+	flushed := make(chan error, 1)
+	s, _ := serve(t, sse.NewStreams(50*time.Millisecond), false, func(_ context.Context, out *sse.Writer) {
+		out.Event(1, []byte(event))
+		flushed <- out.Flush()
+	})
+	resp := get(t, s) // and read nothing
+	require.Error(t, wait(t, flushed))
+	body, err := io.ReadAll(resp.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.NoError(t, resp.Body.Close())
+	require.True(t, strings.HasPrefix("id: 1\ndata: "+event, string(body)), "it ends in %q", body[max(0, len(body)-20):])
+}
