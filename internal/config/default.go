@@ -28,7 +28,7 @@ func Default() *Config {
 			StopGrace:    20 * time.Second,
 		},
 		Hub:   Hub{PollInterval: 2 * time.Second},
-		Store: Store{PoolSize: 10, WriterConns: 2},
+		Store: Store{PoolSize: 10, WriterConns: 1},
 	}
 }
 

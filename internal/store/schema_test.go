@@ -323,7 +323,7 @@ func TestPlansMadeForAnEmptyQueue(t *testing.T) {
 		}
 		lines := explain(t, c, name, text)
 		for i, l := range lines {
-			if strings.Contains(l, "Join Filter") {
+			if strings.Contains(l, "Join Filter") && name != "MessageFind" { // that is within one log
 				// Processes are few, and no more than a thousand runs are freed at once.
 				require.Regexp(t, `Join Filter: \((w\.id = q\.worker_id|mine\.id = queued\.id)\)`, l, name)
 			}

@@ -44,7 +44,7 @@ type Observer struct {
 type Options struct {
 	URL      string
 	APIConns int // for reads and single writes; default 8
-	Writers  int // writers of appends, and of creates; default 2
+	Writers  int // writers of appends, and of creates; default 1
 	Batch    int // requests that one flush takes at most; default 500
 	// Pooled says that URL leads to a transaction pooler. Such a one refuses session settings,
 	// which must then be set for the database role (docs/deployment.md).
@@ -74,7 +74,7 @@ type Store struct {
 // Open connects and starts the writers. The schema must be there (Migrate).
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.APIConns = cmp.Or(o.APIConns, 8)
-	o.Writers = cmp.Or(o.Writers, 2)
+	o.Writers = cmp.Or(o.Writers, 1)
 	// A flush bounds how long the rest of the queue waits for it.
 	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Log == nil {
