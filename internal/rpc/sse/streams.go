@@ -154,9 +154,7 @@ func (c *connection) send(parts ...[]byte) error {
 const linger = 500 * time.Millisecond
 
 func (c *connection) end(timeout time.Duration) {
-	now := time.Now()
-	_ = c.SetReadDeadline(now.Add(linger))
-	_ = c.SetWriteDeadline(now.Add(timeout))
+	_ = c.SetWriteDeadline(time.Now().Add(timeout))
 	if c.chunked {
 		_ = c.send([]byte("0\r\n\r\n"))
 	} else {
@@ -165,4 +163,5 @@ func (c *connection) end(timeout time.Duration) {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
+	_ = c.SetReadDeadline(time.Now().Add(linger)) // ends untilLeft, and with it the connection
 }
