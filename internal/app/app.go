@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -159,15 +160,18 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		telemetry.RegisterPool(registry, name, func() telemetry.PoolStat { return p.Stat() })
 	}
 	if s.public != nil {
+		operations := operation.New(operation.Options{
+			Engine: engine.New(eng), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
+			LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
+			ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
+			Observer:        s.rpcObserver(),
+		})
 		s.api = rpc.New(rpc.Options{
 			Agents: agents.rpc, PublicURL: cfg.BaseURL(s.public.Addr().String()), Log: log,
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			JSONRPC: jsonrpc.New(jsonrpc.Options{
-				Engine: engine.New(eng), MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
-				BodyTimeout: cfg.Limits.BodyTimeout, KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
-				MaxStreams: cfg.Limits.MaxStreams, LegacyTaskIDs: cfg.Protocol.LegacyClientTaskIDs,
-				ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
-				Observer:        s.rpcObserver(), Log: log,
+				Operations: operations, MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
+				BodyTimeout: cfg.Limits.BodyTimeout, WriteTimeout: cfg.SSE.WriteTimeout, Log: log,
 			}),
 		})
 	}

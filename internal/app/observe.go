@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
@@ -30,9 +30,9 @@ func (s *server) workerObserver() worker.Observer {
 	return worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running}
 }
 
-func (s *server) rpcObserver() jsonrpc.Observer {
+func (s *server) rpcObserver() operation.Observer {
 	m := s.metrics
-	return jsonrpc.Observer{Request: m.Request, StreamOpened: m.StreamOpened, Resumed: m.Resumed}
+	return operation.Observer{Request: m.Request, StreamOpened: m.StreamOpened, Resumed: m.Resumed}
 }
 
 func (s *server) queueDepths(ctx context.Context) ([]telemetry.QueueDepth, error) {

@@ -25,6 +25,20 @@ const (
 	OpExtendedCard
 )
 
+var opNames = [...]string{
+	OpNone: "none", OpSend: "send", OpStream: "stream", OpGet: "get", OpList: "list", OpCancel: "cancel",
+	OpSubscribe: "subscribe", OpPushSet: "push_set", OpPushGet: "push_get", OpPushList: "push_list",
+	OpPushDelete: "push_delete", OpExtendedCard: "extended_card",
+}
+
+// String is the name used in logs and metrics.
+func (o Op) String() string {
+	if int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return opNames[OpNone]
+}
+
 // Streams reports whether the answer of the operation is a stream.
 func (o Op) Streams() bool { return o == OpStream || o == OpSubscribe }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 )
 
 // Agent is what the server shows of an agent.
@@ -71,7 +72,7 @@ func (s *Server) routes(e *echo.Echo, base string, a Agent) {
 		return func(c echo.Context) error {
 			// The writer beneath echo's reports when a flush fails.
 			s.opt.JSONRPC.Serve(c.Response().Writer, c.Request(), jsonrpc.Endpoint{
-				Agent: a.Name, Pin: pin, Principal: engine.Principal{},
+				Endpoint: operation.Endpoint{Agent: a.Name, Principal: engine.Principal{}}, Pin: pin,
 			})
 			return nil
 		}

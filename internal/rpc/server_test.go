@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -27,8 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // namer answers tasks/get with the agent that was asked.
 type namer struct {
-	jsonrpc.Engine // nothing else is called
-	hold           chan struct{}
+	operation.Engine // nothing else is called
+	hold             chan struct{}
 }
 
 func (n namer) Get(_ context.Context, r *engine.GetRequest) (*task.Task, error) {
@@ -39,13 +40,13 @@ func (n namer) Get(_ context.Context, r *engine.GetRequest) (*task.Task, error) 
 	return &task.Task{PublicID: r.Agent, Dialect: "0.3"}, nil
 }
 
-func newServer(publicURL string, e jsonrpc.Engine) *rpc.Server {
+func newServer(publicURL string, e operation.Engine) *rpc.Server {
 	return rpc.New(rpc.Options{
 		Agents: []rpc.Agent{
 			{Name: "demo", Default: true, Card: card.Card{Name: "Demo", Version: "1"}},
 			{Name: "other", Card: card.Card{Name: "Other", Version: "1"}},
 		},
-		PublicURL: publicURL, JSONRPC: jsonrpc.New(jsonrpc.Options{Engine: e}), Log: slog.New(slog.DiscardHandler),
+		PublicURL: publicURL, JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operation.New(operation.Options{Engine: e})}), Log: slog.New(slog.DiscardHandler),
 	})
 }
 

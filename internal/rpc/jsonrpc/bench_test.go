@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -38,7 +37,7 @@ func (s *sink) SetWriteDeadline(time.Time) error { return nil }
 func BenchmarkSend(b *testing.B) {
 	s := rpc.New(rpc.Options{
 		Agents:  []rpc.Agent{{Name: "demo", Default: true}},
-		JSONRPC: jsonrpc.New(jsonrpc.Options{Engine: still{t: sample("0.3")}}), Log: slog.New(slog.DiscardHandler),
+		JSONRPC: options{Engine: still{t: sample("0.3")}}.binding(), Log: slog.New(slog.DiscardHandler),
 	})
 	for name, body := range map[string]string{
 		"0.1":       request(`"1"`, "tasks/send", calls["0.1"]["tasks/send"]),

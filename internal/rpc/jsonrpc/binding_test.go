@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -67,7 +67,7 @@ func TestVersionHeader(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%q %s of a task of %s", tt.version, tt.method, tt.origin), func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample(tt.origin)}})
+			s := serve(t, options{Engine: &fakeEngine{task: sample(tt.origin)}})
 			params := calls["0.3"][tt.method]
 			if params == "" {
 				params = calls["0.1"][tt.method]
@@ -91,7 +91,7 @@ func TestVersionHeader(t *testing.T) {
 
 func TestTheMethodComesBeforeTheVersionAndTheVersionBeforeParams(t *testing.T) {
 	t.Parallel()
-	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{}})
+	s := serve(t, options{Engine: &fakeEngine{}})
 	require.Equal(t, -32601, s.post(t, request("1", "SendMessage", `{}`), "A2A-Version", "99.0").Error.Code)
 	require.Equal(t, -32009, s.post(t, request("1", "message/send", `[]`), "A2A-Version", "99.0").Error.Code)
 	require.Equal(t, -32009, s.post(t, request("1", "message/send", `{"a":1,"a":1}`), "A2A-Version", "99.0").Error.Code)
@@ -101,7 +101,7 @@ func TestTheMethodComesBeforeTheVersionAndTheVersionBeforeParams(t *testing.T) {
 func TestPinnedPaths(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []string{"0.1", "0.3"} {
-		s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample(origin)}})
+		s := serve(t, options{Engine: &fakeEngine{task: sample(origin)}})
 		for _, base := range []string{"", "/agents/demo", "/agents/other"} {
 			for _, pin := range []string{"0.1", "0.3"} {
 				for _, path := range []string{base + "/v" + pin, base + "/v" + pin + "/"} {
@@ -120,7 +120,7 @@ func TestPinnedPaths(t *testing.T) {
 func TestWhatARequestDoesNotSayIsReadInTheVersionOfTheTask(t *testing.T) {
 	t.Parallel()
 	for origin, want := range map[string]bool{"0.1": false, "0.3": true} {
-		s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample(origin)}})
+		s := serve(t, options{Engine: &fakeEngine{task: sample(origin)}})
 		a := s.post(t, request("1", "tasks/get", `{"id":"t-1"}`))
 		require.Equal(t, want, strings.Contains(string(a.Result), `"history"`), origin)
 		a = s.post(t, request("1", "tasks/get", `{"id":"t-1","historyLength":1}`))
@@ -165,7 +165,7 @@ func TestErrorsOfEveryKind(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %s of %s", kind, method, version), func(t *testing.T) {
 					t.Parallel()
 					e := &fakeEngine{err: &task.Error{Kind: kind, Cause: errors.New("dial 10.0.0.1"), RetryAfter: 1500 * time.Millisecond}}
-					s := serve(t, jsonrpc.Options{Engine: e})
+					s := serve(t, options{Engine: e})
 					a := s.do(t, s.newRequest(t, "/v"+version, strings.NewReader(request(`"x"`, method, params))))
 					require.Equal(t, want.http, a.StatusCode)
 					require.Equal(t, `"x"`, string(a.ID))
@@ -195,7 +195,7 @@ func TestErrorsOfEveryKind(t *testing.T) {
 
 func TestRetryAfterIsNeverZero(t *testing.T) {
 	t.Parallel()
-	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{err: &task.Error{Kind: task.Unavailable}}})
+	s := serve(t, options{Engine: &fakeEngine{err: &task.Error{Kind: task.Unavailable}}})
 	require.Equal(t, "1", s.post(t, request("1", "tasks/get", `{"id":"t-1"}`)).Header.Get("Retry-After"))
 }
 
@@ -211,7 +211,7 @@ func TestFaultsOfOurOwnAreLoggedOnceAndNotShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, method := range []string{"tasks/get", "message/stream"} {
-				s := serve(t, jsonrpc.Options{Engine: e})
+				s := serve(t, options{Engine: e})
 				a := s.post(t, request("1", method, calls["0.3"][method]))
 				require.Equal(t, http.StatusOK, a.StatusCode)
 				require.Equal(t, -32603, a.Error.Code)
@@ -235,7 +235,7 @@ func TestFaultsOfOurOwnAreLoggedOnceAndNotShown(t *testing.T) {
 func TestSendCarriesWhatTheBindingKnows(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
-	s := serve(t, jsonrpc.Options{Engine: e})
+	s := serve(t, options{Engine: e})
 	body := request("1", "message/send", calls["0.3"]["message/send"])
 	s.do(t, s.newRequest(t, "/agents/other", strings.NewReader(body), "Idempotency-Key", "k-1"))
 	s.post(t, request("1", "tasks/send", calls["0.1"]["tasks/send"]))
@@ -264,7 +264,7 @@ func TestSendCarriesWhatTheBindingKnows(t *testing.T) {
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
-	s := serve(t, jsonrpc.Options{Engine: e, LegacyTaskIDs: true, ReturnByDefault: true})
+	s := serve(t, options{Engine: e, LegacyTaskIDs: true, ReturnByDefault: true})
 	send := func(more string) *answer {
 		return s.post(t, request("1", "message/send", `{"message":{"messageId":"m","role":"user","parts":[{"text":"x"}]`+more+`}`))
 	}
@@ -285,9 +285,9 @@ func TestSwitches(t *testing.T) {
 func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	counts := make(chan string, 10)
-	s := serve(t, jsonrpc.Options{
+	s := serve(t, options{
 		Engine:   &fakeEngine{err: task.Errorf(task.NotFound, "no such task")},
-		Observer: jsonrpc.Observer{Request: func(op, dialect, outcome string) { counts <- op + " " + dialect + " " + outcome }},
+		Observer: operation.Observer{Request: func(op, dialect, outcome string) { counts <- op + " " + dialect + " " + outcome }},
 	})
 	s.post(t, "{")
 	require.Equal(t, "none  refused", <-counts)

@@ -12,13 +12,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 )
 
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
-	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample("0.3")}, MaxDepth: 32})
+	s := serve(t, options{Engine: &fakeEngine{task: sample("0.3")}, MaxDepth: 32})
 	const get = `"method":"tasks/get","params":{"id":"t-1"}`
 	huge := strings.Repeat("9", 400)
 	tests := []struct {
@@ -126,7 +124,7 @@ func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repe
 
 func TestContentTypes(t *testing.T) {
 	t.Parallel()
-	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample("0.3")}})
+	s := serve(t, options{Engine: &fakeEngine{task: sample("0.3")}})
 	for contentType, ok := range map[string]bool{
 		"application/json":                        true,
 		"":                                        true,
@@ -166,7 +164,7 @@ func TestContentTypes(t *testing.T) {
 func TestBodyLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 2000
-	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample("0.3")}, MaxBody: limit})
+	s := serve(t, options{Engine: &fakeEngine{task: sample("0.3")}, MaxBody: limit})
 	sized := func(n int) string {
 		body := request("1", "tasks/get", `{"id":"t-1","metadata":{"x":"%s"}}`)
 		return fmt.Sprintf(body, strings.Repeat("x", n-len(body)+2))
@@ -220,7 +218,7 @@ const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{}, BodyTimeout: 50 * time.Millisecond})
+	s := serve(t, options{Engine: &fakeEngine{}, BodyTimeout: 50 * time.Millisecond})
 	for _, framing := range []string{"Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
 		a := readAnswer(t, s.dial(t, head+framing))
 		require.Equal(t, http.StatusRequestTimeout, a.StatusCode)
@@ -233,7 +231,7 @@ func TestSlowBody(t *testing.T) {
 func TestTheBodyTimeoutEndsWithTheBody(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
-	s := serve(t, jsonrpc.Options{Engine: e, BodyTimeout: 500 * time.Millisecond})
+	s := serve(t, options{Engine: e, BodyTimeout: 500 * time.Millisecond})
 	ended := make(chan error, 1)
 	e.call = func(ctx context.Context, _ any) {
 		select {
@@ -250,7 +248,7 @@ func TestTheBodyTimeoutEndsWithTheBody(t *testing.T) {
 
 func TestBrokenBody(t *testing.T) {
 	t.Parallel()
-	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: sample("0.3")}})
+	s := serve(t, options{Engine: &fakeEngine{task: sample("0.3")}})
 	whole := request("1", "tasks/get", `{"id":"t-1"}`)
 	for name, framing := range map[string]string{
 		"shorter than announced": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(whole)+1, whole),

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -32,12 +33,12 @@ func FuzzEnvelope(f *testing.F) {
 	} {
 		f.Add([]byte(body))
 	}
-	b := jsonrpc.New(jsonrpc.Options{Engine: echoing{&fakeEngine{err: task.Errorf(task.NotFound, "no such task")}}, MaxBody: 1 << 20})
+	b := options{Engine: echoing{&fakeEngine{err: task.Errorf(task.NotFound, "no such task")}}, MaxBody: 1 << 20}.binding()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		b.Serve(w, r, jsonrpc.Endpoint{Agent: "demo"})
+		b.Serve(w, r, jsonrpc.Endpoint{Endpoint: operation.Endpoint{Agent: "demo"}})
 		answered := w.Body.Bytes()
 		if w.Header().Get("Content-Type") == "text/event-stream" {
 			document, whole := bytes.CutPrefix(answered, []byte("data: "))
@@ -111,14 +112,14 @@ func FuzzHeaders(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, last, key, version string) {
 		e := &fakeEngine{err: task.Errorf(task.NotFound, "no such task")}
-		b := jsonrpc.New(jsonrpc.Options{Engine: e})
+		b := options{Engine: e}.binding()
 		serve := func(method, params string) *rpcError {
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(request("1", method, params)))
 			r.Header.Set("Last-Event-ID", last)
 			r.Header.Set("Idempotency-Key", key)
 			r.Header.Set("A2A-Version", version)
 			w := httptest.NewRecorder()
-			b.Serve(w, r, jsonrpc.Endpoint{Agent: "demo"})
+			b.Serve(w, r, jsonrpc.Endpoint{Endpoint: operation.Endpoint{Agent: "demo"}})
 			var a answer
 			a.decode(t, bytes.TrimSuffix(bytes.TrimPrefix(w.Body.Bytes(), []byte("data: ")), []byte("\n\n")))
 			require.NotNil(t, a.Error, "%s", w.Body)

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -103,13 +104,38 @@ type server struct {
 	logs *logBook
 }
 
-func serve(t testing.TB, o jsonrpc.Options) *server {
+// options are those of a binding and of the operations behind it.
+type options struct {
+	Engine          operation.Engine
+	MaxBody         int64
+	MaxDepth        int
+	BodyTimeout     time.Duration
+	KeepAlive       time.Duration
+	WriteTimeout    time.Duration
+	MaxStreams      int
+	LegacyTaskIDs   bool
+	ReturnByDefault bool
+	Observer        operation.Observer
+	Log             *slog.Logger
+}
+
+func (o options) binding() *jsonrpc.Binding {
+	return jsonrpc.New(jsonrpc.Options{
+		Operations: operation.New(operation.Options{
+			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs,
+			ReturnByDefault: o.ReturnByDefault, Observer: o.Observer,
+		}),
+		MaxBody: o.MaxBody, MaxDepth: o.MaxDepth, BodyTimeout: o.BodyTimeout, WriteTimeout: o.WriteTimeout, Log: o.Log,
+	})
+}
+
+func serve(t testing.TB, o options) *server {
 	t.Helper()
 	s := &server{logs: new(logBook)}
 	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))
 	s.rpc = rpc.New(rpc.Options{
 		Agents:    []rpc.Agent{{Name: "demo", Default: true}, {Name: "other"}},
-		PublicURL: "https://example.com", JSONRPC: jsonrpc.New(o), HeaderTimeout: patience, IdleTimeout: patience, Log: o.Log,
+		PublicURL: "https://example.com", JSONRPC: o.binding(), HeaderTimeout: patience, IdleTimeout: patience, Log: o.Log,
 	})
 	s.Server = httptest.NewServer(s.rpc)
 	t.Cleanup(s.Close)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -41,7 +40,7 @@ type streams struct {
 	closed chan struct{} // receives when a stream ends
 }
 
-func serveStreams(t testing.TB, o jsonrpc.Options) *streams {
+func serveStreams(t testing.TB, o options) *streams {
 	t.Helper()
 	m := &memory{
 		headers: map[task.ID]task.Task{}, events: map[task.ID][]task.Event{}, keys: map[string]task.ID{},

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -43,7 +44,7 @@ func (x *exchange) reply(status int, member string, value []byte) {
 func (x *exchange) refuse(code int, message string) { x.status(http.StatusOK, code, message) }
 
 func (x *exchange) status(status, code int, message string) {
-	x.observe(refused)
+	x.observe(operation.Refused)
 	x.reply(status, `,"error":`, errorObject(code, message, ""))
 }
 
@@ -81,7 +82,7 @@ func (x *exchange) fail(err error) {
 		}
 		x.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	}
-	code, message := x.codec.Error(e)
+	code, message := x.Codec.Error(e)
 	x.tell(e.Kind, errorObject(code, message, ""))
 }
 
@@ -90,7 +91,7 @@ func (x *exchange) fail(err error) {
 func (x *exchange) broken(err error, attrs ...any) {
 	id := uuid.NewString()
 	x.b.opt.Log.Error("request failed", append(attrs,
-		"error_id", id, "operation", opNames[x.op], "task_id", x.taskID, "error", err)...)
+		"error_id", id, "operation", x.op.String(), "task_id", x.taskID, "error", err)...)
 	if x.replied {
 		return
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -29,7 +28,7 @@ func TestSendStream(t *testing.T) {
 			"6 status-update completed final",
 		},
 	} {
-		s := serveStreams(t, jsonrpc.Options{})
+		s := serveStreams(t, options{})
 		c := s.open(t, body)
 		id := wait(t, s.created)
 		c.expect(t, want[0])
@@ -59,7 +58,7 @@ func TestAStreamEndsWhenTheTaskHasSettled(t *testing.T) {
 			name[stream01] = "input-required"
 		}
 		for body, kinds := range map[string][]string{stream01: {"", ""}, stream03: {"task ", "status-update "}} {
-			s := serveStreams(t, jsonrpc.Options{})
+			s := serveStreams(t, options{})
 			c := s.open(t, body)
 			id := wait(t, s.created)
 			c.expect(t, "1 "+kinds[0]+"submitted")
@@ -151,7 +150,7 @@ func TestSubscribe(t *testing.T) {
 		for version, want := range map[string][]string{"0.1": tt.v01, "0.3": tt.v03} {
 			t.Run(tt.name+" in "+version, func(t *testing.T) {
 				t.Parallel()
-				s := serveStreams(t, jsonrpc.Options{})
+				s := serveStreams(t, options{})
 				id := s.task(version, tt.before...)
 				var headers []string
 				if tt.last != "" {
@@ -168,7 +167,7 @@ func TestSubscribe(t *testing.T) {
 
 func TestSubscribeIsReadInTheVersionOfTheTaskUnlessTold(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	old, young := s.task("0.1", status(task.StateCompleted)), s.task("0.3", status(task.StateCompleted))
 	for _, tt := range []struct {
 		id            task.ID
@@ -189,7 +188,7 @@ func TestSubscribeIsReadInTheVersionOfTheTaskUnlessTold(t *testing.T) {
 
 func TestLastEventIDThatNoStreamHasSent(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateWorking))
 	for _, last := range []string{"-1", "+1", "x", "1.5", "1e3", "99999999999999999999", "1 2", "0x1"} {
 		a := s.post(t, subscribe(id), "Last-Event-ID", last)
@@ -201,7 +200,7 @@ func TestLastEventIDThatNoStreamHasSent(t *testing.T) {
 
 func TestSubscribeToAnUnknownTask(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	for _, path := range []string{"/", "/v0.1", "/v0.3"} {
 		c := s.openAt(t, path, request("1", "tasks/resubscribe", `{"id":"nobody"}`))
 		c.expect(t, "- error -32001")
@@ -211,7 +210,7 @@ func TestSubscribeToAnUnknownTask(t *testing.T) {
 
 func TestSendingToATaskThatHasEnded(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateCompleted)).String()
 	c := s.open(t, request("1", "message/stream", `{"message":{"taskId":"`+id+`",`+message03[1:]+`}`))
 	c.expect(t, "- error -32602")
@@ -223,7 +222,7 @@ func TestSendingToATaskThatHasEnded(t *testing.T) {
 
 func TestASecondTurnOnAStream(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateInputRequired))
 	c := s.open(t, request("1", "message/stream", `{"message":{"taskId":"`+id.String()+`",`+message03[1:]+`}`))
 	c.expect(t, "4 task submitted")
@@ -235,7 +234,7 @@ func TestASecondTurnOnAStream(t *testing.T) {
 func TestABareMessage(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{stream01: "2 completed final", stream03: "2 message"} {
-		s := serveStreams(t, jsonrpc.Options{})
+		s := serveStreams(t, options{})
 		c := s.openAt(t, "/agents/other", body)
 		s.add(wait(t, s.created), direct("hello"))
 		f := c.next(t)
@@ -251,7 +250,7 @@ func TestAnAgentThatMayAnswerWithABareMessageAndDoesNot(t *testing.T) {
 		stream01: {"1 submitted", "2 working", "3 completed final"},
 		stream03: {"1 task submitted", "2 status-update working", "3 status-update completed final"},
 	} {
-		s := serveStreams(t, jsonrpc.Options{})
+		s := serveStreams(t, options{})
 		c := s.openAt(t, "/agents/other", body)
 		id := wait(t, s.created)
 		s.add(id, status(task.StateWorking))
@@ -282,7 +281,7 @@ func TestARepeatedRequestShowsWhatTheFirstOneDid(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := serveStreams(t, jsonrpc.Options{})
+			s := serveStreams(t, options{})
 			c := s.openAt(t, tt.path, tt.body, "Idempotency-Key", "k")
 			s.add(wait(t, s.created), tt.end)
 			c.expect(t, tt.first...)
@@ -296,7 +295,7 @@ func TestARepeatedRequestShowsWhatTheFirstOneDid(t *testing.T) {
 
 func TestADocumentIsOneLineWhateverWasSent(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	params := "{\"message\":{\"messageId\":\"m\",\"role\":\"user\",\"metadata\":{\r\n  \"a\":\n\n 1.0,\t\"b\": \"line\\none\\r\\u2028\"\r},\n" +
 		"\"parts\":[{\"kind\":\"data\",\"data\":{\n\"k\" : [\r\n1 ,\n2]\n}}]},\"metadata\":{\n\n\"c\":\r[\n]}}"
 	c := s.open(t, request(`"s"`, "message/stream", params))
@@ -311,7 +310,7 @@ func TestADocumentIsOneLineWhateverWasSent(t *testing.T) {
 
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{KeepAlive: 20 * time.Millisecond})
+	s := serveStreams(t, options{KeepAlive: 20 * time.Millisecond})
 	c := s.open(t, stream03)
 	id := wait(t, s.created)
 	c.expect(t, "1 task submitted", ": keep-alive", ": keep-alive", ": keep-alive")
@@ -331,7 +330,7 @@ func TestKeepAlive(t *testing.T) {
 
 func TestAClientThatLeavesHoldsNothing(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{MaxStreams: 1})
+	s := serveStreams(t, options{MaxStreams: 1})
 	id := s.task("0.3", status(task.StateWorking))
 	for range 3 {
 		c := s.openWhenFree(t, subscribe(id))
@@ -345,7 +344,7 @@ func TestAClientThatLeavesHoldsNothing(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{MaxStreams: 2})
+	s := serveStreams(t, options{MaxStreams: 2})
 	id := s.task("0.3", status(task.StateWorking))
 	first, second := s.open(t, subscribe(id)), s.open(t, subscribe(id))
 	for body, code := range map[string]int{subscribe(id): -32603, stream03: -32603, stream01: -32010} {
@@ -367,7 +366,7 @@ func TestTooManyStreams(t *testing.T) {
 
 func TestASlowClientDelaysNobody(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{WriteTimeout: 2 * time.Second})
+	s := serveStreams(t, options{WriteTimeout: 2 * time.Second})
 	id := s.task("0.3", status(task.StateWorking))
 	body := subscribe(id)
 	slow := s.dial(t, "")
@@ -406,7 +405,7 @@ func TestAPlainAnswerThatNobodyTakes(t *testing.T) {
 	big := sample("0.3")
 	big.Artifacts = []task.Artifact{{ID: "a", Parts: []task.Part{task.Text(strings.Repeat("x", 32<<20))}}}
 	done := make(chan struct{})
-	s := serve(t, jsonrpc.Options{Engine: &fakeEngine{task: big}, BodyTimeout: 300 * time.Millisecond})
+	s := serve(t, options{Engine: &fakeEngine{task: big}, BodyTimeout: 300 * time.Millisecond})
 	s.Config.Handler = handlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.rpc.ServeHTTP(w, r)
 		close(done)
@@ -426,7 +425,7 @@ func (f handlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) { f(w, r)
 func TestStreamsEndCleanlyWhenTheServerStops(t *testing.T) {
 	t.Parallel()
 	// The write deadline is long over when the server stops: the end of the body still arrives.
-	s := serveStreams(t, jsonrpc.Options{WriteTimeout: 300 * time.Millisecond})
+	s := serveStreams(t, options{WriteTimeout: 300 * time.Millisecond})
 	id := s.task("0.3", status(task.StateWorking))
 	open := []*client{s.open(t, subscribe(id)), s.open(t, stream03), s.openAt(t, "/agents/other", stream03)}
 	open[0].expect(t, "2 task working")
@@ -441,7 +440,7 @@ func TestStreamsEndCleanlyWhenTheServerStops(t *testing.T) {
 
 func TestAStreamThatBreaksOffSaysSo(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	s.readErr = errors.New("password=hunter2")
 	id := s.task("0.3", status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
 	// A second stream has put the tail into the topic, so that the first must read back.
@@ -456,7 +455,7 @@ func TestAStreamThatBreaksOffSaysSo(t *testing.T) {
 
 func TestAPanicOnAStreamIsAnEventOfIt(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{MaxStreams: 1})
+	s := serveStreams(t, options{MaxStreams: 1})
 	c := s.open(t, stream03)
 	id := wait(t, s.created)
 	c.expect(t, "1 task submitted")
@@ -469,7 +468,7 @@ func TestAPanicOnAStreamIsAnEventOfIt(t *testing.T) {
 
 func TestManySubscribersSeeTheSame(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateWorking))
 	var all []*client
 	for range 20 {
@@ -494,7 +493,7 @@ func TestManySubscribersSeeTheSame(t *testing.T) {
 // The deadline of a request's context ends a stream as a leaving client does.
 func TestStreamOfARequestThatIsOver(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, jsonrpc.Options{})
+	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateWorking))
 	ctx, cancel := context.WithCancel(t.Context())
 	r := s.newRequest(t, "/", strings.NewReader(subscribe(id))).WithContext(ctx)

@@ -41,9 +41,9 @@ func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "id":
-			s.TaskID = v0.TaskID(r)
+			s.TaskID = r.TaskID()
 		case "sessionId":
-			s.ContextID = v0.ContextID(r)
+			s.ContextID = r.ContextID()
 		case "message":
 			s.Message = message(r)
 		case "historyLength":

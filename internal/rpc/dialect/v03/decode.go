@@ -87,7 +87,7 @@ func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
 		case "taskId":
 			s.TaskID = r.String()
 		case "contextId":
-			s.ContextID = v0.ContextID(r)
+			s.ContextID = r.ContextID()
 		case "metadata":
 			m.Metadata = r.RawObject()
 		case "extensions":

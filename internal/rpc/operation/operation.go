@@ -1,0 +1,150 @@
+// Package operation is what lies between the codecs and the engine and is the same
+// in every binding: it completes a decoded call with what came beside its params,
+// asks the engine, and renders the answer in the version of the request. A binding
+// does the framing: it finds codec and endpoint, calls Call or Open, and shows
+// documents and errors in its own way.
+package operation
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Engine is what operations ask for.
+type Engine interface {
+	Send(ctx context.Context, r *engine.SendRequest) (*task.Task, error)
+	Stream(ctx context.Context, r *engine.SendRequest) (*engine.Stream, error)
+	Get(ctx context.Context, r *engine.GetRequest) (*task.Task, error)
+	Cancel(ctx context.Context, r *engine.CancelRequest) (*task.Task, error)
+	Subscribe(ctx context.Context, r *engine.SubscribeRequest) (*engine.Stream, error)
+}
+
+// Observer takes the measurements of operations. Every field is optional.
+type Observer struct {
+	Request      func(operation, dialect, outcome string)
+	StreamOpened func(dialect string) (closed func())
+	Resumed      func(dialect string)
+}
+
+// Options configures a Runner. The zero value of a number means its default.
+type Options struct {
+	Engine     Engine
+	KeepAlive  time.Duration // between signs of life on a quiet stream; default 15 s
+	MaxStreams int           // open at a time, in all bindings; default any number
+	// LegacyTaskIDs lets an unknown task id in message/send become a new task.
+	LegacyTaskIDs bool
+	// ReturnByDefault answers a send that does not say whether to wait when it is stored.
+	ReturnByDefault bool
+	Observer        Observer
+}
+
+// Runner runs operations, for all bindings of a server.
+type Runner struct {
+	opt     Options
+	streams chan struct{}
+}
+
+// New makes a runner.
+func New(o Options) *Runner {
+	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
+	r := &Runner{opt: o}
+	if o.MaxStreams > 0 {
+		r.streams = make(chan struct{}, o.MaxStreams)
+	}
+	return r
+}
+
+// Endpoint is where a request arrived: which agent's, and who calls.
+type Endpoint struct {
+	Agent     string
+	Principal engine.Principal
+}
+
+// Request is a decoded request with what came beside its params.
+type Request struct {
+	Endpoint
+	Codec dialect.Codec
+	Call  *dialect.Call
+	// IdempotencyKey and LastEventID are the headers of these names, or "".
+	IdempotencyKey string
+	LastEventID    string
+	// Ambiguous is set when Method and Params read the same in several versions: the answer
+	// then has the shape of the version that the task was created in (registry.Choice).
+	Ambiguous bool
+	Method    string
+	Params    []byte
+}
+
+func (r *Request) caller() engine.Caller {
+	return engine.Caller{Principal: r.Principal, Agent: r.Agent}
+}
+
+// origin turns to the version that the task was created in, where the request reads
+// the same in every version and the answer does not.
+func (r *Request) origin(version string) {
+	if !r.Ambiguous || version == r.Codec.Version() {
+		return
+	}
+	c := registry.ByVersion(version)
+	if c == nil {
+		return
+	}
+	if _, has := c.Operation(r.Method); !has {
+		return
+	}
+	// Again, because versions differ in what a request shows that does not say.
+	if call, err := c.Decode(r.Call.Op, r.Params); err == nil {
+		r.Codec, r.Call = c, call
+	}
+}
+
+// Call runs an operation whose answer is one document, and returns that.
+func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
+	var (
+		t   *task.Task
+		err error
+	)
+	switch c := r.Call; c.Op {
+	case engine.OpSend:
+		if err = o.prepareSend(r, c.Send); err == nil {
+			t, err = o.opt.Engine.Send(ctx, c.Send)
+		}
+	case engine.OpGet:
+		c.Get.Caller, c.Get.WithArtifacts = r.caller(), true
+		t, err = o.opt.Engine.Get(ctx, c.Get)
+	case engine.OpCancel:
+		c.Cancel.Caller = r.caller()
+		t, err = o.opt.Engine.Cancel(ctx, c.Cancel)
+	default:
+		err = task.Unsupported
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.origin(t.Dialect)
+	return r.Codec.Result(r.Call.Op, t, r.Call.View)
+}
+
+// Outcomes for metrics, beside the reasons of package fault.
+const (
+	Succeeded = "ok"
+	Refused   = "refused" // by the binding, before an operation
+)
+
+// Observe counts an answered request. The codec is nil when no version was recognised.
+func (o *Runner) Observe(op engine.Op, c dialect.Codec, outcome string) {
+	if o.opt.Observer.Request == nil {
+		return
+	}
+	version := ""
+	if c != nil {
+		version = c.Version()
+	}
+	o.opt.Observer.Request(op.String(), version, outcome)
+}

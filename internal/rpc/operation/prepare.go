@@ -1,0 +1,50 @@
+package operation
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// maxKey bounds an Idempotency-Key, in bytes.
+const maxKey = 255
+
+func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
+	s.Caller = r.caller()
+	s.Dialect = r.Codec.Version()
+	s.ContextMember = "message.contextId"
+	if r.Codec.ID() == dialect.V01 {
+		s.ContextMember = "sessionId"
+	}
+	if o.opt.LegacyTaskIDs && r.Codec.ID() == dialect.V03 {
+		if complaint := wire.TaskIDFault(s.TaskID); complaint != "" {
+			return task.InvalidField("message.taskId", "%s", complaint)
+		}
+		s.MayCreate = true
+	}
+	if s.WaitUnsaid && o.opt.ReturnByDefault {
+		s.Wait = false
+	}
+	s.IdempotencyKey = r.IdempotencyKey
+	if len(s.IdempotencyKey) > maxKey || !utf8.ValidString(s.IdempotencyKey) {
+		return task.InvalidField("Idempotency-Key", "must be UTF-8 and not longer than %d bytes", maxKey)
+	}
+	return nil
+}
+
+func (o *Runner) prepareSubscribe(r *Request, s *engine.SubscribeRequest) error {
+	s.Caller = r.caller()
+	if r.LastEventID == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(r.LastEventID, 10, 63)
+	if err != nil {
+		return task.InvalidField("Last-Event-ID", "must be an id that a stream of this task has sent")
+	}
+	s.Resume, s.After = true, task.Seq(n)
+	return nil
+}
