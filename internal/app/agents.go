@@ -14,15 +14,17 @@ import (
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// agents is each configured agent as its three users see it.
+// agents is each configured agent as its users see it.
 type agents struct {
 	names      []string
 	engine     []engine.Agent
 	worker     []worker.Agent
 	rpc        []rpc.Agent
+	operation  []operation.Agent
 	cancelWait time.Duration
 }
 
@@ -34,7 +36,14 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 		out.names = append(out.names, a.Name)
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
+			InputModes:  modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
+			OutputModes: modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
 		})
+		served := operation.Agent{Name: a.Name}
+		for _, e := range a.Card.Extensions {
+			served.Extensions = append(served.Extensions, operation.Extension{URI: e.URI, Required: e.Required})
+		}
+		out.operation = append(out.operation, served)
 		out.rpc = append(out.rpc, rpc.Agent{Name: a.Name, Default: a.Default, Card: describe(a)})
 		// A cancel is answered when the run has ended, or was given up on. Without hints its worker
 		// hears of it in its next round.
@@ -82,6 +91,14 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
 }
 
+// modes are the media types of an agent and all of its skills.
+func modes(all []string, skills []config.Skill, of func(*config.Skill) []string) []string {
+	for i := range skills {
+		all = append(all[:len(all):len(all)], of(&skills[i])...)
+	}
+	return all
+}
+
 // historyOption tells none from unsaid, which executors' options have as their zero value.
 func historyOption(messages int) int {
 	if messages == 0 {
@@ -99,6 +116,9 @@ func describe(a *config.Agent) card.Card {
 	}
 	if p := a.Card.Provider; p.Organization != "" {
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
+	}
+	for _, e := range a.Card.Extensions {
+		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
 	}
 	for _, s := range a.Card.Skills {
 		c.Skills = append(c.Skills, card.Skill(s))

@@ -164,6 +164,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			Engine: engine.New(eng), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
 			LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
 			ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
+			Agents:          agents.operation,
 			Observer:        s.rpcObserver(),
 		})
 		s.api = rpc.New(rpc.Options{
@@ -171,7 +172,8 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			JSONRPC: jsonrpc.New(jsonrpc.Options{
 				Operations: operations, MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
-				BodyTimeout: cfg.Limits.BodyTimeout, WriteTimeout: cfg.SSE.WriteTimeout, Log: log,
+				BodyTimeout: cfg.Limits.BodyTimeout, WriteTimeout: cfg.SSE.WriteTimeout,
+				StrictVersion: cfg.Protocol.VersionHeader == config.VersionStrict, Log: log,
 			}),
 		})
 	}

@@ -74,6 +74,7 @@ type Protocol struct {
 	// a new task, as early clients expect.
 	LegacyClientTaskIDs bool            `yaml:"legacy_client_task_ids"`
 	BlockingDefault     BlockingDefault `yaml:"blocking_default"`
+	VersionHeader       VersionHeader   `yaml:"version_header"`
 }
 
 // BlockingDefault is what message/send does when the request does not say.
@@ -83,6 +84,15 @@ type BlockingDefault string
 const (
 	BlockingWait   BlockingDefault = "wait"
 	BlockingReturn BlockingDefault = "return"
+)
+
+// VersionHeader is what becomes of an A2A-Version that does not have the method.
+type VersionHeader string
+
+// The values of VersionHeader.
+const (
+	VersionLenient VersionHeader = "lenient" // the name of the method decides
+	VersionStrict  VersionHeader = "strict"  // the request is refused
 )
 
 // SSE tunes event streams.
@@ -140,6 +150,8 @@ type Card struct {
 	DefaultInputModes  []string `yaml:"default_input_modes"`
 	DefaultOutputModes []string `yaml:"default_output_modes"`
 	Skills             []Skill  `yaml:"skills"`
+
+	Extensions []Extension `yaml:"extensions"`
 }
 
 // Provider is who offers the agent; empty when the card does not say.
@@ -157,6 +169,13 @@ type Skill struct {
 	Examples    []string `yaml:"examples"`
 	InputModes  []string `yaml:"input_modes"`
 	OutputModes []string `yaml:"output_modes"`
+}
+
+// Extension is an extension of the protocol that the agent understands.
+type Extension struct {
+	URI         string `yaml:"uri"`
+	Description string `yaml:"description"`
+	Required    bool   `yaml:"required"`
 }
 
 // Executor says what runs the agent. Only the section of its kind is meaningful.

@@ -20,7 +20,7 @@ type documented struct{ Default, Variable string }
 // the table describes it in words.
 var inWords = map[string]bool{
 	"agents[].name": true, "agents[].card.name": true, "agents[].card.description": true, "agents[].card.skills": true,
-	"agents[].card.skills[].id": true, "agents[].card.skills[].name": true, "agents[].card.skills[].description": true,
+	"agents[].card.extensions[].uri": true, "agents[].card.skills[].id": true, "agents[].card.skills[].name": true, "agents[].card.skills[].description": true,
 	"agents[].card.skills[].tags": true, "agents[].executor.kind": true, "agents[].executor.http.url": true,
 	"agents[].executor.command.argv": true, "agents[].executor.command.dir": true, "agents[].limits.concurrency": true,
 }

@@ -17,8 +17,9 @@ import (
 var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$`)
 
 // reservedNames mean something else where an agent's name may stand: default is the
-// agent at the root, other the metric label of agents that this replica does not know.
-var reservedNames = map[string]bool{"default": true, "other": true, "agents": true}
+// agent at the root, other the metric label of agents that this replica does not know,
+// and the rest begins paths of A2A where a tenant, which is an agent here, may stand too.
+var reservedNames = map[string]bool{"default": true, "other": true, "agents": true, "tasks": true, "v1": true}
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -36,6 +37,7 @@ func (l *loader) validate(c *Config) {
 	oneOf(l, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(l, "log.format", c.Log.Format, LogAuto, LogJSON, LogText)
 	oneOf(l, "protocol.blocking_default", c.Protocol.BlockingDefault, BlockingWait, BlockingReturn)
+	oneOf(l, "protocol.version_header", c.Protocol.VersionHeader, VersionLenient, VersionStrict)
 
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
@@ -197,6 +199,7 @@ func (l *loader) card(path string, c *Card) {
 	}
 	l.modes(path+".default_input_modes", c.DefaultInputModes, true)
 	l.modes(path+".default_output_modes", c.DefaultOutputModes, true)
+	l.extensions(path+".extensions", c.Extensions)
 	ids := map[string]bool{}
 	for i, s := range c.Skills {
 		skill := fmt.Sprintf("%s.skills[%d]", path, i)
@@ -210,6 +213,24 @@ func (l *loader) card(path string, c *Card) {
 		ids[s.ID] = true
 		l.modes(skill+".input_modes", s.InputModes, false)
 		l.modes(skill+".output_modes", s.OutputModes, false)
+	}
+}
+
+func (l *loader) extensions(path string, extensions []Extension) {
+	uris := map[string]bool{}
+	for i, e := range extensions {
+		key := fmt.Sprintf("%s[%d].uri", path, i)
+		switch u, err := url.Parse(e.URI); {
+		case l.hasProblem(key):
+		case e.URI == "":
+			l.at(key, "is missing")
+		case err != nil || !u.IsAbs() || strings.ContainsAny(e.URI, ", "):
+			// Headers list them, separated by commas.
+			l.at(key, "%q is not an absolute URI without commas and spaces", e.URI)
+		case uris[e.URI]:
+			l.at(key, "%q is already declared", e.URI)
+		}
+		uris[e.URI] = true
 	}
 }
 

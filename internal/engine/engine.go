@@ -42,6 +42,9 @@ type Agent struct {
 	Name          string
 	RejectBusy    bool // a message to a task that has a run is refused, not queued behind it
 	DirectReplies bool // may answer with a bare Message
+	// InputModes and OutputModes are the media types that it and its skills declare; none: any.
+	InputModes  []string
+	OutputModes []string
 }
 
 // Options configures an engine. The zero value of a duration means its default.

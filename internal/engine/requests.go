@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -70,7 +71,8 @@ type SendRequest struct {
 	Metadata       json.RawMessage // becomes the task's metadata when it is new
 	Wait           bool            // answer when the task has settled, not when it is stored
 	WaitUnsaid     bool            // Wait is the version's habit and not the client's word
-	OutputModes    []string
+	OutputModes    []string        // media types that the client can read; none: any
+	Negotiate      bool            // refuse media types that the agent does not declare
 	IdempotencyKey string
 }
 
@@ -80,6 +82,28 @@ type GetRequest struct {
 	TaskID string
 	// WithArtifacts says whether the reply will show them, so that no more is read.
 	WithArtifacts bool
+}
+
+// ListRequest asks for a page of the caller's tasks, newest status first.
+type ListRequest struct {
+	Caller
+	ContextID     string     // empty: any
+	State         task.State // StateUnspecified: any
+	Since         time.Time  // only tasks whose status is of this moment or later; zero: any
+	PageSize      int        // 1 to 100
+	PageToken     string     // of the page before, whose filter was the same
+	WithHistory   bool       // whether the reply will show them, so that no more is read
+	WithArtifacts bool
+	// ExactTotal counts every task that fits and not only up to a bound.
+	ExactTotal bool
+}
+
+// Page is some of a caller's tasks.
+type Page struct {
+	Tasks     []*task.Task
+	NextToken string // empty on the last page
+	Size      int    // how many tasks a page has at most
+	Total     int    // how many tasks fit, over all pages
 }
 
 // CancelRequest names the task to cancel.
@@ -96,4 +120,7 @@ type SubscribeRequest struct {
 	TaskID string
 	Resume bool
 	After  task.Seq
+	// Live follows the task to its end: one that has ended is refused, unless the client
+	// resumes, and one that is parked goes on.
+	Live bool
 }

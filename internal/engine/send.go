@@ -58,6 +58,9 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 	if !ok {
 		return nil, task.Errorf(task.NotFound, "there is no agent %q", r.Agent)
 	}
+	if err := agent.negotiate(r); err != nil {
+		return nil, err
+	}
 	n := newTask(r)
 	if r.TaskID == "" {
 		return e.create(ctx, r, n, subscribe)

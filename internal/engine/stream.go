@@ -59,7 +59,7 @@ func (e *Engine) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
 
 // Subscribe follows a task from a snapshot, or from the event after r.After. A
 // position that the log does not know (the database lost its newest commits) is
-// void: the client gets a snapshot.
+// void: the client gets a snapshot. task.Terminal: r.Live, and there is nothing to follow.
 func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, error) {
 	h, err := e.Find(ctx, r.Caller, r.TaskID)
 	if err != nil {
@@ -71,11 +71,13 @@ func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, e
 		st.status = h.Status.Seq
 		if r.Resume && r.After <= h.LastSeq {
 			// What may stand behind the settling status are notes that no stream shows.
-			st.Over = r.After >= h.Status.Seq && h.Status.State.Settled()
+			st.Over = r.After >= h.Status.Seq && (h.Status.State.Terminal() || h.Status.State.Parked() && !r.Live)
 			st.sub.Resume(r.After, h.LastSeq)
 			return st, nil
 		}
-		if st.Task, err = e.opt.Store.Snapshot(ctx, h, true); err == nil {
+		if r.Live && h.Status.State.Terminal() {
+			err = task.Errorf(task.Terminal, "the task is already %s", h.Status.State)
+		} else if st.Task, err = e.opt.Store.Snapshot(ctx, h, true); err == nil {
 			st.sub.Start(st.Task.LastSeq)
 			return st, nil
 		}

@@ -72,7 +72,7 @@ func (s *Server) routes(e *echo.Echo, base string, a Agent) {
 		return func(c echo.Context) error {
 			// The writer beneath echo's reports when a flush fails.
 			s.opt.JSONRPC.Serve(c.Response().Writer, c.Request(), jsonrpc.Endpoint{
-				Endpoint: operation.Endpoint{Agent: a.Name, Principal: engine.Principal{}}, Pin: pin,
+				Endpoint: operation.Endpoint{Agent: a.Name, Common: base == "", Principal: engine.Principal{}}, Pin: pin,
 			})
 			return nil
 		}

@@ -197,7 +197,7 @@ func TestPaths(t *testing.T) {
 		"/agents/other/v0.2":    "",
 		"/agents/other/v9":      "",
 		"/agents/../agents/dem": "",
-		"/v1.0":                 "",
+		"/v1":                   "",
 		"/a2a":                  "",
 		"/%00":                  "",
 		"/agents/%ff":           "",

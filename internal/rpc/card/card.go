@@ -46,6 +46,14 @@ type Capabilities struct {
 	Streaming              bool
 	PushNotifications      bool
 	StateTransitionHistory bool
+	Extensions             []Extension
+}
+
+// Extension is an extension of the protocol that the agent understands.
+type Extension struct {
+	URI         string
+	Description string
+	Required    bool
 }
 
 // Interface is an address of the agent and the binding spoken there.

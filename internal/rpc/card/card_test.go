@@ -22,6 +22,7 @@ func full() *card.Card {
 	c.InputModes = []string{"application/json", "text/plain"}
 	c.OutputModes = []string{"image/png"}
 	c.AuthSchemes = []string{"Bearer"}
+	c.Capabilities.Extensions = []card.Extension{{URI: "https://example.com/ext", Description: "Why", Required: true}, {URI: "urn:x"}}
 	c.Skills = []card.Skill{
 		{ID: "echo", Name: "Echo", Description: "Repeats", Tags: []string{"demo"}, Examples: []string{"hello"}, InputModes: []string{"text/plain"}, OutputModes: []string{"text/plain"}},
 		{ID: "bare", Name: "Bare"},

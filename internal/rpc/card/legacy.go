@@ -34,9 +34,16 @@ type legacyProvider struct {
 }
 
 type legacyCapabilities struct {
-	Streaming              bool `json:"streaming"`
-	PushNotifications      bool `json:"pushNotifications"`
-	StateTransitionHistory bool `json:"stateTransitionHistory"`
+	Streaming              bool              `json:"streaming"`
+	PushNotifications      bool              `json:"pushNotifications"`
+	StateTransitionHistory bool              `json:"stateTransitionHistory"`
+	Extensions             []legacyExtension `json:"extensions,omitempty"`
+}
+
+type legacyExtension struct {
+	URI         string `json:"uri"`
+	Description string `json:"description,omitzero"`
+	Required    bool   `json:"required"`
 }
 
 type legacyAuth struct {
@@ -68,12 +75,18 @@ func Legacy(c *Card, url string, others ...Interface) ([]byte, error) {
 		Version:            c.Version,
 		DocumentationURL:   c.DocumentationURL,
 		IconURL:            c.IconURL,
-		Capabilities:       legacyCapabilities(c.Capabilities),
+		Capabilities: legacyCapabilities{
+			Streaming: c.Capabilities.Streaming, PushNotifications: c.Capabilities.PushNotifications,
+			StateTransitionHistory: c.Capabilities.StateTransitionHistory,
+		},
 		DefaultInputModes:  orPlainText(c.InputModes),
 		DefaultOutputModes: orPlainText(c.OutputModes),
 	}
 	for _, i := range append([]Interface{{jsonRPC, url}}, others...) {
 		document.AdditionalInterfaces = append(document.AdditionalInterfaces, legacyInterface(i))
+	}
+	for _, e := range c.Capabilities.Extensions {
+		document.Capabilities.Extensions = append(document.Capabilities.Extensions, legacyExtension(e))
 	}
 	if c.Provider != nil {
 		document.Provider = &legacyProvider{c.Provider.Organization, c.Provider.URL}

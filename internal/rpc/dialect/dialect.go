@@ -5,6 +5,7 @@ package dialect
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -15,6 +16,7 @@ type ID uint8
 const (
 	V01 ID = iota
 	V03
+	V10
 	Count
 )
 
@@ -31,9 +33,12 @@ type Call struct {
 	Op        engine.Op
 	Send      *engine.SendRequest // OpSend, OpStream
 	Get       *engine.GetRequest
+	List      *engine.ListRequest
 	Cancel    *engine.CancelRequest
 	Subscribe *engine.SubscribeRequest
 	View      View
+	// Tenant routes the request to an agent, where the version has such a member.
+	Tenant string
 }
 
 // TaskID is the public id that the call names, or "".
@@ -51,7 +56,7 @@ func (c *Call) TaskID() string {
 	return ""
 }
 
-// Codec is one version's vocabulary over JSON-RPC.
+// Codec is one version's vocabulary: its messages as JSON, whatever the binding.
 type Codec interface {
 	ID() ID
 	// Version is what A2A-Version says, such as "0.3", and what a task's origin stores.
@@ -65,6 +70,8 @@ type Codec interface {
 	Decode(op engine.Op, params []byte) (*Call, error)
 	// Result renders a task as the answer of OpSend, OpGet or OpCancel.
 	Result(op engine.Op, t *task.Task, v View) ([]byte, error)
+	// Page renders the answer of OpList.
+	Page(p *engine.Page, v View) ([]byte, error)
 	// Opening renders what a stream begins with: the task as it stands. Each element is
 	// one document.
 	Opening(op engine.Op, t *task.Task) ([][]byte, error)
@@ -81,4 +88,7 @@ type Codec interface {
 	Closes(op engine.Op, s task.State) bool
 	// Error gives the code and message of an error of this version.
 	Error(err *task.Error) (code int, message string)
+	// Details renders what an error of this version says to programs beside its code: a JSON
+	// value, or nil.
+	Details(err *task.Error, in fault.Incident) []byte
 }

@@ -6,6 +6,8 @@ package fault
 import (
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -91,6 +93,44 @@ func (t *Table) Describe(err *task.Error) (code int, message string) {
 		return row.Code, row.Message + ": " + d
 	}
 	return row.Code, row.Message
+}
+
+// Incident is what an answer can tell about an error beside the error itself.
+type Incident struct {
+	TaskID string // that the request named
+	ID     string // of the line in the log, for faults of our own
+}
+
+// Domain is whose reasons an ErrorInfo has.
+const Domain = "a2a-protocol.org"
+
+// Details renders an error as the google.rpc objects of A2A 1.0, an array: an
+// ErrorInfo and, when a member of the request is at fault, a BadRequest.
+func (t *Table) Details(err *task.Error, in Incident) []byte {
+	b := append(make([]byte, 0, 256), `[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"`...)
+	b = append(b, t.Row(err.Kind).Reason...)
+	b = append(b, `","domain":"`+Domain+`"`...)
+	open := `,"metadata":{`
+	for _, fact := range [...]struct{ name, value string }{{"taskId", in.TaskID}, {"errorId", in.ID}} {
+		if fact.value == "" {
+			continue
+		}
+		b = append(b, open+`"`+fact.name+`":`...)
+		b, _ = jsontext.AppendQuote(b, fact.value)
+		open = ","
+	}
+	if open == "," {
+		b = append(b, '}')
+	}
+	b = append(b, '}')
+	if err.Field != "" {
+		b = append(b, `,{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":`...)
+		b, _ = jsontext.AppendQuote(b, err.Field)
+		b = append(b, `,"description":`...)
+		b, _ = jsontext.AppendQuote(b, strings.TrimPrefix(err.Msg, err.Field+": "))
+		b = append(b, `}]}`...)
+	}
+	return append(b, ']')
 }
 
 // detail is what an error says beyond its row.

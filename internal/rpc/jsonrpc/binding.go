@@ -34,7 +34,9 @@ type Options struct {
 	MaxDepth     int           // of nested objects and arrays; default strictjson.MaxDepth
 	BodyTimeout  time.Duration // for a whole body, the request's or the answer's; default 60 s
 	WriteTimeout time.Duration // of one write to a stream; default 10 s
-	Log          *slog.Logger
+	// StrictVersion refuses an A2A-Version that does not have the method, and methods of 1.0 without one.
+	StrictVersion bool
+	Log           *slog.Logger
 }
 
 // Binding serves JSON-RPC requests.
@@ -175,13 +177,13 @@ func (x *exchange) decode(env *envelope) bool {
 	if version == "" && x.r.URL.RawQuery != "" {
 		version = x.r.URL.Query().Get("A2A-Version")
 	}
-	choice, err := registry.Pick(env.method, version, x.pin)
+	choice, err := registry.Pick(env.method, version, x.pin, x.b.opt.StrictVersion)
 	if errors.Is(err, registry.ErrMethod) {
 		x.refuse(codeMethodNotFound, "Method not found: "+quoteMethod(env.method))
 		return false
 	}
 	if err != nil {
-		x.refuse(codeVersion, "Version not supported: "+err.Error())
+		x.refuseVersion(choice.Codec, err)
 		return false
 	}
 	x.Codec, x.Ambiguous = choice.Codec, choice.Ambiguous
@@ -198,6 +200,7 @@ func (x *exchange) decode(env *envelope) bool {
 	x.taskID = x.Call.TaskID()
 	x.IdempotencyKey = x.r.Header.Get("Idempotency-Key")
 	x.LastEventID = x.r.Header.Get("Last-Event-ID")
+	x.Extensions = operation.Extensions(x.r.Header)
 	return true
 }
 

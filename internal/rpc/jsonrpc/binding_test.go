@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -92,7 +93,7 @@ func TestVersionHeader(t *testing.T) {
 func TestTheMethodComesBeforeTheVersionAndTheVersionBeforeParams(t *testing.T) {
 	t.Parallel()
 	s := serve(t, options{Engine: &fakeEngine{}})
-	require.Equal(t, -32601, s.post(t, request("1", "SendMessage", `{}`), "A2A-Version", "99.0").Error.Code)
+	require.Equal(t, -32601, s.post(t, request("1", "SendMassage", `{}`), "A2A-Version", "99.0").Error.Code)
 	require.Equal(t, -32009, s.post(t, request("1", "message/send", `[]`), "A2A-Version", "99.0").Error.Code)
 	require.Equal(t, -32009, s.post(t, request("1", "message/send", `{"a":1,"a":1}`), "A2A-Version", "99.0").Error.Code)
 	require.Equal(t, -32602, s.post(t, request("1", "message/send", `[]`), "A2A-Version", "1.0").Error.Code)
@@ -170,10 +171,14 @@ func TestErrorsOfEveryKind(t *testing.T) {
 					require.Equal(t, want.http, a.StatusCode)
 					require.Equal(t, `"x"`, string(a.ID))
 					require.NotNil(t, a.Error)
-					require.Equal(t, map[string]int{"0.1": want.v01, "0.3": want.v03}[version], a.Error.Code)
+					require.Equal(t, map[string]int{"0.1": want.v01, "0.3": want.v03, "1.0": fault.Base.Row(kind).Code}[version], a.Error.Code)
+					if version == "1.0" {
+						require.Equal(t, fault.Base.Row(kind).Reason, reasons(t, a)[0].Reason)
+					}
 					require.NotContains(t, string(a.body), "10.0.0.1")
 
-					streams := strings.HasSuffix(method, "ubscribe") || strings.HasSuffix(method, "stream")
+					streams := strings.HasSuffix(method, "ubscribe") || strings.HasSuffix(method, "stream") ||
+						method == "SendStreamingMessage" || method == "SubscribeToTask"
 					if streams && want.onStream {
 						require.Equal(t, "text/event-stream", a.Header.Get("Content-Type"))
 					} else {

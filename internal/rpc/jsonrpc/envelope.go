@@ -21,7 +21,6 @@ const (
 	codeInvalidParams  = -32602
 	codeInternal       = -32603
 	codeContentType    = -32005
-	codeVersion        = -32009
 )
 
 // nullID is the id of an answer to a request whose id could not be read.

@@ -115,6 +115,8 @@ type options struct {
 	MaxStreams      int
 	LegacyTaskIDs   bool
 	ReturnByDefault bool
+	StrictVersion   bool
+	Agents          []operation.Agent
 	Observer        operation.Observer
 	Log             *slog.Logger
 }
@@ -123,9 +125,10 @@ func (o options) binding() *jsonrpc.Binding {
 	return jsonrpc.New(jsonrpc.Options{
 		Operations: operation.New(operation.Options{
 			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs,
-			ReturnByDefault: o.ReturnByDefault, Observer: o.Observer,
+			ReturnByDefault: o.ReturnByDefault, Agents: o.Agents, Observer: o.Observer,
 		}),
-		MaxBody: o.MaxBody, MaxDepth: o.MaxDepth, BodyTimeout: o.BodyTimeout, WriteTimeout: o.WriteTimeout, Log: o.Log,
+		MaxBody: o.MaxBody, MaxDepth: o.MaxDepth, BodyTimeout: o.BodyTimeout, WriteTimeout: o.WriteTimeout,
+		StrictVersion: o.StrictVersion, Log: o.Log,
 	})
 }
 
@@ -217,6 +220,7 @@ func request(id, method, params string) string {
 
 const (
 	message01 = `{"role":"user","parts":[{"type":"text","text":"hi"}]}`
+	message10 = `{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"hi"}]}`
 	message03 = `{"kind":"message","messageId":"m-1","role":"user","parts":[{"kind":"text","text":"hi"}]}`
 )
 
@@ -235,6 +239,13 @@ var calls = map[string]map[string]string{
 		"tasks/get":         `{"id":"t-1"}`,
 		"tasks/cancel":      `{"id":"t-1"}`,
 		"tasks/resubscribe": `{"id":"t-1"}`,
+	},
+	"1.0": {
+		"SendMessage":          `{"message":` + message10 + `}`,
+		"SendStreamingMessage": `{"message":` + message10 + `}`,
+		"GetTask":              `{"id":"t-1"}`,
+		"CancelTask":           `{"id":"t-1"}`,
+		"SubscribeToTask":      `{"id":"t-1"}`,
 	},
 }
 

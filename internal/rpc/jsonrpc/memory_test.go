@@ -2,6 +2,7 @@ package jsonrpc_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -315,6 +316,15 @@ func shown(f frame) string {
 	if f.answer.Error != nil {
 		return seq + " error " + strconv.Itoa(f.answer.Error.Code)
 	}
+	// A document of 1.0 is one member, whose name says what it is.
+	var wrapped map[string]json.RawMessage
+	document := f.answer.Result
+	wrapper := ""
+	if err := json.Unmarshal(document, &wrapped); err == nil && len(wrapped) == 1 {
+		for name, inner := range wrapped {
+			wrapper, document = name, inner
+		}
+	}
 	var r struct {
 		Kind     string
 		Status   struct{ State string }
@@ -325,12 +335,12 @@ func shown(f frame) string {
 			Parts  []struct{ Text string }
 		}
 	}
-	if err := json.Unmarshal(f.answer.Result, &r); err != nil {
+	if err := json.Unmarshal(document, &r); err != nil {
 		return err.Error()
 	}
 	words := []string{seq}
-	if r.Kind != "" {
-		words = append(words, r.Kind)
+	if kind := cmp.Or(wrapper, r.Kind); kind != "" {
+		words = append(words, kind)
 	}
 	if r.Status.State != "" {
 		words = append(words, r.Status.State)

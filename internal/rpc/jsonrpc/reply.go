@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
@@ -32,6 +34,7 @@ func (x *exchange) reply(status int, member string, value []byte) {
 	head = append(head, x.id...)
 	head = append(head, member...)
 	h := x.w.Header()
+	x.Echo(h)
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(head)+len(value)+1))
 	x.w.WriteHeader(status)
@@ -45,19 +48,27 @@ func (x *exchange) refuse(code int, message string) { x.status(http.StatusOK, co
 
 func (x *exchange) status(status, code int, message string) {
 	x.observe(operation.Refused)
-	x.reply(status, `,"error":`, errorObject(code, message, ""))
+	x.reply(status, `,"error":`, errorObject(code, message, nil))
 }
 
-// errorObject renders a JSON-RPC error. id leads an operator to the log.
-func errorObject(code int, message, id string) []byte {
-	b := append(make([]byte, 0, 128), `{"code":`...)
+// refuseVersion answers in the words of the version whose method was asked for.
+func (x *exchange) refuseVersion(c dialect.Codec, err error) {
+	x.observe(operation.Refused)
+	var e *task.Error
+	errors.As(err, &e)
+	code, message := c.Error(e)
+	x.reply(http.StatusOK, `,"error":`, errorObject(code, message, c.Details(e, fault.Incident{})))
+}
+
+// errorObject renders a JSON-RPC error.
+func errorObject(code int, message string, data []byte) []byte {
+	b := append(make([]byte, 0, 128+len(data)), `{"code":`...)
 	b = strconv.AppendInt(b, int64(code), 10)
 	b = append(b, `,"message":`...)
 	b, _ = jsontext.AppendQuote(b, message)
-	if id != "" {
-		b = append(b, `,"data":{"errorId":"`...)
-		b = append(b, id...)
-		b = append(b, `"}`...)
+	if data != nil {
+		b = append(b, `,"data":`...)
+		b = append(b, data...)
 	}
 	return append(b, '}')
 }
@@ -83,7 +94,7 @@ func (x *exchange) fail(err error) {
 		x.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	}
 	code, message := x.Codec.Error(e)
-	x.tell(e.Kind, errorObject(code, message, ""))
+	x.tell(e.Kind, errorObject(code, message, x.Codec.Details(e, fault.Incident{TaskID: x.taskID})))
 }
 
 // broken answers for a fault of our own. The client sees no more of it than the id
@@ -95,8 +106,13 @@ func (x *exchange) broken(err error, attrs ...any) {
 	if x.replied {
 		return
 	}
-	row := fault.Base.Row(task.Internal)
-	x.tell(task.Internal, errorObject(row.Code, row.Message, id))
+	var c dialect.Codec = v03.Codec{} // before one was chosen
+	if x.Codec != nil {
+		c = x.Codec
+	}
+	fatal := &task.Error{Kind: task.Internal}
+	code, message := c.Error(fatal)
+	x.tell(task.Internal, errorObject(code, message, c.Details(fatal, fault.Incident{ID: id})))
 }
 
 // tell brings an error to the client. Once asked for, a stream is what the failure of

@@ -14,6 +14,7 @@ func (x *exchange) stream() {
 		x.fail(err)
 		return
 	}
+	x.Echo(x.w.Header())
 	x.b.streams.Serve(x.w, x.r, func(ctx context.Context, out *sse.Writer) {
 		x.ctx, x.out = ctx, out
 		x.head = []byte(envelopeHead + x.id + `,"result":`)

@@ -41,19 +41,37 @@ type Options struct {
 	LegacyTaskIDs bool
 	// ReturnByDefault answers a send that does not say whether to wait when it is stored.
 	ReturnByDefault bool
-	Observer        Observer
+	// Agents are those of this server, for requests that name one.
+	Agents   []Agent
+	Observer Observer
+}
+
+// Agent is what operations must know of an agent.
+type Agent struct {
+	Name       string
+	Extensions []Extension // that its card declares
+}
+
+// Extension is one of the protocol's extensions.
+type Extension struct {
+	URI      string
+	Required bool // a client that does not name it is refused
 }
 
 // Runner runs operations, for all bindings of a server.
 type Runner struct {
 	opt     Options
+	agents  map[string]*Agent
 	streams chan struct{}
 }
 
 // New makes a runner.
 func New(o Options) *Runner {
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
-	r := &Runner{opt: o}
+	r := &Runner{opt: o, agents: map[string]*Agent{}}
+	for i := range o.Agents {
+		r.agents[o.Agents[i].Name] = &o.Agents[i]
+	}
 	if o.MaxStreams > 0 {
 		r.streams = make(chan struct{}, o.MaxStreams)
 	}
@@ -62,7 +80,9 @@ func New(o Options) *Runner {
 
 // Endpoint is where a request arrived: which agent's, and who calls.
 type Endpoint struct {
-	Agent     string
+	Agent string
+	// Common says that the endpoint serves every agent, and Agent unless the request names another.
+	Common    bool
 	Principal engine.Principal
 }
 
@@ -74,6 +94,9 @@ type Request struct {
 	// IdempotencyKey and LastEventID are the headers of these names, or "".
 	IdempotencyKey string
 	LastEventID    string
+	// Extensions are those that the client names, active those that are in force.
+	Extensions []string
+	active     []string
 	// Ambiguous is set when Method and Params read the same in several versions: the answer
 	// then has the shape of the version that the task was created in (registry.Choice).
 	Ambiguous bool
@@ -108,8 +131,11 @@ func (r *Request) origin(version string) {
 func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
 	var (
 		t   *task.Task
-		err error
+		err = o.prepare(r)
 	)
+	if err != nil {
+		return nil, err
+	}
 	switch c := r.Call; c.Op {
 	case engine.OpSend:
 		if err = o.prepareSend(r, c.Send); err == nil {

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -9,6 +10,29 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
+
+// prepare finds the agent that the request is for, and the extensions in force.
+func (o *Runner) prepare(r *Request) error {
+	if tenant := r.Call.Tenant; tenant != "" && tenant != r.Agent {
+		if !r.Common || o.agents[tenant] == nil {
+			return task.InvalidField("tenant", "no agent of this name is served here")
+		}
+		r.Agent = tenant
+	}
+	agent := o.agents[r.Agent]
+	if agent == nil {
+		return nil
+	}
+	for _, e := range agent.Extensions {
+		switch {
+		case slices.Contains(r.Extensions, e.URI):
+			r.active = append(r.active, e.URI)
+		case e.Required && r.Codec.ID() != dialect.V01: // which has no extensions
+			return task.Errorf(task.ExtensionRequired, "the agent requires %s", e.URI)
+		}
+	}
+	return nil
+}
 
 // maxKey bounds an Idempotency-Key, in bytes.
 const maxKey = 255

@@ -34,6 +34,9 @@ type Stream struct {
 
 // Open runs an operation whose answer is a stream. An error is for the client to see.
 func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
+	if err := o.prepare(r); err != nil {
+		return nil, err
+	}
 	open, err := o.opener(r)
 	if err != nil {
 		return nil, err

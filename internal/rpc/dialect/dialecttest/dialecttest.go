@@ -87,6 +87,9 @@ type Example struct {
 func Examples(t testing.TB, documents string) []Example {
 	t.Helper()
 	root := filepath.Join(repository(), "integration/testdata/published")
+	if strings.HasPrefix(documents, "v1") {
+		root = filepath.Join(repository(), "internal/rpc/dialect/v10/testdata/published")
+	}
 	files, err := filepath.Glob(filepath.Join(root, documents+"*", "*.request.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)

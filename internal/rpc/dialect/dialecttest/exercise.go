@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	rpcfault "github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -23,10 +24,12 @@ type Suite struct {
 	Codec    dialect.Codec
 	Examples string   // whose requests it must understand, see Examples
 	Schemas  []string // the versions whose schemas its documents satisfy
+	Proto    string   // or the version whose proto file does
 	// Send makes params of a send from a message as the codec renders it.
 	Send func(message []byte) []byte
 
 	schemas []*Schemas
+	proto   *Proto
 }
 
 // Exercise runs the suite. Goldens are in testdata of the package under test.
@@ -35,18 +38,27 @@ func (s Suite) Exercise(t *testing.T) {
 	for _, version := range s.Schemas {
 		s.schemas = append(s.schemas, NewSchemas(t, version))
 	}
+	if s.Proto != "" {
+		s.proto = NewProto(t, s.Proto)
+	}
 	t.Run("requests", s.requests)
 	t.Run("results", s.results)
+	t.Run("pages", s.pages)
 	t.Run("openings", s.openings)
 	t.Run("events", s.events)
 	t.Run("faults", s.faults)
 	t.Run("opaque JSON", s.opaque)
 }
 
-// check validates against every schema. What a document is, its members tell.
-func (s Suite) check(t *testing.T, document []byte) {
+// check validates against every schema. What a document is, its members tell; in a
+// proto file it has a name.
+func (s Suite) check(t *testing.T, name string, document []byte) {
 	t.Helper()
 	require.NoError(t, strictjson.Check(document, 2*strictjson.MaxDepth))
+	if s.proto != nil {
+		s.proto.Check(t, name, document)
+		return
+	}
 	var members map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(document, &members))
 	definition := "Task"
@@ -85,6 +97,12 @@ func (s Suite) requests(t *testing.T) {
 // adds to a request later.
 func meaning(call *dialect.Call) map[string]any {
 	m := map[string]any{"task": call.TaskID(), "history": call.View.History, "show empty history": call.View.ShowEmpty}
+	if call.Tenant != "" {
+		m["tenant"] = call.Tenant
+	}
+	if l := call.List; l != nil {
+		m["list"] = l
+	}
 	if s := call.Send; s != nil {
 		m["context"], m["message"], m["metadata"] = s.ContextID, s.Message, s.Metadata
 		m["dialect"], m["may create"], m["wait"], m["output modes"] = s.Dialect, s.MayCreate, s.Wait, s.OutputModes
@@ -96,13 +114,32 @@ func (s Suite) results(t *testing.T) {
 	for name, sample := range Tasks() {
 		result, err := s.Codec.Result(engine.OpGet, sample, dialect.View{History: engine.AllHistory})
 		require.NoError(t, err)
-		s.check(t, result)
+		s.check(t, "Task", result)
 		Golden(t, "results/"+name, result)
 	}
 	sent, err := s.Codec.Result(engine.OpSend, Tasks()["direct"], dialect.View{History: engine.AllHistory})
 	require.NoError(t, err)
-	s.check(t, sent)
+	s.check(t, "SendMessageResponse", sent)
 	Golden(t, "results/direct-in-answer-to-send", sent)
+}
+
+// pages are those of versions that can list.
+func (s Suite) pages(t *testing.T) {
+	if _, lists := s.Codec.Operation("ListTasks"); !lists {
+		_, err := s.Codec.Page(&engine.Page{}, dialect.View{})
+		require.ErrorIs(t, err, task.Unsupported)
+		return
+	}
+	tasks := Tasks()
+	for name, page := range map[string]*engine.Page{
+		"empty": {Size: 50},
+		"first": {Tasks: []*task.Task{tasks["completed"], tasks["submitted"]}, Size: 2, Total: 7, NextToken: "more"},
+	} {
+		document, err := s.Codec.Page(page, dialect.View{History: 1})
+		require.NoError(t, err)
+		s.check(t, "ListTasksResponse", document)
+		Golden(t, "pages/"+name, document)
+	}
 }
 
 func (s Suite) openings(t *testing.T) {
@@ -111,7 +148,7 @@ func (s Suite) openings(t *testing.T) {
 			documents, err := s.Codec.Opening(op, sample)
 			require.NoError(t, err)
 			for i, document := range documents {
-				s.check(t, document)
+				s.check(t, "StreamResponse", document)
 				opening := map[engine.Op]string{engine.OpStream: "stream", engine.OpSubscribe: "subscribe"}[op]
 				Golden(t, fmt.Sprintf("openings/%s-%s-%d", opening, name, i+1), document)
 			}
@@ -124,7 +161,7 @@ func (s Suite) events(t *testing.T) {
 	for name, event := range Events() {
 		document, err := s.Codec.Event(identity, event)
 		require.NoError(t, err)
-		s.check(t, document)
+		s.check(t, "StreamResponse", document)
 		Golden(t, "events/"+name, document)
 	}
 	direct := &task.Event{
@@ -132,12 +169,12 @@ func (s Suite) events(t *testing.T) {
 	}
 	document, err := s.Codec.Direct(identity, direct)
 	require.NoError(t, err)
-	s.check(t, document)
+	s.check(t, "StreamResponse", document)
 	Golden(t, "events/direct", document)
 	question := &task.Event{Seq: 2, Kind: task.EventStatus, At: At, State: task.StateInputRequired, Message: agentSays("Which one?")}
 	document, err = s.Codec.Passed(identity, question)
 	require.NoError(t, err)
-	s.check(t, document)
+	s.check(t, "StreamResponse", document)
 	Golden(t, "events/passed", document)
 	for _, kind := range []task.EventKind{task.EventMessage, task.EventRun} {
 		document, err := s.Codec.Event(identity, &task.Event{Kind: kind, Message: agentSays("unseen"), Run: &task.RunNote{}})
@@ -149,15 +186,26 @@ func (s Suite) events(t *testing.T) {
 // faults is one golden of every kind.
 func (s Suite) faults(t *testing.T) {
 	type fault struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
+		Code    int             `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data,omitempty"`
 	}
 	all := map[string]fault{}
+	incident := rpcfault.Incident{TaskID: "t \"1\""}
 	for k := range task.Kind(task.KindCount) {
-		code, message := s.Codec.Error(task.Errorf(k, "the detail"))
+		err := task.Errorf(k, "the detail")
+		code, message := s.Codec.Error(err)
 		require.Negative(t, code)
-		all[k.Error()] = fault{code, message}
+		all[k.Error()] = fault{code, message, s.Codec.Details(err, incident)}
 	}
+	named := task.InvalidField("message.parts[1]", "is \"odd\"")
+	if data := s.Codec.Details(named, incident); data != nil {
+		code, message := s.Codec.Error(named)
+		all["a member"] = fault{code, message, data}
+	}
+	ours := s.Codec.Details(&task.Error{}, rpcfault.Incident{ID: "e-1"})
+	require.Contains(t, string(ours), `"errorId":"e-1"`)
+	require.NoError(t, strictjson.Check(ours, strictjson.MaxDepth))
 	dump, err := json.Marshal(all)
 	require.NoError(t, err)
 	Golden(t, "faults", dump)
@@ -215,6 +263,18 @@ func (s Suite) FuzzDecode(f *testing.F) {
 	} {
 		f.Add(uint8(0), s.Send([]byte(`{"messageId":"m","role":"user","parts":`+parts+`}`)))
 	}
+	for _, parts := range []string{
+		`[{"text":""},{"raw":"_-8","filename":"f"},{"url":"","media_type":"a/b"},{"data":null,"metadata":{"a":null}},{"data":[1e400]}]`,
+		`[{"text":"x","data":null}]`, `[{"raw":null}]`, `[{"data":{"data_part_compat":1}}]`,
+	} {
+		f.Add(uint8(1), s.Send([]byte(`{"message_id":"m","role":1,"parts":`+parts+`}`)))
+	}
+	for _, params := range []string{
+		`{"status":3,"pageSize":"7","statusTimestampAfter":"2026-01-05T10:00:02.1+01:00","include_artifacts":true}`,
+		`{"status":"canceled","historyLength":0,"statusTimestampAfter":"2026-01-05T10:00:02","tenant":"demo"}`,
+	} {
+		f.Add(uint8(slices.Index(ops, engine.OpList)), []byte(params))
+	}
 	f.Fuzz(func(t *testing.T, op uint8, params []byte) {
 		if strictjson.Check(params, strictjson.MaxDepth) != nil {
 			params = append([]byte(nil), params...) // must not panic; what comes of it does not matter
@@ -231,7 +291,7 @@ func (s Suite) FuzzDecode(f *testing.F) {
 			return
 		}
 		if call.Send == nil {
-			require.NotEmpty(t, call.TaskID())
+			require.True(t, call.List != nil || call.TaskID() != "")
 			return
 		}
 		again := s.resend(t, call.Send.Message)

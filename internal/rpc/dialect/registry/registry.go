@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -17,6 +18,7 @@ import (
 var codecs = [dialect.Count]dialect.Codec{
 	dialect.V01: v01.Codec{},
 	dialect.V03: v03.Codec{},
+	dialect.V10: v10.Codec{},
 }
 
 // All returns the codecs served, oldest first.
@@ -48,11 +50,12 @@ type Choice struct {
 // Pick decides by the name of the method, the A2A-Version header ("" when absent)
 // and the version that the path pins ("" for the common endpoint). The path is
 // stronger than the header. The error is ErrMethod, or of kind task.Version when the
-// header names a version that does not exist.
+// header names a version that does not exist; then Choice is whose words it takes.
 //
-// A header that names another version than the method belongs to is passed over: the
-// name of the method leaves no doubt.
-func Pick(method, header, pin string) (Choice, error) {
+// A header that names another version than the method belongs to is passed over, for
+// the name of the method leaves no doubt. strict refuses it, and reads a missing one
+// as 0.3, as A2A 1.0 has it.
+func Pick(method, header, pin string, strict bool) (Choice, error) {
 	var candidates []dialect.Codec
 	for _, c := range codecs {
 		if pin != "" && pin != c.Version() {
@@ -65,19 +68,23 @@ func Pick(method, header, pin string) (Choice, error) {
 	if len(candidates) == 0 {
 		return Choice{}, ErrMethod
 	}
+	newest := candidates[len(candidates)-1]
 	version, err := parseVersion(header)
 	if err != nil {
-		return Choice{}, err
-	}
-	if len(candidates) == 1 {
-		return Choice{Codec: candidates[0]}, nil
+		return Choice{Codec: newest}, err
 	}
 	for _, c := range candidates {
 		if c.Version() == version {
 			return Choice{Codec: c}, nil
 		}
 	}
-	return Choice{Codec: candidates[len(candidates)-1], Ambiguous: true}, nil
+	switch {
+	case !strict, version == "" && (pin != "" || newest.ID() < dialect.V10):
+		return Choice{Codec: newest, Ambiguous: len(candidates) > 1}, nil
+	case version == "":
+		return Choice{Codec: newest}, task.Errorf(task.Version, "without A2A-Version it is 0.3, which does not have this method")
+	}
+	return Choice{Codec: newest}, task.Errorf(task.Version, "A2A-Version %s does not have this method", version)
 }
 
 var published = regexp.MustCompile(`^(0\.1|0\.2|0\.3|1\.0)(\.[0-9]{1,3})?$`)

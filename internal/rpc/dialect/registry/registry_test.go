@@ -31,8 +31,12 @@ func TestPick(t *testing.T) {
 		{"push methods of 0.3", "tasks/pushNotificationConfig/list", "", "", "0.3"},
 		{"the extended card", "agent/getAuthenticatedExtendedCard", "", "", "0.3"},
 		{"an unknown method", "tasks/list", "", "", unknownMethod},
-		{"a method of 1.0 is not served yet", "SendMessage", "", "", unknownMethod},
-		{"nor is it with its header", "SendMessage", "1.0", "", unknownMethod},
+		{"a method of 1.0", "SendMessage", "", "", "1.0"},
+		{"a method of 1.0 with its header", "SendMessage", "1.0", "", "1.0"},
+		{"a method of 1.0 with a patch number", "ListTasks", "1.0.1", "", "1.0"},
+		{"a method of 1.0 with header 0.3", "SendMessage", "0.3", "", "1.0"},
+		{"a method of 1.0 on its path", "GetTask", "", "1.0", "1.0"},
+		{"a method of 1.0 on the path of 0.3", "GetTask", "1.0", "0.3", unknownMethod},
 		{"an unknown method comes before an unknown version", "nonsense", "99.0", "", unknownMethod},
 		{"method names are case sensitive", "Tasks/Send", "", "", unknownMethod},
 
@@ -61,12 +65,12 @@ func TestPick(t *testing.T) {
 		{"the path is stronger than the header", "tasks/get", "0.3", "0.1", "0.1"},
 		{"an unknown version is refused there too", "tasks/get", "99.0", "0.1", unknownVersion},
 		{"a path does not have the methods of another version", "message/send", "", "0.1", unknownMethod},
-		{"nor a path of a version that is not served", "tasks/get", "", "1.0", unknownMethod},
+		{"nor does the path of 1.0", "tasks/get", "", "1.0", unknownMethod},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			choice, err := registry.Pick(tt.method, tt.header, tt.pin)
+			choice, err := registry.Pick(tt.method, tt.header, tt.pin, false)
 			switch tt.want {
 			case unknownMethod:
 				require.ErrorIs(t, err, registry.ErrMethod)
@@ -82,5 +86,39 @@ func TestPick(t *testing.T) {
 				require.Equal(t, tt.want, choice.Codec.Version())
 			}
 		})
+	}
+}
+
+func TestPickStrictly(t *testing.T) {
+	t.Parallel()
+	const refused = "refused"
+	tests := []struct{ method, header, pin, want string }{
+		{"SendMessage", "1.0", "", "1.0"},
+		{"SendMessage", "1.0.1", "", "1.0"},
+		{"SendMessage", "", "", refused},
+		{"SendMessage", "", "1.0", "1.0"},
+		{"SendMessage", "0.3", "", refused},
+		{"SendMessage", "0.3", "1.0", refused},
+		{"message/send", "", "", "0.3"},
+		{"message/send", "0.3", "", "0.3"},
+		{"message/send", "0.2", "", "0.3"},
+		{"message/send", "1.0", "", refused},
+		{"tasks/send", "", "", "0.1"},
+		{"tasks/send", "0.1", "", "0.1"},
+		{"tasks/send", "0.3", "", refused},
+		{"tasks/get", "", "", "0.3"},
+		{"tasks/get", "0.1", "", "0.1"},
+		{"tasks/get", "1.0", "", refused},
+	}
+	for _, tt := range tests {
+		choice, err := registry.Pick(tt.method, tt.header, tt.pin, true)
+		if tt.want == refused {
+			require.ErrorIs(t, err, task.Version, "%+v", tt)
+			require.NotNil(t, choice.Codec, "which words the error takes")
+			continue
+		}
+		require.NoError(t, err, "%+v", tt)
+		require.Equal(t, tt.want, choice.Codec.Version(), "%+v", tt)
+		require.Equal(t, tt.method == "tasks/get" && tt.header == "", choice.Ambiguous)
 	}
 }

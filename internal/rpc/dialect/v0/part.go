@@ -1,7 +1,6 @@
 package v0
 
 import (
-	"encoding/base64"
 	"encoding/json"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
@@ -130,16 +129,6 @@ func unwrap(p task.Part) task.Part {
 type Style struct {
 	Discriminator string // "type" or "kind"
 	Arrays        bool   // data may be an array; otherwise only an object
-}
-
-// Size estimates how long the JSON of parts becomes, so that a buffer need not grow.
-func Size(parts []task.Part) int {
-	n := 0
-	for i := range parts {
-		p := &parts[i]
-		n += 64 + len(p.Text) + base64.StdEncoding.EncodedLen(len(p.Raw)) + len(p.URL) + len(p.Data) + len(p.Metadata)
-	}
-	return n
 }
 
 // AppendPart appends a part.

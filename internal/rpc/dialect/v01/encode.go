@@ -78,7 +78,7 @@ func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	case task.EventStatus:
 		return appendStatusEvent(make([]byte, 0, 256), t, e, e.State.Settled()), nil
 	case task.EventArtifact:
-		return appendArtifactEvent(make([]byte, 0, 192+v0.Size(e.Artifact.Parts)), t, e), nil
+		return appendArtifactEvent(make([]byte, 0, 192+wire.Size(e.Artifact.Parts)), t, e), nil
 	case task.EventMessage, task.EventRun:
 	}
 	return nil, nil

@@ -6,6 +6,7 @@ package v03
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -14,7 +15,7 @@ import (
 const Version = "0.3"
 
 // Codec is the vocabulary of A2A 0.2 and 0.3.
-type Codec struct{}
+type Codec struct{ v0.Codec }
 
 var _ dialect.Codec = Codec{}
 

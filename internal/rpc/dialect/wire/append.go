@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // AppendString appends a JSON string with no more escapes than JSON needs. Bytes
@@ -94,4 +95,14 @@ func AppendArray[T any](dst []byte, all []T, each func([]byte, *T) []byte) []byt
 		dst = each(dst, &all[i])
 	}
 	return append(dst, ']')
+}
+
+// Size estimates how long the JSON of parts becomes, so that a buffer need not grow.
+func Size(parts []task.Part) int {
+	n := 0
+	for i := range parts {
+		p := &parts[i]
+		n += 64 + len(p.Text) + base64.StdEncoding.EncodedLen(len(p.Raw)) + len(p.URL) + len(p.Data) + len(p.Metadata)
+	}
+	return n
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -132,6 +133,17 @@ func (r *Reader) Next() bool {
 	return false
 }
 
+// NextOr is Next for an object in which null is a value of one member.
+func (r *Reader) NextOr(nullable string) bool {
+	for r.member() {
+		if r.dec.PeekKind() != jsontext.KindNull || string(r.Name()) == nullable {
+			return true
+		}
+		r.token()
+	}
+	return false
+}
+
 // member is Next without the passing over nulls.
 func (r *Reader) member() bool {
 	if r.err != nil {
@@ -179,6 +191,26 @@ func (r *Reader) String() string {
 		return ""
 	}
 	return r.token().String()
+}
+
+// IsString reports whether the value that comes next is a string.
+func (r *Reader) IsString() bool { return r.err == nil && r.dec.PeekKind() == jsontext.KindString }
+
+// IsNumber reports whether the value that comes next is a number.
+func (r *Reader) IsNumber() bool { return r.err == nil && r.dec.PeekKind() == jsontext.KindNumber }
+
+// Time reads a timestamp as RFC 3339 has it. Without an offset it is UTC.
+func (r *Reader) Time() time.Time {
+	text := r.String()
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		at, err = time.Parse("2006-01-02T15:04:05", text)
+	}
+	if err != nil {
+		r.Fail("must be a timestamp such as 2026-01-31T09:00:00Z")
+		return time.Time{}
+	}
+	return at
 }
 
 // Strings reads an array of strings.

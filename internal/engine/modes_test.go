@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestNegotiate(t *testing.T) {
+	t.Parallel()
+	text, data := task.Text("x"), task.Part{Kind: task.PartData, Data: []byte("{}")}
+	file := func(media string) task.Part { return task.Part{Kind: task.PartRaw, MediaType: media} }
+	tests := []struct {
+		name        string
+		reads       []string
+		writes      []string
+		parts       []task.Part
+		wants       []string
+		field, says string // of the error; none when empty
+	}{
+		{name: "an agent that declares nothing", parts: []task.Part{text, file("image/png")}, wants: []string{"image/png"}},
+		{name: "what is declared", reads: []string{"text/plain", "image/png"}, parts: []task.Part{text, file("Image/PNG; q=1")}},
+		{name: "a file that does not say", reads: []string{"text/plain"}, parts: []task.Part{file("")}},
+		{name: "a pattern", reads: []string{"text/plain", "image/*"}, parts: []task.Part{file("image/png")}},
+		{name: "any", reads: []string{"*/*"}, parts: []task.Part{data, file("a/b")}},
+		{
+			name: "a file of another type", reads: []string{"text/plain"}, parts: []task.Part{text, file("image/png")},
+			field: "message.parts[1]", says: `message.parts[1]: "image/png" is not what the agent reads: text/plain`,
+		},
+		{
+			name: "data for an agent that reads text", reads: []string{"text/plain"}, parts: []task.Part{data},
+			field: "message.parts[0]", says: `message.parts[0]: "application/json" is not what the agent reads: text/plain`,
+		},
+		{
+			name: "text for an agent that reads images", reads: []string{"image/*"}, parts: []task.Part{text},
+			field: "message.parts[0]", says: `message.parts[0]: "text/plain" is not what the agent reads: image/*`,
+		},
+		{name: "one output of several", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"image/png", "text/*"}},
+		{name: "any output", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"*/*"}},
+		{name: "the modes of the first documents", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"text"}},
+		{
+			name: "no output in common", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"image/png", "a/b"},
+			field: "configuration.acceptedOutputModes",
+			says:  `configuration.acceptedOutputModes: "image/png, a/b" is not what the agent writes: text/plain`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			agent := Agent{InputModes: tt.reads, OutputModes: tt.writes}
+			r := &SendRequest{Negotiate: true, Message: &task.Message{Parts: tt.parts}, OutputModes: tt.wants}
+			err := agent.negotiate(r)
+			if tt.field == "" {
+				require.NoError(t, err)
+				return
+			}
+			var fault *task.Error
+			require.ErrorAs(t, err, &fault)
+			require.Equal(t, task.ContentType, fault.Kind)
+			require.Equal(t, tt.field, fault.Field)
+			require.Equal(t, tt.says, fault.Msg)
+			r.Negotiate = false
+			require.NoError(t, agent.negotiate(r), "a version that does not negotiate")
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package v10
+
+import (
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Decode reads the request message of an operation. Unknown members are passed over.
+func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
+	r := wire.NewReader(params)
+	defer r.Close()
+	call := &dialect.Call{Op: op, View: dialect.View{History: engine.AllHistory}}
+	switch op {
+	case engine.OpSend, engine.OpStream:
+		call.Send = send(r, call)
+	case engine.OpGet:
+		call.Get = get(r, call)
+	case engine.OpList:
+		call.List = list(r, call)
+	case engine.OpCancel:
+		call.Cancel = cancel(r, call)
+	case engine.OpSubscribe:
+		call.Subscribe = subscribe(r, call)
+	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
+		return nil, &task.Error{Kind: task.PushUnsupported}
+	case engine.OpExtendedCard:
+		return nil, task.Errorf(task.Unsupported, "the card declares no extended card")
+	default:
+		return nil, &task.Error{Kind: task.Unsupported}
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	return call, nil
+}
+
+// send reads SendMessageRequest.
+func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
+	s := &engine.SendRequest{Dialect: Version, Wait: true, Negotiate: true}
+	wantsPush := false
+	for r.Object(); r.Next(); {
+		switch string(member(r)) {
+		case "tenant":
+			call.Tenant = r.String()
+		case "message":
+			s.Message = message(r, s)
+		case "configuration":
+			wantsPush = configuration(r, s, &call.View)
+		case "metadata":
+			s.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(s.Message != nil, "message")
+	if wantsPush {
+		r.Refuse(&task.Error{Kind: task.PushUnsupported})
+	}
+	return s
+}
+
+// message reads a Message, and into s the task and context it belongs to.
+func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
+	m := new(task.Message)
+	for r.Object(); r.Next(); {
+		switch string(member(r)) {
+		case "messageId":
+			m.ID = r.String()
+		case "role":
+			m.Role = role(r)
+		case "parts":
+			m.Parts = parts(r)
+		case "taskId":
+			s.TaskID = r.String()
+		case "contextId":
+			s.ContextID = r.ContextID()
+		case "metadata":
+			m.Metadata = r.RawObject()
+		case "extensions":
+			m.Extensions = r.Strings()
+		case "referenceTaskIds":
+			m.References = r.Strings()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(m.ID != "", "messageId")
+	r.Require(m.Role != task.RoleUnspecified, "role")
+	r.Require(m.Parts != nil, "parts")
+	return m
+}
+
+func parts(r *wire.Reader) []task.Part {
+	var all []task.Part
+	for r.Array(); r.Item(); {
+		all = append(all, part(r))
+	}
+	if len(all) == 0 {
+		r.Fail("must hold at least one part")
+	}
+	return all
+}
+
+// part reads a Part: exactly one of four members has its content. null is a value
+// where the content is data.
+func part(r *wire.Reader) task.Part {
+	var p task.Part
+	contents := 0
+	for r.Object(); r.NextOr("data"); {
+		switch string(member(r)) {
+		case "text":
+			p.Kind, p.Text = task.PartText, r.String()
+			contents++
+		case "raw":
+			p.Kind, p.Raw = task.PartRaw, r.Bytes()
+			contents++
+		case "url":
+			p.Kind, p.URL = task.PartURL, r.String()
+			contents++
+		case "data":
+			p.Kind, p.Data = task.PartData, r.Raw()
+			contents++
+		case "filename":
+			p.Filename = r.String()
+		case "mediaType":
+			p.MediaType = r.String()
+		case "metadata":
+			p.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	switch contents {
+	case 1:
+	case 0:
+		r.Fail("must have one of text, raw, url and data")
+	default:
+		r.Fail("must have only one of text, raw, url and data")
+	}
+	return p
+}
+
+// configuration reads SendMessageConfiguration. It reports whether the client asks for
+// push notifications.
+func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (wantsPush bool) {
+	for r.Object(); r.Next(); {
+		switch string(member(r)) {
+		case "acceptedOutputModes":
+			s.OutputModes = r.Strings()
+		case "returnImmediately":
+			s.Wait = !r.Bool()
+		case "historyLength":
+			view.History = count(r)
+		case "taskPushNotificationConfig":
+			r.Skip()
+			wantsPush = true
+		default:
+			r.Skip()
+		}
+	}
+	return wantsPush
+}
+
+// get reads GetTaskRequest.
+func get(r *wire.Reader, call *dialect.Call) *engine.GetRequest {
+	g := &engine.GetRequest{WithArtifacts: true}
+	for r.Object(); r.Next(); {
+		switch string(member(r)) {
+		case "tenant":
+			call.Tenant = r.String()
+		case "id":
+			g.TaskID = r.String()
+		case "historyLength":
+			call.View.History = count(r)
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(g.TaskID != "", "id")
+	return g
+}
+
+// Sizes of a page of tasks.
+const (
+	defaultPage = 50
+	maxPage     = 100
+)
+
+// list reads ListTasksRequest.
+func list(r *wire.Reader, call *dialect.Call) *engine.ListRequest {
+	l := &engine.ListRequest{PageSize: defaultPage}
+	for r.Object(); r.Next(); {
+		switch string(member(r)) {
+		case "tenant":
+			call.Tenant = r.String()
+		case "contextId":
+			l.ContextID = r.String()
+		case "status":
+			l.State = state(r)
+		case "pageSize":
+			if l.PageSize = count(r); l.PageSize < 1 || l.PageSize > maxPage {
+				r.Fail("must be 1 to %d", maxPage)
+			}
+		case "pageToken":
+			l.PageToken = r.String()
+		case "historyLength":
+			call.View.History = count(r)
+		case "statusTimestampAfter":
+			l.Since = r.Time()
+		case "includeArtifacts":
+			l.WithArtifacts = r.Bool()
+		default:
+			r.Skip()
+		}
+	}
+	l.WithHistory = call.View.History != 0
+	return l
+}
+
+// cancel reads CancelTaskRequest.
+func cancel(r *wire.Reader, call *dialect.Call) *engine.CancelRequest {
+	c := new(engine.CancelRequest)
+	for r.Object(); r.Next(); {
+		switch string(member(r)) {
+		case "tenant":
+			call.Tenant = r.String()
+		case "id":
+			c.TaskID = r.String()
+		case "metadata":
+			c.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(c.TaskID != "", "id")
+	return c
+}
+
+// subscribe reads SubscribeToTaskRequest.
+func subscribe(r *wire.Reader, call *dialect.Call) *engine.SubscribeRequest {
+	s := &engine.SubscribeRequest{Live: true}
+	for r.Object(); r.Next(); {
+		switch string(member(r)) {
+		case "tenant":
+			call.Tenant = r.String()
+		case "id":
+			s.TaskID = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(s.TaskID != "", "id")
+	return s
+}

@@ -1,0 +1,289 @@
+package jsonrpc_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// What 1.0 has over JSON-RPC that the older versions do not.
+
+var stream10 = request("1", "SendStreamingMessage", calls["1.0"]["SendStreamingMessage"])
+
+func subscribe10(id task.ID) string {
+	return request(`"s"`, "SubscribeToTask", `{"id":"`+id.String()+`"}`)
+}
+
+// reason is an ErrorInfo, or a BadRequest.
+type reason struct {
+	Type            string `json:"@type"`
+	Reason          string
+	Domain          string
+	Metadata        map[string]string
+	FieldViolations []struct{ Field, Description string }
+}
+
+func reasons(t testing.TB, a *answer) []reason {
+	t.Helper()
+	require.NotNil(t, a.Error, "%s", a.body)
+	var all []reason
+	require.NoError(t, json.Unmarshal(a.Error.Data, &all), "%s", a.body)
+	require.NotEmpty(t, all)
+	require.Equal(t, "type.googleapis.com/google.rpc.ErrorInfo", all[0].Type)
+	require.Equal(t, "a2a-protocol.org", all[0].Domain)
+	return all
+}
+
+func TestSendStream10(t *testing.T) {
+	t.Parallel()
+	s := serveStreams(t, options{})
+	c := s.open(t, stream10)
+	id := wait(t, s.created)
+	c.expect(t, "1 task TASK_STATE_SUBMITTED")
+	s.add(id, status(task.StateWorking), chunk("x"), status(task.StateAuthRequired))
+	c.expect(t, "2 statusUpdate TASK_STATE_WORKING", "3 artifactUpdate artifact x", "4 statusUpdate TASK_STATE_AUTH_REQUIRED")
+	// It stays open: the credentials may come another way, and the task goes on.
+	s.add(id, says("token"), status(task.StateSubmitted), status(task.StateInputRequired))
+	c.expect(t, "6 statusUpdate TASK_STATE_SUBMITTED", "7 statusUpdate TASK_STATE_INPUT_REQUIRED")
+	c.ends(t)
+	s.idle(t)
+}
+
+func TestSendStreamThatIsAnsweredDirectly10(t *testing.T) {
+	t.Parallel()
+	s := serveStreams(t, options{})
+	c := s.openAt(t, "/agents/other", stream10)
+	s.add(wait(t, s.created), direct("hello"))
+	c.expect(t, "2 message")
+	c.ends(t)
+}
+
+func TestSubscribe10(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		before []task.Event
+		last   string
+		then   []task.Event
+		want   []string
+	}{
+		{
+			name: "a working task", before: []task.Event{status(task.StateWorking), chunk("x")},
+			then: []task.Event{chunk("z"), status(task.StateFailed)},
+			want: []string{"3 task TASK_STATE_WORKING", "4 artifactUpdate artifact z", "5 statusUpdate TASK_STATE_FAILED"},
+		},
+		{
+			name: "a parked task, until it has ended", before: []task.Event{status(task.StateInputRequired)},
+			then: []task.Event{says("Rome"), status(task.StateSubmitted), status(task.StateInputRequired), status(task.StateCanceled)},
+			want: []string{
+				"2 task TASK_STATE_INPUT_REQUIRED", "4 statusUpdate TASK_STATE_SUBMITTED",
+				"5 statusUpdate TASK_STATE_INPUT_REQUIRED", "6 statusUpdate TASK_STATE_CANCELED",
+			},
+		},
+		{
+			name: "from the last id of a parked task", last: "2", before: []task.Event{status(task.StateInputRequired)},
+			then: []task.Event{says("Rome"), status(task.StateSubmitted), status(task.StateCompleted)},
+			want: []string{"4 statusUpdate TASK_STATE_SUBMITTED", "5 statusUpdate TASK_STATE_COMPLETED"},
+		},
+		{
+			name: "from an id of a task that has ended", last: "1", before: []task.Event{chunk("x"), status(task.StateCompleted)},
+			want: []string{"2 artifactUpdate artifact x", "3 statusUpdate TASK_STATE_COMPLETED"},
+		},
+		{name: "from the last id of a task that has ended", last: "2", before: []task.Event{status(task.StateRejected)}},
+		{
+			name: "past a question that was answered", last: "1",
+			before: []task.Event{status(task.StateInputRequired), says("Rome"), status(task.StateSubmitted)},
+			then:   []task.Event{status(task.StateCompleted)},
+			want: []string{
+				"2 statusUpdate TASK_STATE_INPUT_REQUIRED", "4 statusUpdate TASK_STATE_SUBMITTED", "5 statusUpdate TASK_STATE_COMPLETED",
+			},
+		},
+		{
+			name: "a task that has ended", before: []task.Event{status(task.StateCompleted)},
+			want: []string{"- error -32004"},
+		},
+		{
+			name: "from an id that the log of an ended task has not reached", last: "99", before: []task.Event{status(task.StateCompleted)},
+			want: []string{"- error -32004"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := serveStreams(t, options{})
+			id := s.task("0.1", tt.before...)
+			var headers []string
+			if tt.last != "" {
+				headers = []string{"Last-Event-ID", tt.last}
+			}
+			c := s.open(t, subscribe10(id), headers...)
+			want := tt.want
+			if tt.last == "" {
+				c.expect(t, want[0]) // the snapshot
+				want = want[1:]
+			}
+			s.add(id, tt.then...)
+			c.expect(t, want...)
+			c.ends(t)
+			s.idle(t)
+		})
+	}
+}
+
+func TestATaskOf10ForMethodsThatItDoesNotHave(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{Engine: &fakeEngine{task: sample("1.0")}})
+	require.Equal(t, "0.3", spoken(t, s.post(t, request("1", "tasks/get", `{"id":"t-1"}`))))
+	require.Equal(t, "0.1", spoken(t, s.post(t, request("1", "tasks/get", `{"id":"t-1"}`), "A2A-Version", "0.1")))
+}
+
+func TestTenantsAreAgents(t *testing.T) {
+	t.Parallel()
+	e := &fakeEngine{task: sample("1.0")}
+	s := serve(t, options{Engine: e, Agents: []operation.Agent{{Name: "demo"}, {Name: "other"}}})
+	for _, tt := range []struct{ path, tenant, agent string }{
+		{"/", "", "demo"},
+		{"/", "demo", "demo"},
+		{"/", "other", "other"},
+		{"/v1.0", "other", "other"},
+		{"/agents/other", "", "other"},
+		{"/agents/other", "other", "other"},
+		{"/", "nobody", ""},
+		{"/agents/other", "demo", ""},
+		{"/agents/demo", "other", ""},
+	} {
+		for method, params := range calls["1.0"] {
+			if method == "SendStreamingMessage" || method == "SubscribeToTask" {
+				continue // the engine of this test opens none
+			}
+			params = strings.Replace(params, "{", `{"tenant":"`+tt.tenant+`",`, 1)
+			a := s.do(t, s.newRequest(t, tt.path, strings.NewReader(request("1", method, params))))
+			if tt.agent == "" {
+				require.Equal(t, -32602, a.Error.Code)
+				require.Equal(t, "tenant", reasons(t, a)[1].FieldViolations[0].Field)
+				continue
+			}
+			require.Nil(t, a.Error, "%s", a.body)
+			asked := e.requests()
+			switch r := asked[len(asked)-1].(type) {
+			case *engine.SendRequest:
+				require.Equal(t, tt.agent, r.Agent)
+			case *engine.GetRequest:
+				require.Equal(t, tt.agent, r.Agent)
+			case *engine.CancelRequest:
+				require.Equal(t, tt.agent, r.Agent)
+			}
+		}
+	}
+}
+
+func TestExtensions(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{Engine: &fakeEngine{task: sample("1.0")}, Agents: []operation.Agent{
+		{Name: "demo", Extensions: []operation.Extension{{URI: "urn:a"}, {URI: "urn:b"}}},
+		{Name: "other", Extensions: []operation.Extension{{URI: "urn:must", Required: true}, {URI: "urn:may"}}},
+	}})
+	for _, tt := range []struct {
+		path, method, header, value string
+		echoed, echo                string
+		refused                     int
+	}{
+		{path: "/", method: "GetTask"},
+		{path: "/", method: "GetTask", header: "A2A-Extensions", value: "urn:z, urn:b,urn:a", echoed: "A2A-Extensions", echo: "urn:a, urn:b"},
+		{path: "/", method: "GetTask", header: "X-A2A-Extensions", value: "urn:b", echoed: "A2A-Extensions", echo: "urn:b"},
+		{path: "/", method: "message/send", header: "X-A2A-Extensions", value: "urn:b", echoed: "X-A2A-Extensions", echo: "urn:b"},
+		{path: "/", method: "message/send", header: "A2A-Extensions", value: "urn:b", echoed: "X-A2A-Extensions", echo: "urn:b"},
+		{path: "/agents/other", method: "SendMessage", header: "A2A-Extensions", value: "urn:must", echoed: "A2A-Extensions", echo: "urn:must"},
+		{path: "/agents/other", method: "SendMessage", header: "A2A-Extensions", value: "urn:may", refused: -32008},
+		{path: "/agents/other", method: "SendMessage", refused: -32008},
+		{path: "/agents/other", method: "SendStreamingMessage", refused: -32008},
+		{path: "/agents/other", method: "message/send", refused: -32602},
+		{path: "/agents/other", method: "tasks/send"}, // 0.1 has no extensions
+	} {
+		params := calls["1.0"][tt.method] + calls["0.3"][tt.method] + calls["0.1"][tt.method]
+		r := s.newRequest(t, tt.path, strings.NewReader(request("1", tt.method, params)))
+		if tt.header != "" {
+			r.Header.Set(tt.header, tt.value)
+		}
+		a := s.do(t, r)
+		if tt.refused != 0 {
+			require.Equal(t, tt.refused, a.Error.Code, "%+v", tt)
+			require.Contains(t, a.Error.Message, "urn:must")
+			continue
+		}
+		require.Nil(t, a.Error, "%+v: %s", tt, a.body)
+		for _, name := range []string{"A2A-Extensions", "X-A2A-Extensions"} {
+			want := ""
+			if name == tt.echoed {
+				want = tt.echo
+			}
+			require.Equal(t, want, a.Header.Get(name), "%+v", tt)
+		}
+	}
+}
+
+func TestTheVersionHeaderOf10(t *testing.T) {
+	t.Parallel()
+	for _, strict := range []bool{false, true} {
+		s := serve(t, options{Engine: &fakeEngine{task: sample("1.0")}, StrictVersion: strict})
+		for _, tt := range []struct {
+			method, version string
+			ok              bool
+		}{
+			{"GetTask", "1.0", true},
+			{"GetTask", "1.0.1", true},
+			{"GetTask", "", !strict},
+			{"GetTask", "0.3", !strict},
+			{"GetTask", "99.0", false},
+			{"message/send", "", true},
+			{"message/send", "1.0", !strict},
+		} {
+			params := calls["1.0"][tt.method] + calls["0.3"][tt.method]
+			a := s.post(t, request("1", tt.method, params), "A2A-Version", tt.version)
+			if tt.ok {
+				require.Nil(t, a.Error, "%+v: %s", tt, a.body)
+				continue
+			}
+			require.Equal(t, -32009, a.Error.Code)
+			require.Equal(t, http.StatusOK, a.StatusCode)
+			if tt.method == "GetTask" {
+				require.Equal(t, "VERSION_NOT_SUPPORTED", reasons(t, a)[0].Reason)
+			} else {
+				require.Nil(t, a.Error.Data)
+			}
+		}
+	}
+}
+
+func TestDetailsOfErrors(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{Engine: &fakeEngine{err: task.Errorf(task.NotFound, "task not found")}})
+	a := s.post(t, request("1", "GetTask", `{"id":"t-9"}`))
+	require.Equal(t, -32001, a.Error.Code)
+	require.Equal(t, []reason{{
+		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: "TASK_NOT_FOUND", Domain: "a2a-protocol.org",
+		Metadata: map[string]string{"taskId": "t-9"},
+	}}, reasons(t, a))
+
+	a = s.post(t, request("1", "ListTasks", `{"pageSize":101}`))
+	require.Equal(t, -32602, a.Error.Code)
+	require.Equal(t, "pageSize", reasons(t, a)[1].FieldViolations[0].Field)
+	require.Equal(t, "must be 1 to 100", reasons(t, a)[1].FieldViolations[0].Description)
+
+	for _, method := range []string{
+		"CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig",
+	} {
+		a = s.post(t, request("1", method, `{"taskId":"t-1","id":"c"}`))
+		require.Equal(t, -32003, a.Error.Code)
+		require.Equal(t, "PUSH_NOTIFICATION_NOT_SUPPORTED", reasons(t, a)[0].Reason)
+	}
+	a = s.post(t, `{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}`)
+	require.Equal(t, -32004, a.Error.Code)
+}

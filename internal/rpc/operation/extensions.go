@@ -1,0 +1,41 @@
+package operation
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+)
+
+// The headers that name extensions: of 1.0, and of 0.2.4 and later.
+const (
+	extensions10 = "A2a-Extensions"
+	extensions03 = "X-A2a-Extensions"
+)
+
+// Extensions are the URIs that a client names, in the header of either version.
+func Extensions(h http.Header) []string {
+	var all []string
+	for _, name := range [...]string{extensions10, extensions03} {
+		for _, list := range h[name] {
+			for uri := range strings.SplitSeq(list, ",") {
+				if uri = strings.TrimSpace(uri); uri != "" {
+					all = append(all, uri)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Echo tells the client which of its extensions are in force.
+func (r *Request) Echo(h http.Header) {
+	if len(r.active) == 0 {
+		return
+	}
+	name := extensions10
+	if r.Codec.ID() == dialect.V03 {
+		name = extensions03
+	}
+	h.Set(name, strings.Join(r.active, ", "))
+}
