@@ -138,9 +138,15 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		},
 		Rescued: s.metrics.Rescued,
 	})
+	pageKey, err := s.store.Secret(ctx, store.SecretPageToken)
+	if err != nil {
+		s.closeListeners()
+		s.store.Close(ctx)
+		return nil, err
+	}
 	eng := engine.Options{
 		Store: s.store, Hub: s.hub, Agents: agents.engine, MaxBlock: cfg.Limits.MaxBlock,
-		CancelWait: agents.cancelWait, Log: log,
+		PageKey: pageKey, CancelWait: agents.cancelWait, Log: log,
 	}
 	if cfg.HasRole(config.RoleWorker) {
 		s.pool = worker.New(worker.Options{

@@ -22,6 +22,8 @@ type Store interface {
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq, error)
 	Cancel(ctx context.Context, h *task.Task) (ended bool, err error)
+	List(ctx context.Context, l *store.Listing) (page []*task.Task, more bool, err error)
+	Count(ctx context.Context, l *store.Listing, bound int) (int, error)
 }
 
 // fanout is what the engine asks of the hub.
@@ -55,6 +57,7 @@ type Options struct {
 	Reserve    func(agent string) Slot
 	Agents     []Agent
 	MaxBlock   time.Duration // bound of a blocking send; default 60 s
+	PageKey    []byte        // signs page tokens; the same on every replica
 	CancelWait time.Duration // how long Cancel waits for a running task to end; default 10 s
 	Log        *slog.Logger
 }

@@ -50,6 +50,7 @@ type replica struct {
 
 type setup struct {
 	url        string
+	pageKey    string
 	noWorkers  bool
 	maxBlock   time.Duration
 	cancelWait time.Duration
@@ -83,7 +84,7 @@ func start(t testing.TB, s setup) *replica {
 	require.NoError(t, err)
 	r.hub.SetReader(r.store)
 	o := engine.Options{
-		Store: r.store, Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait,
+		Store: r.store, Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait, PageKey: []byte(s.pageKey),
 		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}},
 	}
 	ctx, stop := context.WithCancel(context.Background())

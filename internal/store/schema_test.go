@@ -288,7 +288,7 @@ func TestPlansOfAnOperatorsList(t *testing.T) {
 	_, err = c.Prepare(t.Context(), "list", statements(t)["OpsTasks"])
 	require.NoError(t, err)
 	for filter, index := range map[string]string{
-		"'', 0, '', ''": "tasks_pkey", "'', 2, '', ''": "tasks_open", "'', 0, 'ctx7', ''": "tasks_context", "'a', 2, 'ctx7', ''": "tasks_",
+		"'', 0, '', ''": "tasks_pkey", "'', 2, '', ''": "tasks_open", "'', 0, 'ctx7', ''": "tasks_of_context", "'a', 2, 'ctx7', ''": "tasks_",
 	} {
 		rows, err := c.Query(t.Context(), "EXPLAIN EXECUTE list('ffffffff-ffff-ffff-ffff-ffffffffffff', "+filter+", 50)", pgx.QueryExecModeSimpleProtocol)
 		require.NoError(t, err)

@@ -198,9 +198,7 @@ func (x *exchange) decode(env *envelope) bool {
 		return false
 	}
 	x.taskID = x.Call.TaskID()
-	x.IdempotencyKey = x.r.Header.Get("Idempotency-Key")
-	x.LastEventID = x.r.Header.Get("Last-Event-ID")
-	x.Extensions = operation.Extensions(x.r.Header)
+	x.ReadHeaders(x.r.Header)
 	return true
 }
 

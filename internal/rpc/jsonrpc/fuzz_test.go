@@ -2,6 +2,7 @@ package jsonrpc_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"math/big"
@@ -23,8 +24,10 @@ import (
 // FuzzEnvelope sends any body: the answer is one document with either a result or an
 // error, under the id of the request wherever that is a valid one.
 func FuzzEnvelope(f *testing.F) {
-	for _, example := range dialecttest.Examples(f, "v0.") {
-		f.Add([]byte(request(`1`, example.Method, string(example.Params))))
+	for _, version := range []string{"v0.", "v1."} {
+		for _, example := range dialecttest.Examples(f, version) {
+			f.Add([]byte(request(`1`, example.Method, cmp.Or(string(example.Params), "null"))))
+		}
 	}
 	for _, body := range []string{
 		``, `{}`, `[]`, `null`, `{"jsonrpc":"2.0"`, `{"jsonrpc":"2.0","id":1.0,"method":"tasks/get"}`, "{\"id\":\"\xff\"}",

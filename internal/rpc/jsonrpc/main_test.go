@@ -65,6 +65,14 @@ func (f *fakeEngine) Get(ctx context.Context, r *engine.GetRequest) (*task.Task,
 	return f.ask(ctx, r)
 }
 
+func (f *fakeEngine) List(ctx context.Context, r *engine.ListRequest) (*engine.Page, error) {
+	t, err := f.ask(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &engine.Page{Tasks: []*task.Task{t}, Size: r.PageSize, Total: 1}, nil
+}
+
 func (f *fakeEngine) Cancel(ctx context.Context, r *engine.CancelRequest) (*task.Task, error) {
 	return f.ask(ctx, r)
 }
@@ -244,6 +252,7 @@ var calls = map[string]map[string]string{
 		"SendMessage":          `{"message":` + message10 + `}`,
 		"SendStreamingMessage": `{"message":` + message10 + `}`,
 		"GetTask":              `{"id":"t-1"}`,
+		"ListTasks":            `{"pageSize":5}`,
 		"CancelTask":           `{"id":"t-1"}`,
 		"SubscribeToTask":      `{"id":"t-1"}`,
 	},

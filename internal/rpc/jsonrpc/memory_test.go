@@ -113,6 +113,12 @@ func direct(text string) task.Event {
 	}}
 }
 
+func (m *memory) List(context.Context, *store.Listing) ([]*task.Task, bool, error) {
+	return nil, false, nil
+}
+
+func (m *memory) Count(context.Context, *store.Listing, int) (int, error) { return 0, nil }
+
 func (m *memory) Create(_ context.Context, n *store.NewTask) (*task.Event, error) {
 	m.mu.Lock()
 	if _, taken := m.keys[n.Idempotency.Key]; taken {

@@ -177,6 +177,8 @@ func TestTenantsAreAgents(t *testing.T) {
 				require.Equal(t, tt.agent, r.Agent)
 			case *engine.GetRequest:
 				require.Equal(t, tt.agent, r.Agent)
+			case *engine.ListRequest:
+				require.Equal(t, tt.agent, r.Agent)
 			case *engine.CancelRequest:
 				require.Equal(t, tt.agent, r.Agent)
 			}

@@ -21,6 +21,7 @@ type Engine interface {
 	Send(ctx context.Context, r *engine.SendRequest) (*task.Task, error)
 	Stream(ctx context.Context, r *engine.SendRequest) (*engine.Stream, error)
 	Get(ctx context.Context, r *engine.GetRequest) (*task.Task, error)
+	List(ctx context.Context, r *engine.ListRequest) (*engine.Page, error)
 	Cancel(ctx context.Context, r *engine.CancelRequest) (*task.Task, error)
 	Subscribe(ctx context.Context, r *engine.SubscribeRequest) (*engine.Stream, error)
 }
@@ -94,6 +95,8 @@ type Request struct {
 	// IdempotencyKey and LastEventID are the headers of these names, or "".
 	IdempotencyKey string
 	LastEventID    string
+	// ExactTotal asks for the exact total of a list, by the header Prefer: count=exact.
+	ExactTotal bool
 	// Extensions are those that the client names, active those that are in force.
 	Extensions []string
 	active     []string
@@ -144,6 +147,13 @@ func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
 	case engine.OpGet:
 		c.Get.Caller, c.Get.WithArtifacts = r.caller(), true
 		t, err = o.opt.Engine.Get(ctx, c.Get)
+	case engine.OpList:
+		c.List.Caller, c.List.ExactTotal = r.caller(), r.ExactTotal
+		page, err := o.opt.Engine.List(ctx, c.List)
+		if err != nil {
+			return nil, err
+		}
+		return r.Codec.Page(page, c.View)
 	case engine.OpCancel:
 		c.Cancel.Caller = r.caller()
 		t, err = o.opt.Engine.Cancel(ctx, c.Cancel)

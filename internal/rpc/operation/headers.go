@@ -2,6 +2,7 @@ package operation
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
@@ -13,8 +14,19 @@ const (
 	extensions03 = "X-A2a-Extensions"
 )
 
-// Extensions are the URIs that a client names, in the header of either version.
-func Extensions(h http.Header) []string {
+// ReadHeaders takes from the headers of a request what is the same over JSON-RPC and
+// HTTP+JSON.
+func (r *Request) ReadHeaders(h http.Header) {
+	r.IdempotencyKey = h.Get("Idempotency-Key")
+	r.LastEventID = h.Get("Last-Event-ID")
+	r.Extensions = extensions(h)
+	r.ExactTotal = slices.ContainsFunc(h["Prefer"], func(list string) bool {
+		return strings.Contains(strings.ReplaceAll(list, " ", ""), "count=exact")
+	})
+}
+
+// extensions are the URIs that a client names, in the header of either version.
+func extensions(h http.Header) []string {
 	var all []string
 	for _, name := range [...]string{extensions10, extensions03} {
 		for _, list := range h[name] {

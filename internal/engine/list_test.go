@@ -1,0 +1,164 @@
+package engine_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func list(change func(r *engine.ListRequest)) *engine.ListRequest {
+	r := &engine.ListRequest{Caller: alice, PageSize: 50, WithHistory: true}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+func (r *replica) list(t testing.TB, q *engine.ListRequest) *engine.Page {
+	t.Helper()
+	page, err := r.List(t.Context(), q)
+	require.NoError(t, err)
+	return page
+}
+
+func TestListShowsTheCallersTasks(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	first := r.must(t, send("chunks 3"))
+	asked := r.must(t, send("ask"))
+	for _, change := range []func(q *engine.SendRequest){
+		func(q *engine.SendRequest) { q.Principal.Subject = "bob" },
+		func(q *engine.SendRequest) { q.Principal.Tenant = "other" },
+		func(q *engine.SendRequest) { q.Agent = "strict" },
+	} {
+		q := send("theirs")
+		change(q)
+		r.must(t, q)
+	}
+	page := r.list(t, list(nil))
+	require.Len(t, page.Tasks, 2)
+	require.Equal(t, asked.ID, page.Tasks[0].ID, "newest status first")
+	require.Equal(t, "and?", page.Tasks[0].Status.Message.FirstText())
+	require.Equal(t, first.ID, page.Tasks[1].ID)
+	require.Len(t, page.Tasks[1].History, 1)
+	require.Empty(t, page.Tasks[1].Artifacts)
+	require.Equal(t, 2, page.Total)
+	require.Equal(t, 50, page.Size)
+	require.Empty(t, page.NextToken)
+
+	page = r.list(t, list(func(q *engine.ListRequest) { q.WithArtifacts = true; q.State = task.StateCompleted }))
+	require.Len(t, page.Tasks, 1)
+	require.Len(t, page.Tasks[0].Artifacts[0].Parts, 3)
+
+	// What happens to a task brings it to the front.
+	r.must(t, to(send("done"), asked))
+	r.must(t, send("newest"))
+	page = r.list(t, list(func(q *engine.ListRequest) { q.ContextID = asked.ContextID }))
+	require.Len(t, page.Tasks, 1)
+	require.Equal(t, task.StateCompleted, page.Tasks[0].Status.State)
+	since := page.Tasks[0].Status.At
+	page = r.list(t, list(func(q *engine.ListRequest) { q.Since = since }))
+	require.Len(t, page.Tasks, 2, "the moment itself included")
+}
+
+func TestListLeavesBareMessagesOut(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	bare := send("bare")
+	bare.Agent = "direct"
+	require.True(t, r.must(t, bare).Direct)
+	kept := send("echo")
+	kept.Agent = "direct"
+	r.must(t, kept)
+	page := r.list(t, list(func(q *engine.ListRequest) { q.Agent = "direct" }))
+	require.Len(t, page.Tasks, 1)
+	require.Equal(t, 1, page.Total)
+}
+
+func TestListPageByPage(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	const n = 7
+	for i := range n {
+		r.must(t, send(fmt.Sprint("task ", i)))
+	}
+	seen := map[task.ID]bool{}
+	q := list(func(q *engine.ListRequest) { q.PageSize = 3 })
+	var sizes []int
+	for {
+		page := r.list(t, q)
+		sizes = append(sizes, len(page.Tasks))
+		require.Equal(t, n, page.Total)
+		require.Equal(t, 3, page.Size)
+		for _, p := range page.Tasks {
+			require.False(t, seen[p.ID])
+			seen[p.ID] = true
+		}
+		if q.PageToken = page.NextToken; q.PageToken == "" {
+			break
+		}
+	}
+	require.Equal(t, []int{3, 3, 1}, sizes)
+
+	// A total that is asked for is counted anew, on any page.
+	first := r.list(t, list(func(q *engine.ListRequest) { q.PageSize = 3 }))
+	r.must(t, send("one more"))
+	next := func(exact bool) int {
+		return r.list(t, list(func(q *engine.ListRequest) {
+			q.PageSize, q.PageToken, q.ExactTotal = 3, first.NextToken, exact
+		})).Total
+	}
+	require.Equal(t, n, next(false))
+	require.Equal(t, n+1, next(true))
+}
+
+func TestPageTokens(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	for i := range 3 {
+		r.must(t, send(fmt.Sprint("task ", i)))
+	}
+	one := func(q *engine.ListRequest) { q.PageSize = 1 }
+	token := r.list(t, list(one)).NextToken
+	require.NotEmpty(t, token)
+
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	require.NoError(t, err)
+	refused := map[string]*engine.ListRequest{
+		"another caller":  list(func(q *engine.ListRequest) { q.PageToken, q.Principal.Subject = token, "bob" }),
+		"another tenant":  list(func(q *engine.ListRequest) { q.PageToken, q.Principal.Tenant = token, "u" }),
+		"another agent":   list(func(q *engine.ListRequest) { q.PageToken, q.Agent = token, "strict" }),
+		"another context": list(func(q *engine.ListRequest) { q.PageToken, q.ContextID = token, "c" }),
+		"another state":   list(func(q *engine.ListRequest) { q.PageToken, q.State = token, task.StateCompleted }),
+		"another since":   list(func(q *engine.ListRequest) { q.PageToken = token; q.Since = q.Since.AddDate(1, 0, 0) }),
+		"half of it":      list(func(q *engine.ListRequest) { q.PageToken = token[:len(token)/2] }),
+		"nonsense":        list(func(q *engine.ListRequest) { q.PageToken = "cursor-token" }),
+		"more than it":    list(func(q *engine.ListRequest) { q.PageToken = token + "A" }),
+		"another page key": list(func(q *engine.ListRequest) {
+			other := start(t, setup{pageKey: "another"})
+			other.must(t, send("x"))
+			other.must(t, send("y"))
+			q.PageToken = other.list(t, list(one)).NextToken
+		}),
+	}
+	for i := range raw {
+		forged := append([]byte(nil), raw...)
+		forged[i] ^= 1
+		refused[fmt.Sprint("byte ", i)] = list(func(q *engine.ListRequest) { q.PageToken = base64.RawURLEncoding.EncodeToString(forged) })
+	}
+	for name, q := range refused {
+		_, err := r.List(t.Context(), q)
+		var fault *task.Error
+		require.ErrorAs(t, err, &fault, name)
+		require.Equal(t, task.Invalid, fault.Kind, name)
+		require.Equal(t, "pageToken", fault.Field, name)
+	}
+	// What is shown of the tasks may change on the way.
+	page := r.list(t, list(func(q *engine.ListRequest) { q.PageToken, q.PageSize, q.WithArtifacts = token, 2, true }))
+	require.Len(t, page.Tasks, 2)
+}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Place is where a task stands in the order of lists.
+type Place struct {
+	At time.Time // of its status
+	ID task.ID
+}
+
+// Newest is the place before every task.
+var Newest = Place{
+	At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC),
+	ID: task.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+}
+
+// Listing selects tasks of one owner at one agent, newest status first. Those that an
+// agent answered with a bare message are in no list.
+type Listing struct {
+	Owner
+	ContextID string     // empty: any
+	State     task.State // StateUnspecified: any
+	Since     time.Time  // status of this moment or later; zero: any
+	After     Place      // what follows this one; Newest for the first page
+	Limit     int
+	// History and Artifacts say what is read of each task beside its status.
+	History   bool
+	Artifacts bool
+}
+
+// What a page reads at most, unless one task alone is larger. A page that ends here is
+// shorter than asked for, and another follows.
+const (
+	pageEvents = 20_000
+	pageBytes  = 8 << 20
+)
+
+// List returns a page of tasks, and whether more follow.
+func (s *Store) List(ctx context.Context, l *Listing) (page []*task.Task, more bool, err error) {
+	rows, err := s.listed(ctx, l)
+	if err != nil {
+		return nil, false, translate("list tasks", err)
+	}
+	if len(rows) > l.Limit {
+		rows, more = rows[:l.Limit], true
+	}
+	whole := l.History || l.Artifacts
+	read := dbsqlc.EventsOfManyParams{WithMessages: l.History, WithArtifacts: l.Artifacts, Budget: pageBytes}
+	events := int64(0)
+	for i := range rows {
+		r := &rows[i]
+		// Of a task whose status is all that is shown, the event that set it is all that is read.
+		from, upto := r.StatusSeq, r.StatusSeq
+		if whole {
+			from, upto = 1, r.LastSeq
+		}
+		if events += upto - from + 1; events > pageEvents && i > 0 {
+			more = true
+			break
+		}
+		if i == 0 || bytes.Compare(r.ID[:], read.Lowest[:]) < 0 {
+			read.Lowest = r.ID
+		}
+		if bytes.Compare(r.ID[:], read.Highest[:]) > 0 {
+			read.Highest = r.ID
+		}
+		read.Tasks = append(read.Tasks, r.ID)
+		read.Froms = append(read.Froms, from)
+		read.Uptos = append(read.Uptos, upto)
+		page = append(page, header(r))
+	}
+	if len(page) == 0 {
+		return nil, false, nil
+	}
+	fit, err := s.fill(ctx, page, read, whole)
+	if err != nil {
+		return nil, false, err
+	}
+	return page[:fit], more || fit < len(page), nil
+}
+
+// fill reads the events of a page into its tasks, and returns how many of them fit.
+func (s *Store) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, whole bool) (fit int, err error) {
+	rows, err := s.q.EventsOfMany(ctx, s.api, read)
+	if err != nil {
+		return 0, translate("list tasks", err)
+	}
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].Task == rows[0].Task {
+			n++
+		}
+		h := page[fit]
+		if task.ID(rows[0].Task) != h.ID {
+			// A log that is gone, its partition dropped in between, leaves its header.
+			fit++
+			continue
+		}
+		if whole {
+			page[fit], err = fold(h, rows[:n])
+		} else {
+			err = setStatus(h, &rows[0])
+		}
+		if err != nil {
+			return 0, err
+		}
+		fit++
+		rows = rows[n:]
+	}
+	return max(fit, 1), nil
+}
+
+// setStatus gives a header the message of its status.
+func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {
+	e, err := event(eventOf(r), h)
+	if err != nil {
+		return translate("list tasks", err)
+	}
+	if e.Kind == task.EventStatus { // and not the message that the task began with
+		h.Status.Message = e.Message
+	}
+	return nil
+}
+
+func fold(h *task.Task, rows []dbsqlc.EventsOfManyRow) (*task.Task, error) {
+	t := Empty(h)
+	for i := range rows {
+		e, err := event(eventOf(&rows[i]), t)
+		if err != nil {
+			return nil, translate("list tasks", err)
+		}
+		t.LastSeq = e.Seq - 1
+		if err := t.Apply(e); err != nil {
+			return nil, err
+		}
+	}
+	t.LastSeq = h.LastSeq
+	return t, nil
+}
+
+func eventOf(r *dbsqlc.EventsOfManyRow) *dbsqlc.Event {
+	return &dbsqlc.Event{
+		Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
+		ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
+	}
+}
+
+// listed reads one row more than the limit, which tells whether there is another page.
+func (s *Store) listed(ctx context.Context, l *Listing) ([]dbsqlc.Task, error) {
+	limit := int32(l.Limit) + 1
+	var rows []dbsqlc.Task
+	if l.ContextID == "" {
+		found, err := s.q.TasksListed(ctx, s.api, dbsqlc.TasksListedParams{
+			States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent, Since: l.Since,
+			BeforeAt: l.After.At, BeforeID: uuid.UUID(l.After.ID), MaxRows: limit,
+		})
+		for i := range found {
+			rows = append(rows, dbsqlc.Task(found[i]))
+		}
+		return rows, err
+	}
+	found, err := s.q.TasksListedOfContext(ctx, s.api, dbsqlc.TasksListedOfContextParams{
+		ContextID: cleanName(l.ContextID), States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent, Since: l.Since,
+		BeforeAt: l.After.At, BeforeID: uuid.UUID(l.After.ID), MaxRows: limit,
+	})
+	for i := range found {
+		rows = append(rows, dbsqlc.Task(found[i]))
+	}
+	return rows, err
+}
+
+// states are those of a listing, by which its indexes go.
+func states(l *Listing) []int16 {
+	if l.State != task.StateUnspecified {
+		return []int16{int16(l.State)}
+	}
+	all := make([]int16, len(task.States))
+	for i, state := range task.States {
+		all[i] = int16(state)
+	}
+	return all
+}
+
+// Uncounted as a bound counts every task, however long that takes.
+const Uncounted = math.MaxInt32
+
+// Count returns how many tasks a listing has over all pages, but at most bound.
+func (s *Store) Count(ctx context.Context, l *Listing, bound int) (int, error) {
+	var (
+		n   int64
+		err error
+	)
+	if l.ContextID == "" {
+		n, err = s.q.TasksCounted(ctx, s.api, dbsqlc.TasksCountedParams{
+			States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent, Since: l.Since, Bound: int32(bound),
+		})
+	} else {
+		n, err = s.q.TasksCountedOfContext(ctx, s.api, dbsqlc.TasksCountedOfContextParams{
+			ContextID: cleanName(l.ContextID), States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent,
+			Since: l.Since, Bound: int32(bound),
+		})
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "57014" {
+		return 0, &task.Error{
+			Kind: task.Unavailable, Msg: "there are more tasks than can be counted in time", RetryAfter: retryAfter, Cause: err,
+		}
+	}
+	return int(n), translate("count tasks", err)
+}
+
+// SecretPageToken signs page tokens.
+const SecretPageToken = "page_token"
+
+// Secret reads a key that all replicas share.
+func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
+	value, err := s.q.SecretGet(ctx, s.api, name)
+	return value, translate("read a secret", err)
+}

@@ -1,0 +1,323 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// seedLists fills the database with tasks of every state, of two owners and two
+// agents, in contexts of every size. Some share the moment of their status, some were
+// answered by a bare message, and rejected ones are rare and old.
+const seedLists = `
+	CREATE TEMP TABLE seed AS
+	SELECT i, (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 19))::uuid AS id,
+	       (CASE WHEN i <= 20 THEN 8 WHEN i %% 100 < 90 THEN 5 ELSE 1 + i %% 8 END)::smallint AS state,
+	       now() - make_interval(secs => (%[1]d - i) / 3) AS at
+	  FROM generate_series(1, %[1]d) i;
+	INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, direct, dialect)
+	SELECT id, CASE WHEN i %% 50 = 0 THEN 'rare' ELSE 'a' END, 'tenant', CASE WHEN i %% 100 = 1 THEN 'other' ELSE 'owner' END,
+	       CASE WHEN i %% 10 < 5 THEN 'one' ELSE 'c' || i / 100 END, state, least(state, 2), least(state, 2), at,
+	       state = 5 AND i %% 7 = 0, '1.0' FROM seed;
+	INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload, created_at)
+	SELECT id, 1, 1, 0, json_build_object('id', 'm' || i, 'role', 'user', 'parts', json_build_array(json_build_object('text', 'hello'))), at FROM seed;
+	INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, payload, created_at)
+	SELECT id, 2, 2, state, 0, json_build_object('message', json_build_object('id', 's' || i, 'role', 'agent', 'parts', json_build_array(json_build_object('text', 'state ' || state)))), at
+	  FROM seed WHERE state > 1;
+	INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT t.id, t.agent, 1 FROM holdfast.tasks t WHERE t.state < 3;
+	ANALYZE holdfast.tasks, holdfast.task_events`
+
+func (f *fixture) seedLists(rows int) {
+	f.t.Helper()
+	_, err := f.EnsurePartitions(f.t.Context())
+	require.NoError(f.t, err)
+	_, err = f.conn().PgConn().Exec(f.t.Context(), fmt.Sprintf(seedLists, rows)).ReadAll()
+	require.NoError(f.t, err)
+}
+
+// mine selects what most tests do.
+func mine() *Listing {
+	return &Listing{Owner: Owner{Tenant: "tenant", Subject: "owner", Agent: "a"}, After: Newest, Limit: 50}
+}
+
+// TestListsAgainstAModel walks through lists of every filter, page by page, and
+// compares with a list that is made in memory.
+func TestListsAgainstAModel(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.seedLists(2000)
+	type row struct {
+		Agent, Owner, Context string
+		State                 task.State
+		At                    time.Time
+		ID                    uuid.UUID
+		Direct                bool
+	}
+	found, err := f.conn().Query(t.Context(), "SELECT agent, owner, context_id, state, status_at, id, direct FROM holdfast.tasks")
+	require.NoError(t, err)
+	rows, err := pgx.CollectRows(found, pgx.RowToStructByPos[row])
+	require.NoError(t, err)
+	require.Len(t, rows, 2000)
+	slices.SortFunc(rows, func(a, b row) int { // newest first, then by id, last first
+		return cmp.Or(b.At.Compare(a.At), slices.Compare(b.ID[:], a.ID[:]))
+	})
+	for _, agent := range []string{"a", "rare", "none"} {
+		for _, contextID := range []string{"", "one", "c7", "none"} {
+			for _, state := range append([]task.State{task.StateUnspecified}, task.States...) {
+				for _, since := range []time.Time{{}, rows[700].At} {
+					l := mine()
+					l.Agent, l.ContextID, l.State, l.Since, l.Limit = agent, contextID, state, since, 100
+					var want []string
+					for _, r := range rows {
+						if r.Agent == agent && r.Owner == "owner" && !r.Direct && (contextID == "" || r.Context == contextID) &&
+							(state == task.StateUnspecified || r.State == state) && !r.At.Before(since) {
+							want = append(want, r.ID.String())
+						}
+					}
+					total, err := f.Count(t.Context(), l, Uncounted)
+					require.NoError(t, err)
+					require.Equal(t, len(want), total)
+					bounded, err := f.Count(t.Context(), l, 7)
+					require.NoError(t, err)
+					require.Equal(t, min(len(want), 7), bounded)
+					var got []string
+					for more := true; more; {
+						var page []*task.Task
+						page, more, err = f.List(t.Context(), l)
+						require.NoError(t, err)
+						for _, p := range page {
+							got = append(got, p.PublicID)
+							l.After = Place{At: p.Status.At, ID: p.ID}
+						}
+						require.True(t, !more || len(page) == l.Limit)
+					}
+					require.Equal(t, want, got, "%s %q %s since %s", agent, contextID, state, since)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatAListReadsOfATask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	said := status(task.StateWorking)
+	said.Message = user("on it")
+	p.must(t, said, chunk("x"), chunk("y"), &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint}})
+	f.create(fresh("a"))
+	l := mine()
+	for _, tt := range []struct{ history, artifacts bool }{{}, {history: true}, {artifacts: true}, {true, true}} {
+		l.History, l.Artifacts = tt.history, tt.artifacts
+		page, more, err := f.List(t.Context(), l)
+		require.NoError(t, err)
+		require.False(t, more)
+		require.Len(t, page, 2)
+		slices.SortFunc(page, func(a, b *task.Task) int { return cmp.Compare(a.Status.State, b.Status.State) })
+		waiting, working := page[0], page[1]
+		require.Equal(t, task.StateSubmitted, waiting.Status.State)
+		require.Nil(t, waiting.Status.Message)
+		require.Equal(t, task.StateWorking, working.Status.State)
+		require.Equal(t, "on it", working.Status.Message.FirstText())
+		require.Equal(t, working.PublicID, working.Status.Message.TaskID)
+		require.Equal(t, task.Seq(5), working.LastSeq)
+		if tt.history {
+			require.Equal(t, "hello", working.History[0].FirstText())
+			require.Len(t, waiting.History, 1)
+		}
+		if !tt.artifacts {
+			require.Empty(t, working.Artifacts)
+			continue
+		}
+		require.Len(t, working.Artifacts, 1)
+		require.Len(t, working.Artifacts[0].Parts, 2)
+		whole, err := f.Snapshot(t.Context(), p.c.Task, true)
+		require.NoError(t, err)
+		require.Less(t, whole.LastSeq, working.LastSeq, "the header is older than the list")
+	}
+}
+
+// A page of large tasks is cut where it gets too large, and the next one goes on there.
+func TestPagesAreBoundedByBytes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	large := strings.Repeat("x", pageBytes/3)
+	for range 5 {
+		n := fresh("a")
+		n.Message.Parts[0].Text = large
+		f.create(n)
+	}
+	l := mine()
+	l.History = true
+	var sizes []int
+	seen := map[task.ID]bool{}
+	for more := true; more; {
+		var page []*task.Task
+		var err error
+		page, more, err = f.List(t.Context(), l)
+		require.NoError(t, err)
+		sizes = append(sizes, len(page))
+		for _, p := range page {
+			require.Len(t, p.History[0].Parts[0].Text, len(large))
+			seen[p.ID] = true
+			l.After = Place{At: p.Status.At, ID: p.ID}
+		}
+	}
+	require.Equal(t, []int{2, 2, 1}, sizes)
+	require.Len(t, seen, 5)
+
+	l.After, l.History = Newest, false
+	page, more, err := f.List(t.Context(), l)
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Len(t, page, 5, "without its history none of them is large")
+}
+
+// A single task may be larger than a page; its page is that task.
+func TestAPageHasOneTaskAtLeast(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 2 {
+		n := fresh("a")
+		n.Message.Parts[0].Text = strings.Repeat("x", pageBytes+1)
+		f.create(n)
+	}
+	l := mine()
+	l.History = true
+	page, more, err := f.List(t.Context(), l)
+	require.NoError(t, err)
+	require.True(t, more)
+	require.Len(t, page, 1)
+}
+
+// planned is a node of a plan that was executed.
+type planned struct {
+	NodeType  string    `json:"Node Type"`
+	Relation  string    `json:"Relation Name"`
+	Index     string    `json:"Index Name"`
+	Rows      float64   `json:"Actual Rows"`
+	Loops     float64   `json:"Actual Loops"`
+	Filtered  float64   `json:"Rows Removed by Filter"`
+	Rechecked float64   `json:"Rows Removed by Index Recheck"`
+	Plans     []planned `json:"Plans"`
+}
+
+// touched counts the rows of tasks that a plan has read.
+func (p *planned) touched(t *testing.T, index string) float64 {
+	n := 0.0
+	if p.Relation == "tasks" {
+		require.Equal(t, index, p.Index)
+		require.Contains(t, []string{"Index Scan", "Index Only Scan"}, p.NodeType)
+		n = p.Loops * (p.Rows + p.Filtered + p.Rechecked)
+	}
+	for i := range p.Plans {
+		n += p.Plans[i].touched(t, index)
+	}
+	return n
+}
+
+// TestListsReadNoMoreThanTheyShow executes the statements as the store prepares them,
+// and counts the rows: for no filter may they grow with the tasks that there are.
+func TestListsReadNoMoreThanTheyShow(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.seedLists(30_000)
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	texts := statements(t)
+	for _, name := range []string{"TasksListed", "TasksListedOfContext", "TasksCounted", "TasksCountedOfContext"} {
+		_, err := c.Prepare(t.Context(), name, texts[name])
+		require.NoError(t, err)
+	}
+	const limit = 51
+	states := map[string]int{"{1,2,3,4,5,6,7,8}": 8, "{5}": 1, "{8}": 1, "{4}": 1}
+	for set, scans := range states {
+		for _, agent := range []string{"a", "rare"} {
+			for _, since := range []string{"-infinity", "2000-01-01"} {
+				for _, before := range []string{"infinity", time.Now().Add(-time.Hour).Format(time.RFC3339)} {
+					for _, contextID := range []string{"", "one", "c7"} {
+						index, suffix, inContext := "tasks_listed", "", ""
+						if contextID != "" {
+							index, suffix, inContext = "tasks_of_context", "OfContext", "'"+contextID+"',"
+						}
+						filter := fmt.Sprintf("'%s',%s'tenant','owner','%s','%s'", set, inContext, agent, since)
+						for _, call := range []string{
+							fmt.Sprintf(`"TasksListed%s"(%s,'%s','ffffffff-ffff-ffff-ffff-ffffffffffff',%d)`, suffix, filter, before, limit),
+							fmt.Sprintf(`"TasksCounted%s"(%s,%d)`, suffix, filter, limit),
+						} {
+							var raw []byte
+							err := c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE "+call, pgx.QueryExecModeSimpleProtocol).Scan(&raw)
+							require.NoError(t, err, call)
+							var plans []struct{ Plan planned }
+							require.NoError(t, json.Unmarshal(raw, &plans))
+							require.LessOrEqual(t, plans[0].Plan.touched(t, index), float64(scans*limit), "%s\n%s", call, raw)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+var listRows = flag.Int("list.rows", 10_000, "tasks in the database of BenchmarkList")
+
+// BenchmarkList lists with every kind of filter. Compare runs with -list.rows 10000
+// and 1000000: a page must cost the same.
+func BenchmarkList(b *testing.B) {
+	db := storetest.New(b)
+	f := &fixture{t: b, url: db.URL, ear: newEar()}
+	s, err := Open(b.Context(), Options{URL: db.URL, Listener: f.ear})
+	require.NoError(b, err)
+	f.Store = s
+	b.Cleanup(func() { s.Close(context.Background()) })
+	f.seedLists(*listRows)
+	f.exec("VACUUM ANALYZE holdfast.tasks")
+	middle := scan[time.Time](f, "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY status_at) FROM holdfast.tasks")
+	for _, bb := range []struct {
+		name   string
+		change func(l *Listing)
+	}{
+		{"first page", func(*Listing) {}},
+		{"a page in the middle", func(l *Listing) { l.After.At = middle }},
+		{"with history and artifacts", func(l *Listing) { l.History, l.Artifacts = true, true }},
+		{"a rare state", func(l *Listing) { l.State = task.StateRejected }},
+		{"a rare agent", func(l *Listing) { l.Agent = "rare" }},
+		{"a large context", func(l *Listing) { l.ContextID = "one" }},
+		{"a rare state of a large context", func(l *Listing) { l.ContextID, l.State = "one", task.StateRejected }},
+		{"a small context", func(l *Listing) { l.ContextID = "c7" }},
+		{"since", func(l *Listing) { l.Since = middle }},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			for b.Loop() {
+				l := mine()
+				bb.change(l)
+				if _, _, err := s.List(b.Context(), l); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	for _, bound := range []int{1000, 10_000, Uncounted} {
+		b.Run(fmt.Sprintf("count up to %d", bound), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.Count(b.Context(), mine(), bound); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
