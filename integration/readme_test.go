@@ -125,8 +125,10 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	require.Contains(t, cut[0], "timed out", "the first stream was not cut")
 	require.Equal(t, 1, strings.Count(cut[0], `"final":true`), "only the second stream has the end")
 
-	trip := answers["Two versions, one task"]
-	require.Len(t, trip, 1)
+	trip := answers["Three versions, one task"]
+	require.Len(t, trip, 2)
+	require.Contains(t, trip[1], `"state":"TASK_STATE_COMPLETED"`)
+	require.Contains(t, trip[1], `{"messageId":"m-6","role":"ROLE_USER","taskId":"trip-`)
 	require.Contains(t, trip[0], `"state":"input-required"`)
 	require.Contains(t, trip[0], `"text":"You answered: Oslo"`)
 	require.Contains(t, trip[0], `"kind":"task","id":"trip-`, "0.3 shows the task under the id that 0.1 chose")

@@ -289,3 +289,24 @@ func TestDetailsOfErrors(t *testing.T) {
 	a = s.post(t, `{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}`)
 	require.Equal(t, -32004, a.Error.Code)
 }
+
+func TestHeadersOf10(t *testing.T) {
+	t.Parallel()
+	e := &fakeEngine{task: sample("1.0")}
+	s := serve(t, options{Engine: e, LegacyTaskIDs: true, ReturnByDefault: true})
+	require.Nil(t, s.post(t, request("1", "SendMessage", calls["1.0"]["SendMessage"]), "Idempotency-Key", "k-1").Error)
+	require.Nil(t, s.post(t, request("1", "ListTasks", `{}`), "Prefer", "respond-async, count=exact").Error)
+	require.Nil(t, s.post(t, request("1", "ListTasks", `{}`), "Prefer", "count=estimated").Error)
+	asked := e.requests()
+	send, ok := asked[0].(*engine.SendRequest)
+	require.True(t, ok)
+	require.Equal(t, "k-1", send.IdempotencyKey)
+	require.Equal(t, "1.0", send.Dialect)
+	require.True(t, send.Wait, "the switches of older versions do not apply")
+	require.False(t, send.MayCreate)
+	for i, exact := range []bool{true, false} {
+		list, ok := asked[i+1].(*engine.ListRequest)
+		require.True(t, ok)
+		require.Equal(t, exact, list.ExactTotal)
+	}
+}
