@@ -137,14 +137,14 @@ func TestAnyVersionReadsAnyTask(t *testing.T) {
 						t.Parallel()
 						url := r.url + "/agents/" + p.name
 						k, first := opening(a.version)
-						sent := a.call(t, url, a.version, "send", a.version.send(first, k.id, k.context, json.RawMessage(k.metadata)))
+						sent := a.call(t, url, a.version, "send", a.send(first, k.id, k.context, json.RawMessage(k.metadata)))
 						k.id = taskID(sent)
 						require.NotEmpty(t, k.id)
 						same(t, a.task(k, true), sent)
 						same(t, c.task(k, false), c.call(t, url, c.version, "get", c.get(k.id)))
 
 						answer := closing(k, b.version, p.state)
-						sent = b.call(t, url, b.version, "send", b.version.send(answer, k.id, k.context, nil))
+						sent = b.call(t, url, b.version, "send", b.send(answer, k.id, k.context, nil))
 						same(t, b.task(k, true), sent)
 						same(t, c.task(k, false), c.call(t, url, c.version, "get", c.get(k.id)))
 

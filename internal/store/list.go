@@ -160,25 +160,16 @@ func eventOf(r *dbsqlc.EventsOfManyRow) *dbsqlc.Event {
 // listed reads one row more than the limit, which tells whether there is another page.
 func (s *Store) listed(ctx context.Context, l *Listing) ([]dbsqlc.Task, error) {
 	limit := int32(l.Limit) + 1
-	var rows []dbsqlc.Task
 	if l.ContextID == "" {
-		found, err := s.q.TasksListed(ctx, s.api, dbsqlc.TasksListedParams{
+		return s.q.TasksListed(ctx, s.api, dbsqlc.TasksListedParams{
 			States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent, Since: l.Since,
 			BeforeAt: l.After.At, BeforeID: uuid.UUID(l.After.ID), MaxRows: limit,
 		})
-		for i := range found {
-			rows = append(rows, dbsqlc.Task(found[i]))
-		}
-		return rows, err
 	}
-	found, err := s.q.TasksListedOfContext(ctx, s.api, dbsqlc.TasksListedOfContextParams{
+	return s.q.TasksListedOfContext(ctx, s.api, dbsqlc.TasksListedOfContextParams{
 		ContextID: cleanName(l.ContextID), States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent, Since: l.Since,
 		BeforeAt: l.After.At, BeforeID: uuid.UUID(l.After.ID), MaxRows: limit,
 	})
-	for i := range found {
-		rows = append(rows, dbsqlc.Task(found[i]))
-	}
-	return rows, err
 }
 
 // states are those of a listing, by which its indexes go.

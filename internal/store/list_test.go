@@ -217,6 +217,7 @@ type planned struct {
 
 // touched counts the rows of tasks that a plan has read.
 func (p *planned) touched(t *testing.T, index string) float64 {
+	t.Helper()
 	n := 0.0
 	if p.Relation == "tasks" {
 		require.Equal(t, index, p.Index)
