@@ -228,7 +228,8 @@ func (r *Reader) Bool() bool {
 		return false
 	}
 	if kind := r.dec.PeekKind(); kind == jsontext.KindTrue || kind == jsontext.KindFalse {
-		return r.token().Bool()
+		t := r.token()
+		return r.err == nil && t.Bool() // the word may be cut off
 	}
 	r.mismatch("must be true or false")
 	return false

@@ -78,3 +78,15 @@ func TestAppend(t *testing.T) {
 	require.Equal(t, `,"a":["x","y"]`, string(wire.AppendStringsMember(nil, "a", []string{"x", "y"})))
 	require.Equal(t, `[]`, string(wire.AppendArray(nil, []string(nil), nil)))
 }
+
+func TestAReaderOfJSONThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []string{`{"a":t`, `{"a":tru`, `{"a":fals`} {
+		r := wire.NewReader([]byte(cut))
+		for r.Object(); r.Next(); {
+			require.False(t, r.Bool())
+		}
+		require.ErrorIs(t, r.Err(), task.Invalid, cut)
+		r.Close()
+	}
+}
