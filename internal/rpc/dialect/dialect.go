@@ -12,12 +12,12 @@ import (
 // ID is a small number for a version, for caches of encoded events.
 type ID uint8
 
-// The versions served.
+// The versions served, oldest first, and then what is spoken besides of one of them.
 const (
 	V01 ID = iota
 	V03
 	V10
-	Count
+	V03Proto // 0.3 in the shapes of its proto file
 )
 
 // View is how much of a task a reply shows, as its request asked for.

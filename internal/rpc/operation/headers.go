@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
 )
 
 // The headers that name extensions: of 1.0, and of 0.2.4 and later.
@@ -46,7 +46,7 @@ func (r *Request) Echo(h http.Header) {
 		return
 	}
 	name := extensions10
-	if r.Codec.ID() == dialect.V03 {
+	if r.Codec.Version() == v03.Version {
 		name = extensions03
 	}
 	h.Set(name, strings.Join(r.active, ", "))

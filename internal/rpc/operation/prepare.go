@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -44,7 +45,7 @@ func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
 	if r.Codec.ID() == dialect.V01 {
 		s.ContextMember = "sessionId"
 	}
-	if o.opt.LegacyTaskIDs && r.Codec.ID() == dialect.V03 {
+	if o.opt.LegacyTaskIDs && r.Codec.Version() == v03.Version {
 		if complaint := wire.TaskIDFault(s.TaskID); complaint != "" {
 			return task.InvalidField("message.taskId", "%s", complaint)
 		}

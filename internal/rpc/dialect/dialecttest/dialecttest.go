@@ -87,8 +87,11 @@ type Example struct {
 func Examples(t testing.TB, documents string) []Example {
 	t.Helper()
 	root := filepath.Join(repository(), "integration/testdata/published")
-	if strings.HasPrefix(documents, "v1") {
+	switch {
+	case strings.HasPrefix(documents, "v1"):
 		root = filepath.Join(repository(), "internal/rpc/dialect/v10/testdata/published")
+	case documents == "v0.3.0":
+		root = filepath.Join(repository(), "internal/rpc/dialect/v03proto/testdata/published")
 	}
 	files, err := filepath.Glob(filepath.Join(root, documents+"*", "*.request.json"))
 	require.NoError(t, err)

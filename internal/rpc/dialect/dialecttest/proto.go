@@ -2,6 +2,7 @@ package dialecttest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -33,7 +34,7 @@ type field struct {
 
 var (
 	protoBlock = regexp.MustCompile(`^(message|enum|oneof) (\w+) \{`)
-	protoField = regexp.MustCompile(`^(repeated |optional )?([\w.]+|map<string, ?[\w.]+>) (\w+) = \d+`)
+	protoField = regexp.MustCompile(`^(repeated |optional )?([\w.]+|map<string, ?[\w.]+>) (\w+) = \d+(?: \[json_name = "(\w+)"\])?`)
 	protoValue = regexp.MustCompile(`^(\w+) = \d+;`)
 )
 
@@ -69,7 +70,7 @@ func NewProto(t *testing.T, version string) *Proto {
 			}
 		case message != "":
 			if m := protoField.FindStringSubmatch(line); m != nil {
-				p.messages[message][jsonName(m[3])] = field{
+				p.messages[message][cmp.Or(m[4], jsonName(m[3]))] = field{
 					kind: m[2], repeated: m[1] == "repeated ", required: strings.Contains(line, "REQUIRED"), oneof: oneof,
 				}
 			}
@@ -87,6 +88,9 @@ func jsonName(name string) string {
 	}
 	return strings.Join(words, "")
 }
+
+// Has reports whether the file has a message.
+func (p *Proto) Has(message string) bool { return p.messages[message] != nil }
 
 // Check validates a document against a message, such as "Task".
 func (p *Proto) Check(t *testing.T, message string, document []byte) {

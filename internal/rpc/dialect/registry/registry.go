@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// codecs are in the order of their dialect.ID.
-var codecs = [dialect.Count]dialect.Codec{
+// codecs are those of JSON-RPC, in the order of their dialect.ID.
+var codecs = [...]dialect.Codec{
 	dialect.V01: v01.Codec{},
 	dialect.V03: v03.Codec{},
 	dialect.V10: v10.Codec{},
 }
 
-// All returns the codecs served, oldest first.
+// All returns a codec of every version, that of JSON-RPC, oldest first.
 func All() []dialect.Codec { return codecs[:] }
 
 // ByVersion finds the codec of a version, such as a task's origin. It is nil for a
@@ -85,6 +85,21 @@ func Pick(method, header, pin string, strict bool) (Choice, error) {
 		return Choice{Codec: newest}, task.Errorf(task.Version, "without A2A-Version it is 0.3, which does not have this method")
 	}
 	return Choice{Codec: newest}, task.Errorf(task.Version, "A2A-Version %s does not have this method", version)
+}
+
+// Admit checks an A2A-Version against the version that a path of HTTP+JSON belongs to,
+// in the same way: the path leaves no doubt, and strict does not let it speak alone.
+func Admit(c dialect.Codec, header string, strict bool) error {
+	version, err := parseVersion(header)
+	switch {
+	case err != nil:
+		return err
+	case !strict, version == c.Version(), version == "" && c.Version() == v03.Version:
+		return nil
+	case version == "":
+		return task.Errorf(task.Version, "without A2A-Version it is 0.3, which does not have this path")
+	}
+	return task.Errorf(task.Version, "A2A-Version %s does not have this path", version)
 }
 
 var published = regexp.MustCompile(`^(0\.1|0\.2|0\.3|1\.0)(\.[0-9]{1,3})?$`)

@@ -122,3 +122,31 @@ func TestPickStrictly(t *testing.T) {
 		require.Equal(t, tt.method == "tasks/get" && tt.header == "", choice.Ambiguous)
 	}
 }
+
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		version, header string
+		lenient, strict bool
+	}{
+		{"1.0", "1.0", true, true},
+		{"1.0", "1.0.1", true, true},
+		{"1.0", "", true, false},
+		{"1.0", "0.3", true, false},
+		{"1.0", "99.0", false, false},
+		{"0.3", "", true, true},
+		{"0.3", "0.2.6", true, true},
+		{"0.3", "0.3.0", true, true},
+		{"0.3", "1.0", true, false},
+		{"0.3", "latest", false, false},
+	} {
+		for strict, want := range map[bool]bool{false: tt.lenient, true: tt.strict} {
+			err := registry.Admit(registry.ByVersion(tt.version), tt.header, strict)
+			if want {
+				require.NoError(t, err, "%+v", tt)
+			} else {
+				require.ErrorIs(t, err, task.Version, "%+v", tt)
+			}
+		}
+	}
+}

@@ -60,7 +60,7 @@ func part(r *wire.Reader) task.Part {
 		return p
 	case "data":
 		r.Require(p.Data != nil, "data")
-		return unwrap(task.Part{Kind: task.PartData, Data: p.Data, Metadata: p.Metadata})
+		return Unwrap(task.Part{Kind: task.PartData, Data: p.Data, Metadata: p.Metadata})
 	case "":
 		r.Fail("must be a text, file or data part")
 	default:
@@ -111,8 +111,8 @@ func file(r *wire.Reader, p *task.Part) {
 	}
 }
 
-// unwrap undoes the wrapping of data that is not an object.
-func unwrap(p task.Part) task.Part {
+// Unwrap undoes the wrapping of data that is not an object.
+func Unwrap(p task.Part) task.Part {
 	if mark, ok := wire.Lookup(p.Metadata, Compat); !ok || string(mark) != "true" {
 		return p
 	}
@@ -141,20 +141,13 @@ func (s Style) AppendPart(dst []byte, p *task.Part) []byte {
 		dst = append(dst, `":"file","file":`...)
 		dst = appendFile(dst, p)
 	case task.PartData:
-		metadata = fileMembers(metadata, p)
-		dst = append(dst, `":"data","data":`...)
-		if s.wraps(p.Data) {
-			dst = append(dst, `{"value":`...)
-			dst = wire.AppendRaw(dst, orNull(p.Data))
-			dst = append(dst, '}')
-			metadata = wire.With(wire.Without(metadata, Compat), Compat, json.RawMessage("true"))
-		} else {
-			dst = wire.AppendRaw(dst, p.Data)
-		}
+		var data json.RawMessage
+		data, metadata = Wrap(p, s.Arrays)
+		dst = wire.AppendRaw(append(dst, `":"data","data":`...), data)
 	case task.PartText:
 		dst = append(dst, `":"text","text":`...)
 		dst = wire.AppendString(dst, p.Text)
-		metadata = fileMembers(metadata, p)
+		metadata = FileMembers(p)
 	}
 	dst = wire.AppendRawMember(dst, "metadata", metadata)
 	return append(dst, '}')
@@ -176,15 +169,27 @@ func appendFile(dst []byte, p *task.Part) []byte {
 	return append(dst, '}')
 }
 
+// Wrap is what a data part shows as its data, which must be an object (or, if it may,
+// an array), and as its metadata.
+func Wrap(p *task.Part, arrays bool) (data, metadata json.RawMessage) {
+	metadata = FileMembers(p)
+	if !wraps(p.Data, arrays) {
+		return p.Data, metadata
+	}
+	data = append(make([]byte, 0, len(`{"value":}`)+len(p.Data)), `{"value":`...)
+	data = append(append(data, orNull(p.Data)...), '}')
+	return data, wire.With(wire.Without(metadata, Compat), Compat, json.RawMessage("true"))
+}
+
 // wraps reports whether data must be wrapped, by its first byte.
-func (s Style) wraps(data json.RawMessage) bool {
+func wraps(data json.RawMessage, arrays bool) bool {
 	for _, c := range data {
 		switch c {
 		case ' ', '\t', '\r', '\n':
 		case '{':
 			return false
 		case '[':
-			return !s.Arrays
+			return !arrays
 		default:
 			return true
 		}
@@ -199,10 +204,10 @@ func orNull(data json.RawMessage) json.RawMessage {
 	return data
 }
 
-// fileMembers puts a media type and a file name, which text and data parts have no
-// members for before 1.0, into the metadata where those names are free.
-func fileMembers(metadata json.RawMessage, p *task.Part) json.RawMessage {
-	metadata = addFree(metadata, "mediaType", p.MediaType)
+// FileMembers is the metadata of a text or data part with its media type and its file
+// name, which have no members of their own before 1.0, where those names are free.
+func FileMembers(p *task.Part) json.RawMessage {
+	metadata := addFree(p.Metadata, "mediaType", p.MediaType)
 	return addFree(metadata, "filename", p.Filename)
 }
 

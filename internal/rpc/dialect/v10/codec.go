@@ -57,29 +57,3 @@ func (Codec) Error(err *task.Error) (code int, message string) { return fault.Ba
 
 // Details renders the google.rpc objects that say to programs what the error is.
 func (Codec) Details(err *task.Error, in fault.Incident) []byte { return fault.Base.Details(err, in) }
-
-// stateNames are those of the enumeration TaskState.
-var stateNames = [...]string{
-	task.StateUnspecified:   "TASK_STATE_UNSPECIFIED",
-	task.StateSubmitted:     "TASK_STATE_SUBMITTED",
-	task.StateWorking:       "TASK_STATE_WORKING",
-	task.StateInputRequired: "TASK_STATE_INPUT_REQUIRED",
-	task.StateAuthRequired:  "TASK_STATE_AUTH_REQUIRED",
-	task.StateCompleted:     "TASK_STATE_COMPLETED",
-	task.StateFailed:        "TASK_STATE_FAILED",
-	task.StateCanceled:      "TASK_STATE_CANCELED",
-	task.StateRejected:      "TASK_STATE_REJECTED",
-}
-
-// stateNumbers are those of the enumeration TaskState, in its order.
-var stateNumbers = [...]task.State{
-	task.StateUnspecified, task.StateSubmitted, task.StateWorking, task.StateCompleted, task.StateFailed,
-	task.StateCanceled, task.StateInputRequired, task.StateRejected, task.StateAuthRequired,
-}
-
-// roleNames are those of the enumeration Role, whose numbers are ours.
-var roleNames = [...]string{
-	task.RoleUnspecified: "ROLE_UNSPECIFIED",
-	task.RoleUser:        "ROLE_USER",
-	task.RoleAgent:       "ROLE_AGENT",
-}

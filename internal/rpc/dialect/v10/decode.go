@@ -3,6 +3,7 @@ package v10
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -18,7 +19,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 	case engine.OpGet:
 		call.Get = get(r, call)
 	case engine.OpList:
-		call.List = list(r, call)
+		call.List = proto.List(r, call)
 	case engine.OpCancel:
 		call.Cancel = cancel(r, call)
 	case engine.OpSubscribe:
@@ -41,7 +42,7 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true, Negotiate: true}
 	wantsPush := false
 	for r.Object(); r.Next(); {
-		switch string(member(r)) {
+		switch string(proto.Member(r)) {
 		case "tenant":
 			call.Tenant = r.String()
 		case "message":
@@ -65,11 +66,11 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
 	m := new(task.Message)
 	for r.Object(); r.Next(); {
-		switch string(member(r)) {
+		switch string(proto.Member(r)) {
 		case "messageId":
 			m.ID = r.String()
 		case "role":
-			m.Role = role(r)
+			m.Role = proto.Role(r, false)
 		case "parts":
 			m.Parts = parts(r)
 		case "taskId":
@@ -109,7 +110,7 @@ func part(r *wire.Reader) task.Part {
 	var p task.Part
 	contents := 0
 	for r.Object(); r.NextOr("data"); {
-		switch string(member(r)) {
+		switch string(proto.Member(r)) {
 		case "text":
 			p.Kind, p.Text = task.PartText, r.String()
 			contents++
@@ -146,13 +147,13 @@ func part(r *wire.Reader) task.Part {
 // push notifications.
 func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (wantsPush bool) {
 	for r.Object(); r.Next(); {
-		switch string(member(r)) {
+		switch string(proto.Member(r)) {
 		case "acceptedOutputModes":
 			s.OutputModes = r.Strings()
 		case "returnImmediately":
 			s.Wait = !r.Bool()
 		case "historyLength":
-			view.History = count(r)
+			view.History = proto.Count(r)
 		case "taskPushNotificationConfig":
 			r.Skip()
 			wantsPush = true
@@ -167,13 +168,13 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (w
 func get(r *wire.Reader, call *dialect.Call) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
 	for r.Object(); r.Next(); {
-		switch string(member(r)) {
+		switch string(proto.Member(r)) {
 		case "tenant":
 			call.Tenant = r.String()
 		case "id":
 			g.TaskID = r.String()
 		case "historyLength":
-			call.View.History = count(r)
+			call.View.History = proto.Count(r)
 		default:
 			r.Skip()
 		}
@@ -182,48 +183,11 @@ func get(r *wire.Reader, call *dialect.Call) *engine.GetRequest {
 	return g
 }
 
-// Sizes of a page of tasks.
-const (
-	defaultPage = 50
-	maxPage     = 100
-)
-
-// list reads ListTasksRequest.
-func list(r *wire.Reader, call *dialect.Call) *engine.ListRequest {
-	l := &engine.ListRequest{PageSize: defaultPage}
-	for r.Object(); r.Next(); {
-		switch string(member(r)) {
-		case "tenant":
-			call.Tenant = r.String()
-		case "contextId":
-			l.ContextID = r.String()
-		case "status":
-			l.State = state(r)
-		case "pageSize":
-			if l.PageSize = count(r); l.PageSize < 1 || l.PageSize > maxPage {
-				r.Fail("must be 1 to %d", maxPage)
-			}
-		case "pageToken":
-			l.PageToken = r.String()
-		case "historyLength":
-			call.View.History = count(r)
-		case "statusTimestampAfter":
-			l.Since = r.Time()
-		case "includeArtifacts":
-			l.WithArtifacts = r.Bool()
-		default:
-			r.Skip()
-		}
-	}
-	l.WithHistory = call.View.History != 0
-	return l
-}
-
 // cancel reads CancelTaskRequest.
 func cancel(r *wire.Reader, call *dialect.Call) *engine.CancelRequest {
 	c := new(engine.CancelRequest)
 	for r.Object(); r.Next(); {
-		switch string(member(r)) {
+		switch string(proto.Member(r)) {
 		case "tenant":
 			call.Tenant = r.String()
 		case "id":
@@ -242,7 +206,7 @@ func cancel(r *wire.Reader, call *dialect.Call) *engine.CancelRequest {
 func subscribe(r *wire.Reader, call *dialect.Call) *engine.SubscribeRequest {
 	s := &engine.SubscribeRequest{Live: true}
 	for r.Object(); r.Next(); {
-		switch string(member(r)) {
+		switch string(proto.Member(r)) {
 		case "tenant":
 			call.Tenant = r.String()
 		case "id":

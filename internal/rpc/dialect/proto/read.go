@@ -1,0 +1,125 @@
+package proto
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Member is the name of the present member. ProtoJSON parsers take the names of the
+// proto file as well, such as message_id.
+func Member(r *wire.Reader) []byte { return CamelCase(r.Name()) }
+
+// CamelCase is the JSON name of a field.
+func CamelCase(name []byte) []byte {
+	if bytes.IndexByte(name, '_') < 0 {
+		return name
+	}
+	camel := make([]byte, 0, len(name))
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; c != '_' || i+1 == len(name) {
+			camel = append(camel, c)
+			continue
+		}
+		i++
+		camel = append(camel, bytes.ToUpper(name[i:i+1])...)
+	}
+	return camel
+}
+
+// Count reads an integer that is not negative, which may be written as a string.
+func Count(r *wire.Reader) int {
+	if !r.IsString() {
+		return r.Count()
+	}
+	n, err := strconv.ParseInt(r.String(), 10, 32)
+	if err != nil || n < 0 {
+		r.Fail("must be an integer that is not negative")
+		return 0
+	}
+	return int(n)
+}
+
+// Role reads a Role, by name or number. With short it may be named as on JSON-RPC.
+func Role(r *wire.Reader, short bool) task.Role {
+	if r.IsNumber() {
+		if n := r.Count(); n < len(roleNames) {
+			return task.Role(n)
+		}
+	} else {
+		name := r.String()
+		if short && (name == "user" || name == "agent") {
+			name = "ROLE_" + strings.ToUpper(name)
+		}
+		for i, known := range roleNames {
+			if name == known {
+				return task.Role(i)
+			}
+		}
+	}
+	r.Fail("must be ROLE_USER or ROLE_AGENT")
+	return task.RoleUnspecified
+}
+
+// State reads a TaskState, by name or number. An example of 1.0.0 has the name in
+// small letters and without its prefix.
+func State(r *wire.Reader) task.State {
+	if r.IsNumber() {
+		if n := r.Count(); n < len(stateNumbers) {
+			return stateNumbers[n]
+		}
+	} else {
+		name := r.String()
+		if name == stateNames[task.StateUnspecified] || name == "" {
+			return task.StateUnspecified
+		}
+		short := strings.ToLower(strings.TrimPrefix(name, "TASK_STATE_"))
+		if s, ok := task.ParseState(strings.ReplaceAll(short, "_", "-")); ok {
+			return s
+		}
+	}
+	r.Fail("is not a state of a task, such as TASK_STATE_WORKING")
+	return task.StateUnspecified
+}
+
+// Sizes of a page of tasks.
+const (
+	defaultPage = 50
+	maxPage     = 100
+)
+
+// List reads ListTasksRequest.
+func List(r *wire.Reader, call *dialect.Call) *engine.ListRequest {
+	l := &engine.ListRequest{PageSize: defaultPage}
+	for r.Object(); r.Next(); {
+		switch string(Member(r)) {
+		case "tenant":
+			call.Tenant = r.String()
+		case "contextId":
+			l.ContextID = r.String()
+		case "status":
+			l.State = State(r)
+		case "pageSize":
+			if l.PageSize = Count(r); l.PageSize < 1 || l.PageSize > maxPage {
+				r.Fail("must be 1 to %d", maxPage)
+			}
+		case "pageToken":
+			l.PageToken = r.String()
+		case "historyLength":
+			call.View.History = Count(r)
+		case "statusTimestampAfter":
+			l.Since = r.Time()
+		case "includeArtifacts":
+			l.WithArtifacts = r.Bool()
+		default:
+			r.Skip()
+		}
+	}
+	l.WithHistory = call.View.History != 0
+	return l
+}

@@ -1,0 +1,53 @@
+// Package v03proto speaks A2A 0.3 where it has the shapes of its proto file, a2a.v1:
+// over HTTP+JSON as ProtoJSON, and over gRPC. The document says that HTTP+JSON has
+// the shapes of JSON-RPC; no client does, so those are read and never written.
+package v03proto
+
+import (
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Codec is the vocabulary of a2a.v1. What it does not say itself is as on JSON-RPC:
+// version, errors, and when streams end.
+type Codec struct{ v03.Codec }
+
+var _ dialect.Codec = Codec{}
+
+// ID returns dialect.V03Proto.
+func (Codec) ID() dialect.ID { return dialect.V03Proto }
+
+// ListTasks is in no proto file of 0.3: its document has tasks/list for HTTP+JSON.
+var operations = map[string]engine.Op{
+	"SendMessage":                      engine.OpSend,
+	"SendStreamingMessage":             engine.OpStream,
+	"GetTask":                          engine.OpGet,
+	"ListTasks":                        engine.OpList,
+	"CancelTask":                       engine.OpCancel,
+	"TaskSubscription":                 engine.OpSubscribe,
+	"CreateTaskPushNotificationConfig": engine.OpPushSet,
+	"GetTaskPushNotificationConfig":    engine.OpPushGet,
+	"ListTaskPushNotificationConfig":   engine.OpPushList,
+	"DeleteTaskPushNotificationConfig": engine.OpPushDelete,
+	"GetAgentCard":                     engine.OpExtendedCard,
+}
+
+// Operation maps the name of a gRPC method.
+func (Codec) Operation(method string) (engine.Op, bool) {
+	op, ok := operations[method]
+	return op, ok
+}
+
+// Opening renders the task with all its history and, when it has settled, the final
+// status event that a client waits for.
+func (c Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
+	documents := [][]byte{style.Opening(op, t)}
+	bare := op == engine.OpStream && t.Direct && t.Status.Message != nil
+	if t.Status.State.Settled() && !bare {
+		e := &task.Event{Kind: task.EventStatus, State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
+		documents = append(documents, style.Event(t, e, true))
+	}
+	return documents, nil
+}

@@ -1,0 +1,240 @@
+package v03proto
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Decode reads the request message of an operation. Unknown members are passed over,
+// and what the JSON-RPC binding of 0.3 calls otherwise is read by either name.
+func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
+	r := wire.NewReader(params)
+	defer r.Close()
+	call := &dialect.Call{Op: op, View: dialect.View{History: engine.AllHistory}}
+	switch op {
+	case engine.OpSend, engine.OpStream:
+		call.Send = send(r, call)
+	case engine.OpGet:
+		call.Get = &engine.GetRequest{TaskID: named(r, call, nil), WithArtifacts: true}
+	case engine.OpList:
+		call.List = proto.List(r, call)
+	case engine.OpCancel:
+		c := new(engine.CancelRequest)
+		c.TaskID = named(r, call, &c.Metadata)
+		call.Cancel = c
+	case engine.OpSubscribe:
+		call.Subscribe = &engine.SubscribeRequest{TaskID: named(r, call, nil)}
+	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
+		return nil, &task.Error{Kind: task.PushUnsupported}
+	case engine.OpExtendedCard:
+		return nil, &task.Error{Kind: task.NoExtendedCard}
+	default:
+		return nil, &task.Error{Kind: task.Unsupported}
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	return call, nil
+}
+
+// named reads a request that names a task: by its resource name, tasks/{id}, or by
+// its id, which comes first.
+func named(r *wire.Reader, call *dialect.Call, metadata *json.RawMessage) string {
+	var id, name string
+	for r.Object(); r.Next(); {
+		switch member := string(proto.Member(r)); {
+		case member == "id":
+			id = r.String()
+		case member == "name":
+			name = r.String()
+		case member == "historyLength":
+			call.View.History = proto.Count(r)
+		case member == "metadata" && metadata != nil:
+			*metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	if id != "" {
+		return id
+	}
+	id, whole := strings.CutPrefix(name, "tasks/")
+	if name != "" && !whole {
+		r.FailMember("name", "must be tasks/ and an id")
+	}
+	r.Require(id != "", "name")
+	return id
+}
+
+// send reads SendMessageRequest. The field is called request, and message in JSON.
+func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
+	s := &engine.SendRequest{Dialect: v03.Version, Wait: true, WaitUnsaid: true}
+	wantsPush := false
+	for r.Object(); r.Next(); {
+		switch string(proto.Member(r)) {
+		case "message", "request":
+			s.Message = message(r, s)
+		case "configuration":
+			wantsPush = configuration(r, s, &call.View)
+		case "metadata":
+			s.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(s.Message != nil, "message")
+	if wantsPush {
+		r.Refuse(&task.Error{Kind: task.PushUnsupported})
+	}
+	return s
+}
+
+// message reads a Message, and into s the task and context it belongs to.
+func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
+	m := new(task.Message)
+	for r.Object(); r.Next(); {
+		switch string(proto.Member(r)) {
+		case "messageId":
+			m.ID = r.String()
+		case "role":
+			m.Role = proto.Role(r, true)
+		case "content", "parts":
+			m.Parts = parts(r)
+		case "taskId":
+			s.TaskID = r.String()
+		case "contextId":
+			s.ContextID = r.ContextID()
+		case "metadata":
+			m.Metadata = r.RawObject()
+		case "extensions":
+			m.Extensions = r.Strings()
+		case "referenceTaskIds":
+			m.References = r.Strings()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(m.ID != "", "messageId")
+	r.Require(m.Role != task.RoleUnspecified, "role")
+	r.Require(m.Parts != nil, "content")
+	return m
+}
+
+func parts(r *wire.Reader) []task.Part {
+	var all []task.Part
+	for r.Array(); r.Item(); {
+		all = append(all, part(r))
+	}
+	if len(all) == 0 {
+		r.Fail("must hold at least one part")
+	}
+	return all
+}
+
+// part reads a Part. One with a kind is as JSON-RPC has it: its data is not wrapped
+// in a DataPart.
+func part(r *wire.Reader) task.Part {
+	var p task.Part
+	var kind string
+	contents := 0
+	for r.Object(); r.Next(); {
+		switch string(proto.Member(r)) {
+		case "kind":
+			kind = r.String()
+		case "text":
+			p.Kind, p.Text = task.PartText, r.String()
+			contents++
+		case "file":
+			file(r, &p)
+			contents++
+		case "data":
+			p.Kind, p.Data = task.PartData, r.Raw()
+			contents++
+		case "metadata":
+			p.Metadata = r.RawObject()
+		default:
+			r.Skip()
+		}
+	}
+	switch {
+	case contents == 0:
+		r.Fail("must have one of text, file and data")
+	case contents > 1:
+		r.Fail("must have only one of text, file and data")
+	case p.Kind == task.PartData:
+		if kind == "" {
+			p.Data = ofDataPart(p.Data)
+		}
+		return v0.Unwrap(p)
+	}
+	return p
+}
+
+// ofDataPart is the data of a DataPart. What is none, because it has other members or
+// is no object, is the data itself.
+func ofDataPart(raw json.RawMessage) json.RawMessage {
+	data, ok := wire.Lookup(raw, "data")
+	if !ok || wire.Without(raw, "data") != nil {
+		return raw
+	}
+	return data
+}
+
+// file reads a FilePart. A file with neither bytes nor URI is only named, and kept as
+// an empty URL.
+func file(r *wire.Reader, p *task.Part) {
+	var raw []byte
+	for r.Object(); r.Next(); {
+		switch string(proto.Member(r)) {
+		case "fileWithBytes", "bytes":
+			raw = r.Bytes()
+		case "fileWithUri", "uri":
+			p.URL = r.String()
+		case "name":
+			p.Filename = r.String()
+		case "mimeType":
+			p.MediaType = r.String()
+		default:
+			r.Skip()
+		}
+	}
+	switch {
+	case len(raw) > 0 && p.URL != "":
+		r.Fail("fileWithBytes and fileWithUri exclude each other")
+	case raw != nil && p.URL == "":
+		p.Kind, p.Raw = task.PartRaw, raw
+	default:
+		p.Kind = task.PartURL
+	}
+}
+
+// configuration reads SendMessageConfiguration. A client that says nothing about
+// blocking waits, as on JSON-RPC: the flag that ProtoJSON leaves out when it is false
+// is also left out by clients that never heard of it. It reports whether the client
+// asks for push notifications.
+func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (wantsPush bool) {
+	for r.Object(); r.Next(); {
+		switch string(proto.Member(r)) {
+		case "acceptedOutputModes":
+			s.OutputModes = r.Strings()
+		case "blocking":
+			s.Wait, s.WaitUnsaid = r.Bool(), false
+		case "historyLength":
+			view.History = proto.Count(r)
+		case "pushNotification", "pushNotificationConfig":
+			r.Skip()
+			wantsPush = true
+		default:
+			r.Skip()
+		}
+	}
+	return wantsPush
+}

@@ -1,0 +1,61 @@
+package v03proto
+
+import (
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+var style = &proto.Style{Canceled: "TASK_STATE_CANCELLED", Parts: "content", Part: appendPart, Final: true}
+
+// Result renders a Task, or in answer to a send a SendMessageResponse.
+func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
+	return style.Result(op, t, v), nil
+}
+
+// Page renders what 1.0 calls a ListTasksResponse. The document of 0.3 has a bare
+// array, which has no place for the next page.
+func (Codec) Page(p *engine.Page, v dialect.View) ([]byte, error) { return style.Page(p, v), nil }
+
+// Event renders a StreamResponse with a status or artifact event.
+func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
+	return style.Event(t, e, e.State.Settled()), nil
+}
+
+// Passed renders a status event without the mark of the last one.
+func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) { return style.Event(t, e, false), nil }
+
+// Direct renders a StreamResponse with a bare message.
+func (Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return style.Direct(t, e), nil }
+
+// appendPart appends a Part. Its metadata and the name of a file came into the proto
+// file after 0.3.0.
+func appendPart(dst []byte, p *task.Part) []byte {
+	metadata := p.Metadata
+	switch p.Kind {
+	case task.PartText:
+		dst = wire.AppendString(append(dst, `{"text":`...), p.Text)
+		metadata = v0.FileMembers(p)
+	case task.PartRaw:
+		dst = wire.AppendBytes(append(dst, `{"file":{"fileWithBytes":`...), p.Raw)
+		dst = appendFile(dst, p)
+	case task.PartURL:
+		dst = wire.AppendString(append(dst, `{"file":{"fileWithUri":`...), p.URL)
+		dst = appendFile(dst, p)
+	case task.PartData:
+		data, with := v0.Wrap(p, false)
+		dst = append(wire.AppendRaw(append(dst, `{"data":{"data":`...), data), '}')
+		metadata = with
+	}
+	dst = wire.AppendRawMember(dst, "metadata", metadata)
+	return append(dst, '}')
+}
+
+func appendFile(dst []byte, p *task.Part) []byte {
+	dst = wire.AppendStringMember(dst, "mimeType", p.MediaType)
+	dst = wire.AppendStringMember(dst, "name", p.Filename)
+	return append(dst, '}')
+}
