@@ -27,34 +27,38 @@ func Lookup(object json.RawMessage, name string) (json.RawMessage, bool) {
 func Without(object json.RawMessage, name string) json.RawMessage {
 	r := NewReader(object)
 	defer r.Close()
-	var rest json.RawMessage
+	var rest []byte
 	for r.Object(); r.member(); {
 		if string(r.Name()) == name {
 			r.Skip()
 			continue
 		}
-		quoted := string(r.name)
-		rest = with(rest, quoted, r.Raw())
+		if rest == nil {
+			rest = append(make([]byte, 0, len(object)), '{')
+		} else {
+			rest = append(rest, ',')
+		}
+		rest = append(append(rest, r.name...), ':')
+		rest = append(rest, r.Raw()...)
 	}
-	return rest
+	if rest == nil {
+		return nil
+	}
+	return append(rest, '}')
 }
 
 // With returns the object with one more member at its end. The name, which must
 // be free, needs no escapes.
 func With(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
-	return with(strictjson.Compact(object), `"`+name+`"`, value)
-}
-
-func with(object json.RawMessage, quoted string, value json.RawMessage) json.RawMessage {
-	out := make([]byte, 0, len(object)+len(quoted)+len(value)+3)
+	object = strictjson.Compact(object)
+	out := make([]byte, 0, len(object)+len(name)+len(value)+len(`{"":}`))
 	if len(object) > len("{}") {
 		out = append(out, object[:len(object)-1]...)
 		out = append(out, ',')
 	} else {
 		out = append(out, '{')
 	}
-	out = append(out, quoted...)
-	out = append(out, ':')
+	out = append(append(append(out, '"'), name...), '"', ':')
 	out = append(out, value...)
 	return append(out, '}')
 }

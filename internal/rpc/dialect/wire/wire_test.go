@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,4 +90,17 @@ func TestAReaderOfJSONThatBreaksOff(t *testing.T) {
 		require.ErrorIs(t, r.Err(), task.Invalid, cut)
 		r.Close()
 	}
+}
+
+// The time limit of the tests is the assertion: copying what was read so far for each
+// member would take hours here.
+func TestWithoutTakesTimeInProportion(t *testing.T) {
+	t.Parallel()
+	object := []byte(`{"gone":1`)
+	for i := range 1_000_000 {
+		object = strconv.AppendInt(append(object, `,"m`...), int64(i), 10)
+		object = append(object, `":1`...)
+	}
+	object = append(object, '}')
+	require.Len(t, wire.Without(object, "gone"), len(object)-len(`"gone":1,`))
 }
