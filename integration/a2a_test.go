@@ -226,6 +226,7 @@ type stream struct {
 	body  *bufio.Reader
 	// Last is the id of the last event read.
 	last int64
+	bare bool // events have no envelope: HTTP+JSON
 }
 
 func newStream(t testing.TB, body io.Reader) *stream {
@@ -303,10 +304,17 @@ func (s *stream) next() (*event, error) {
 
 func (s *stream) event(id, data string) (*event, error) {
 	a := new(answer)
-	if err := json.Unmarshal([]byte(data), a); err != nil {
+	if s.bare {
+		a.Result = []byte(data)
+	} else if err := json.Unmarshal([]byte(data), a); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, data)
 	}
 	res, err := a.result()
+	if s.bare {
+		wrapped := new(restResult)
+		err = json.Unmarshal(a.Result, wrapped)
+		res = wrapped.inner()
+	}
 	if err != nil {
 		return nil, err
 	}

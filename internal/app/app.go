@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -180,6 +181,12 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 				Operations: operations, MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
 				BodyTimeout: cfg.Limits.BodyTimeout, WriteTimeout: cfg.SSE.WriteTimeout,
 				StrictVersion: cfg.Protocol.VersionHeader == config.VersionStrict, Log: log,
+			}),
+			REST: rest.New(rest.Options{
+				Operations: operations, MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
+				BodyTimeout: cfg.Limits.BodyTimeout, WriteTimeout: cfg.SSE.WriteTimeout,
+				StrictVersion: cfg.Protocol.VersionHeader == config.VersionStrict,
+				Statuses100:   cfg.Protocol.StatusTable == config.Statuses100, Log: log,
 			}),
 		})
 	}

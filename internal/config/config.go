@@ -75,6 +75,7 @@ type Protocol struct {
 	LegacyClientTaskIDs bool            `yaml:"legacy_client_task_ids"`
 	BlockingDefault     BlockingDefault `yaml:"blocking_default"`
 	VersionHeader       VersionHeader   `yaml:"version_header"`
+	StatusTable         StatusTable     `yaml:"status_table"`
 }
 
 // BlockingDefault is what message/send does when the request does not say.
@@ -93,6 +94,15 @@ type VersionHeader string
 const (
 	VersionLenient VersionHeader = "lenient" // the name of the method decides
 	VersionStrict  VersionHeader = "strict"  // the request is refused
+)
+
+// StatusTable is the edition of A2A 1.0 whose HTTP and gRPC statuses errors have.
+type StatusTable string
+
+// The values of StatusTable.
+const (
+	Statuses101 StatusTable = "1.0.1"
+	Statuses100 StatusTable = "1.0.0"
 )
 
 // SSE tunes event streams.

@@ -20,7 +20,7 @@ func Default() *Config {
 			BodyTimeout:   60 * time.Second,
 			IdleTimeout:   120 * time.Second,
 		},
-		Protocol: Protocol{BlockingDefault: BlockingWait, VersionHeader: VersionLenient},
+		Protocol: Protocol{BlockingDefault: BlockingWait, VersionHeader: VersionLenient, StatusTable: Statuses101},
 		SSE:      SSE{KeepAlive: 15 * time.Second, WriteTimeout: 10 * time.Second},
 		Worker: Worker{
 			LeaseTTL:     10 * time.Second,

@@ -38,6 +38,7 @@ func (l *loader) validate(c *Config) {
 	oneOf(l, "log.format", c.Log.Format, LogAuto, LogJSON, LogText)
 	oneOf(l, "protocol.blocking_default", c.Protocol.BlockingDefault, BlockingWait, BlockingReturn)
 	oneOf(l, "protocol.version_header", c.Protocol.VersionHeader, VersionLenient, VersionStrict)
+	oneOf(l, "protocol.status_table", c.Protocol.StatusTable, Statuses101, Statuses100)
 
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)

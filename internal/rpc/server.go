@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 )
 
 // Agent is what the server shows of an agent.
@@ -36,6 +38,7 @@ type Options struct {
 	// that the proxy states in X-Forwarded-Proto. X-Forwarded-Host is never read.
 	PublicURL     string
 	JSONRPC       *jsonrpc.Binding
+	REST          *rest.Binding
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
 	Log           *slog.Logger
@@ -43,17 +46,23 @@ type Options struct {
 
 // Server is the public HTTP server.
 type Server struct {
-	opt  Options
-	http *http.Server
+	opt    Options
+	http   *http.Server
+	agents map[string]bool
+	common string // the agent at the root, or ""
 }
 
 // New makes a server; Serve starts it.
 func New(o Options) *Server {
-	s := &Server{opt: o}
+	s := &Server{opt: o, agents: map[string]bool{}}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	e.Pre(plainPath)
+	e.Pre(s.rest, plainPath)
 	for _, a := range o.Agents {
+		s.agents[a.Name] = true
+		if a.Default {
+			s.common = a.Name
+		}
 		s.routes(e, "/agents/"+a.Name, a)
 		if a.Default {
 			s.routes(e, "", a)
@@ -90,6 +99,31 @@ func (s *Server) routes(e *echo.Echo, base string, a Agent) {
 	}
 }
 
+// rest serves the paths of HTTP+JSON. They are not among the routes, which have no
+// escaped slashes: an id may hold one, and then must not look like another path.
+func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		at, path := s.endpoint(c.Request().URL.EscapedPath())
+		target := rest.Match(path)
+		if at.Agent == "" || target == nil {
+			return next(c)
+		}
+		s.opt.REST.Serve(c.Response().Writer, c.Request(), at, target)
+		return nil
+	}
+}
+
+// endpoint finds the agent below whose base a path lies, and the rest of the path.
+func (s *Server) endpoint(path string) (at operation.Endpoint, rest string) {
+	if below, ok := strings.CutPrefix(path, "/agents/"); ok {
+		escaped, rest, _ := strings.Cut(below, "/")
+		if name, err := url.PathUnescape(escaped); err == nil && s.agents[name] {
+			return operation.Endpoint{Agent: name, Principal: engine.Principal{}}, rest
+		}
+	}
+	return operation.Endpoint{Agent: s.common, Common: true, Principal: engine.Principal{}}, path
+}
+
 // card serves the legacy rendering, which clients of 0.1, 0.2 and 0.3 read.
 func (s *Server) card(base string, a Agent) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -100,7 +134,8 @@ func (s *Server) card(base string, a Agent) echo.HandlerFunc {
 			url = c.Scheme() + "://" + c.Request().Host
 			h.Add("Vary", "X-Forwarded-Proto")
 		}
-		doc, err := card.Legacy(&a.Card, strings.TrimSuffix(url, "/")+base+"/")
+		doc, err := card.Legacy(&a.Card, strings.TrimSuffix(url, "/")+base+"/",
+			card.Interface{Transport: card.HTTPJSON, URL: strings.TrimSuffix(url, "/") + base + "/"})
 		if err != nil {
 			return err
 		}
@@ -132,7 +167,7 @@ func known(lists []string, tag string) bool {
 func plainPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		u := c.Request().URL
-		u.RawPath = "" // no route has a part in which an escaped slash would matter
+		u.RawPath = "" // no route has a part in which an escaped slash would matter; those of HTTP+JSON are none
 		if len(u.Path) > 1 {
 			u.Path = strings.TrimSuffix(u.Path, "/")
 		}
@@ -182,5 +217,5 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(err, s.http.Close())
 	}
-	return s.opt.JSONRPC.Wait(ctx)
+	return errors.Join(s.opt.JSONRPC.Wait(ctx), s.opt.REST.Wait(ctx))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -41,12 +42,14 @@ func (n namer) Get(_ context.Context, r *engine.GetRequest) (*task.Task, error) 
 }
 
 func newServer(publicURL string, e operation.Engine) *rpc.Server {
+	operations := operation.New(operation.Options{Engine: e})
 	return rpc.New(rpc.Options{
 		Agents: []rpc.Agent{
 			{Name: "demo", Default: true, Card: card.Card{Name: "Demo", Version: "1"}},
 			{Name: "other", Card: card.Card{Name: "Other", Version: "1"}},
 		},
-		PublicURL: publicURL, JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operation.New(operation.Options{Engine: e})}), Log: slog.New(slog.DiscardHandler),
+		PublicURL: publicURL, JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operations}), REST: rest.New(rest.Options{Operations: operations}),
+		Log: slog.New(slog.DiscardHandler),
 	})
 }
 

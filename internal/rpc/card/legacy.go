@@ -63,6 +63,9 @@ type legacySkill struct {
 // jsonRPC is the binding of a card's url.
 const jsonRPC = "JSONRPC"
 
+// HTTPJSON is the transport of an Interface over HTTP+JSON.
+const HTTPJSON = "HTTP+JSON"
+
 // Legacy renders the card for clients of 0.1, 0.2 and 0.3. url is where the agent
 // answers JSON-RPC; others are further interfaces that a 0.3 client can use.
 func Legacy(c *Card, url string, others ...Interface) ([]byte, error) {

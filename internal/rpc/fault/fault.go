@@ -4,7 +4,10 @@
 package fault
 
 import (
+	"math"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -30,6 +33,7 @@ const (
 	grpcPermissionDenied   = 7
 	grpcResourceExhausted  = 8
 	grpcFailedPrecondition = 9
+	grpcUnimplemented      = 12
 	grpcInternal           = 13
 	grpcUnavailable        = 14
 	grpcUnauthenticated    = 16
@@ -60,6 +64,36 @@ var Base = Table{
 	task.LeaseLost:            {-32603, "Internal error", 500, grpcInternal, "INTERNAL_ERROR"},
 }
 
+// Edition100 is the table of A2A 1.0.0, whose statuses 1.0.1 has changed. Clients go by
+// the reason; the number is seen by conformance suites.
+var Edition100 = Base.Statuses(map[task.Kind]Status{
+	task.NotCancelable:        {409, grpcFailedPrecondition},
+	task.PushUnsupported:      {400, grpcUnimplemented},
+	task.Unsupported:          {400, grpcUnimplemented},
+	task.StreamingUnsupported: {400, grpcUnimplemented},
+	task.ContentType:          {415, grpcInvalidArgument},
+	task.BadAgentReply:        {502, grpcInternal},
+	task.Version:              {400, grpcUnimplemented},
+})
+
+// Table03 is the table of A2A 0.3. It has no code for the state of a task or for
+// extensions: such a request has invalid parameters. Its document leaves the statuses
+// open, and these are what official servers answer.
+var Table03 = Base.Override(map[task.Kind]JSONRPC{
+	task.ExtensionRequired: {Code: -32602},
+	task.Terminal:          {Code: -32602, Message: "Invalid parameters"},
+}).Statuses(map[task.Kind]Status{
+	task.NotCancelable:        {409, grpcFailedPrecondition},
+	task.PushUnsupported:      {501, grpcUnimplemented},
+	task.Unsupported:          {501, grpcUnimplemented},
+	task.StreamingUnsupported: {501, grpcUnimplemented},
+	task.ContentType:          {415, grpcInvalidArgument},
+	task.BadAgentReply:        {502, grpcInternal},
+	task.NoExtendedCard:       {404, grpcNotFound},
+	task.Version:              {400, grpcUnimplemented},
+	task.Busy:                 {409, grpcFailedPrecondition},
+})
+
 // JSONRPC is what a version may have of its own: a code and its message.
 type JSONRPC struct {
 	Code    int
@@ -73,6 +107,20 @@ func (t Table) Override(own map[task.Kind]JSONRPC) *Table {
 		if o.Message != "" {
 			t[kind].Message = o.Message
 		}
+	}
+	return &t
+}
+
+// Status is what a version may have of its own over HTTP+JSON and gRPC.
+type Status struct {
+	HTTP int
+	GRPC uint32
+}
+
+// Statuses returns the table with the statuses of some rows replaced.
+func (t Table) Statuses(own map[task.Kind]Status) *Table {
+	for kind, o := range own {
+		t[kind].HTTP, t[kind].GRPC = o.HTTP, o.GRPC
 	}
 	return &t
 }
@@ -107,8 +155,24 @@ const Domain = "a2a-protocol.org"
 // Details renders an error as the google.rpc objects of A2A 1.0, an array: an
 // ErrorInfo and, when a member of the request is at fault, a BadRequest.
 func (t *Table) Details(err *task.Error, in Incident) []byte {
-	b := append(make([]byte, 0, 256), `[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"`...)
-	b = append(b, t.Row(err.Kind).Reason...)
+	b := appendInfo(append(make([]byte, 0, 256), '['), t.Row(err.Kind).Reason, in)
+	if err.Field != "" {
+		b = append(b, `,{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":`...)
+		b, _ = jsontext.AppendQuote(b, err.Field)
+		b = append(b, `,"description":`...)
+		b, _ = jsontext.AppendQuote(b, strings.TrimPrefix(err.Msg, err.Field+": "))
+		b = append(b, `}]}`...)
+	}
+	return append(b, ']')
+}
+
+// Info is Details of an error that has a reason and no row: those of a binding itself.
+func Info(reason string) []byte { return append(appendInfo([]byte{'['}, reason, Incident{}), ']') }
+
+// appendInfo appends an ErrorInfo.
+func appendInfo(b []byte, reason string, in Incident) []byte {
+	b = append(b, `{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"`...)
+	b = append(b, reason...)
 	b = append(b, `","domain":"`+Domain+`"`...)
 	open := `,"metadata":{`
 	for _, fact := range [...]struct{ name, value string }{{"taskId", in.TaskID}, {"errorId", in.ID}} {
@@ -122,15 +186,43 @@ func (t *Table) Details(err *task.Error, in Incident) []byte {
 	if open == "," {
 		b = append(b, '}')
 	}
-	b = append(b, '}')
-	if err.Field != "" {
-		b = append(b, `,{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":`...)
-		b, _ = jsontext.AppendQuote(b, err.Field)
-		b = append(b, `,"description":`...)
-		b, _ = jsontext.AppendQuote(b, strings.TrimPrefix(err.Msg, err.Field+": "))
-		b = append(b, `}]}`...)
+	return append(b, '}')
+}
+
+// RetryAfter is the header of this name for an error that may be gone soon, in seconds,
+// or "".
+func RetryAfter(err *task.Error) string {
+	if err.Kind != task.Unavailable && err.Kind != task.RateLimited {
+		return ""
 	}
-	return append(b, ']')
+	wait := err.RetryAfter
+	if wait <= 0 {
+		wait = time.Second
+	}
+	return strconv.Itoa(int(math.Ceil(wait.Seconds())))
+}
+
+// StatusName is how google.rpc.Code names a status that the tables use.
+func StatusName(status uint32) string {
+	switch status {
+	case grpcInvalidArgument:
+		return "INVALID_ARGUMENT"
+	case grpcNotFound:
+		return "NOT_FOUND"
+	case grpcPermissionDenied:
+		return "PERMISSION_DENIED"
+	case grpcResourceExhausted:
+		return "RESOURCE_EXHAUSTED"
+	case grpcFailedPrecondition:
+		return "FAILED_PRECONDITION"
+	case grpcUnimplemented:
+		return "UNIMPLEMENTED"
+	case grpcUnavailable:
+		return "UNAVAILABLE"
+	case grpcUnauthenticated:
+		return "UNAUTHENTICATED"
+	}
+	return "INTERNAL"
 }
 
 // detail is what an error says beyond its row.

@@ -7,19 +7,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"mime"
 	"net/http"
-	"os"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
@@ -42,6 +39,7 @@ type Options struct {
 // Binding serves JSON-RPC requests.
 type Binding struct {
 	opt     Options
+	limits  body.Limits
 	streams *sse.Streams
 }
 
@@ -54,7 +52,7 @@ func New(o Options) *Binding {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Binding{opt: o, streams: sse.NewStreams(o.WriteTimeout)}
+	return &Binding{opt: o, limits: body.Limits{Size: o.MaxBody, Timeout: o.BodyTimeout}, streams: sse.NewStreams(o.WriteTimeout)}
 }
 
 // Wait returns when every stream has ended, which they do when the hub is closed. When
@@ -87,17 +85,16 @@ type exchange struct {
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	x := &exchange{b: b, w: w, r: r, ctx: r.Context(), pin: at.Pin, id: nullID, Request: operation.Request{Endpoint: at.Endpoint}}
 	defer x.contain()
-	// It stays when the body is refused: net/http reads on for a while then, to use the connection again.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(b.opt.BodyTimeout))
-	if !acceptable(r.Header.Get("Content-Type")) {
+	b.limits.Begin(w)
+	if !body.IsJSON(r.Header.Get("Content-Type")) {
 		x.refuse(codeContentType, "Incompatible content types: Content-Type must be application/json")
 		return
 	}
-	body, ok := x.read()
+	content, ok := x.read()
 	if !ok {
 		return
 	}
-	env, bad := parse(body, b.opt.MaxDepth)
+	env, bad := parse(content, b.opt.MaxDepth)
 	x.id = env.id
 	if bad != nil {
 		x.refuse(bad.code, bad.message)
@@ -118,57 +115,28 @@ func (x *exchange) contain() {
 		panic(v)
 	}
 	halfway := x.replied
-	x.broken(fmt.Errorf("panic: %v", v), "stack", string(debug.Stack()))
+	x.broken(operation.Panicked(v), "stack", string(debug.Stack()))
 	if halfway {
 		// Part of an answer must not look like a whole one.
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// acceptable does not look at parameters: a body in another charset than UTF-8 is
-// found out when it is read, and an ASCII one does no harm.
-func acceptable(contentType string) bool {
-	if contentType == "" || contentType == "application/json" {
-		return true
-	}
-	media, _, err := mime.ParseMediaType(contentType)
-	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return false
-	}
-	return media == "application/json" || strings.HasSuffix(media, "+json")
-}
-
 // read takes the body in, within its bounds of size and time.
 func (x *exchange) read() ([]byte, bool) {
-	if x.r.ContentLength > x.b.opt.MaxBody {
-		x.tooLarge()
-		return nil, false
+	content, bad := x.b.limits.Read(x.w, x.r)
+	if bad == nil {
+		return content, true
 	}
-	body, err := readAll(http.MaxBytesReader(x.w, x.r.Body, x.b.opt.MaxBody), x.r.ContentLength)
-	if err == nil {
-		// The answer may be a stream that lives for hours, during which nothing is read.
-		_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+	switch bad.Status {
+	case http.StatusRequestEntityTooLarge:
+		x.status(bad.Status, codeInvalidRequest, "Request too large: "+bad.Msg)
+	case http.StatusRequestTimeout:
+		x.status(bad.Status, codeInvalidRequest, "Request payload validation error: "+bad.Msg)
+	default:
+		x.refuse(codeParse, "Invalid JSON payload: "+bad.Msg)
 	}
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		x.tooLarge()
-		return nil, false
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		x.w.Header().Set("Connection", "close")
-		x.status(http.StatusRequestTimeout, codeInvalidRequest, "Request payload validation error: the body did not arrive in time")
-		return nil, false
-	case err != nil:
-		x.refuse(codeParse, "Invalid JSON payload: the body broke off")
-		return nil, false
-	}
-	return body, true
-}
-
-func (x *exchange) tooLarge() {
-	x.w.Header().Set("Connection", "close")
-	x.status(http.StatusRequestEntityTooLarge, codeInvalidRequest,
-		"Request too large: the limit is "+strconv.FormatInt(x.b.opt.MaxBody, 10)+" bytes")
+	return nil, false
 }
 
 // decode finds the version and reads the params in its words.

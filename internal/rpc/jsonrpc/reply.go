@@ -1,16 +1,12 @@
 package jsonrpc
 
 import (
-	"bytes"
 	"errors"
-	"io"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
@@ -75,23 +71,16 @@ func errorObject(code int, message string, data []byte) []byte {
 
 // fail answers with an error of an operation, in the words of the request's version.
 func (x *exchange) fail(err error) {
-	var e *task.Error
-	if !errors.As(err, &e) {
-		e = &task.Error{Kind: task.KindOf(err), Cause: err}
-	}
-	if e.Kind == task.Internal || e.Kind == task.LeaseLost {
+	e, ours := operation.Known(err)
+	if ours {
 		// What breaks because the client has left is nobody's fault.
 		if x.ctx.Err() == nil {
 			x.broken(err)
 		}
 		return
 	}
-	if x.out == nil && (e.Kind == task.Unavailable || e.Kind == task.RateLimited) {
-		wait := e.RetryAfter
-		if wait <= 0 {
-			wait = time.Second
-		}
-		x.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	if wait := fault.RetryAfter(e); wait != "" && x.out == nil {
+		x.w.Header().Set("Retry-After", wait)
 	}
 	code, message := x.Codec.Error(e)
 	x.tell(e.Kind, errorObject(code, message, x.Codec.Details(e, fault.Incident{TaskID: x.taskID})))
@@ -100,9 +89,7 @@ func (x *exchange) fail(err error) {
 // broken answers for a fault of our own. The client sees no more of it than the id
 // that it has in the log.
 func (x *exchange) broken(err error, attrs ...any) {
-	id := uuid.NewString()
-	x.b.opt.Log.Error("request failed", append(attrs,
-		"error_id", id, "operation", x.op.String(), "task_id", x.taskID, "error", err)...)
+	id := operation.LogFault(x.b.opt.Log, x.op, x.taskID, err, attrs...)
 	if x.replied {
 		return
 	}
@@ -144,14 +131,4 @@ var ofTheTask = [task.KindCount]bool{
 // or the caller, and proxies act on them.
 var ofHTTP = [task.KindCount]bool{
 	task.Unavailable: true, task.RateLimited: true, task.TooLarge: true, task.Unauthenticated: true, task.Forbidden: true,
-}
-
-// maxAnnounced is how much memory the announcement of a body takes.
-const maxAnnounced = 256 << 10
-
-// readAll reads a body whose length may be announced.
-func readAll(r io.Reader, announced int64) ([]byte, error) {
-	body := bytes.NewBuffer(make([]byte, 0, min(max(announced, 0), maxAnnounced)+bytes.MinRead))
-	_, err := body.ReadFrom(r)
-	return body.Bytes(), err
 }

@@ -48,12 +48,7 @@ func (Codec) Operation(method string) (engine.Op, bool) {
 // send and of a resubscription alike end when the task has settled.
 func (Codec) Closes(_ engine.Op, s task.State) bool { return s.Settled() }
 
-// These versions have no code for the state of a task or for extensions: such a
-// request has invalid parameters.
-var faults = fault.Base.Override(map[task.Kind]fault.JSONRPC{
-	task.ExtensionRequired: {Code: -32602},
-	task.Terminal:          {Code: -32602, Message: "Invalid parameters"},
-})
-
 // Error gives the code and the message of an error.
-func (Codec) Error(err *task.Error) (code int, message string) { return faults.Describe(err) }
+func (Codec) Error(err *task.Error) (code int, message string) {
+	return fault.Table03.Describe(err)
+}

@@ -26,7 +26,9 @@ func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 }
 
 // Passed renders a status event without the mark of the last one.
-func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) { return style.Event(t, e, false), nil }
+func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
+	return style.Event(t, e, false), nil
+}
 
 // Direct renders a StreamResponse with a bare message.
 func (Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return style.Direct(t, e), nil }

@@ -1,0 +1,397 @@
+package rest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Every operation of both versions; the answers are golden.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	e := &recorder{task: sample()}
+	s := serve(t, e, rest.Options{})
+	for _, tt := range []struct {
+		golden, verb, path, body string
+		want                     any
+	}{
+		{"1.0/send", "POST", "/message:send", send10, new(engine.SendRequest)},
+		{"1.0/get", "GET", "/tasks/t-1", "", new(engine.GetRequest)},
+		{"1.0/get-no-history", "GET", "/tasks/t-1?historyLength=0", "", new(engine.GetRequest)},
+		{"1.0/list", "GET", "/tasks?pageSize=7", "", new(engine.ListRequest)},
+		{"1.0/cancel", "POST", "/tasks/t-1:cancel", "", new(engine.CancelRequest)},
+		{"1.0/push-set", "POST", "/tasks/t-1/pushNotificationConfigs", `{"url":"http://x"}`, nil},
+		{"1.0/push-get", "GET", "/tasks/t-1/pushNotificationConfigs/p", "", nil},
+		{"1.0/push-list", "GET", "/tasks/t-1/pushNotificationConfigs", "", nil},
+		{"1.0/push-delete", "DELETE", "/tasks/t-1/pushNotificationConfigs/p", "", nil},
+		{"1.0/card", "GET", "/extendedAgentCard", "", nil},
+		{"0.3/send", "POST", "/v1/message:send", send03, new(engine.SendRequest)},
+		{"0.3/get", "GET", "/v1/tasks/t-1", "", new(engine.GetRequest)},
+		{"0.3/get-no-history", "GET", "/v1/tasks/t-1?history_length=0", "", new(engine.GetRequest)},
+		{"0.3/list", "GET", "/v1/tasks?pageSize=7", "", new(engine.ListRequest)},
+		{"0.3/cancel", "POST", "/v1/tasks/t-1:cancel", `{"name":"tasks/t-1"}`, new(engine.CancelRequest)},
+		{"0.3/push-set", "POST", "/v1/tasks/t-1/pushNotificationConfigs", `{"config":{}}`, nil},
+		{"0.3/push-get", "GET", "/v1/tasks/t-1/pushNotificationConfigs/p", "", nil},
+		{"0.3/push-list", "GET", "/v1/tasks/t-1/pushNotificationConfigs", "", nil},
+		{"0.3/push-delete", "DELETE", "/v1/tasks/t-1/pushNotificationConfigs/p", "", nil},
+		{"0.3/card", "GET", "/v1/card", "", nil},
+	} {
+		for _, base := range []string{"", "/agents/demo", "/agents/%6fther"} {
+			a := s.do(t, tt.verb, base+tt.path, tt.body, "Content-Type", "application/json")
+			asked := e.last()
+			if tt.want == nil {
+				require.Nil(t, asked)
+				require.GreaterOrEqual(t, a.StatusCode, 400)
+			} else {
+				require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)
+				require.IsType(t, tt.want, asked)
+			}
+			require.Equal(t, "no-store", a.Header.Get("Cache-Control"))
+			require.EqualValues(t, len(a.body), a.ContentLength)
+			dialecttest.Golden(t, tt.golden, a.body)
+		}
+	}
+}
+
+func TestStreamsOfUnknownTasks(t *testing.T) {
+	t.Parallel()
+	e := &recorder{err: &task.Error{Kind: task.NotFound}}
+	s := serve(t, e, rest.Options{})
+	for _, prefix := range []string{"", "/v1"} {
+		for _, verb := range []string{"GET", "POST"} {
+			a := s.do(t, verb, prefix+"/tasks/t-9:subscribe", "", "Last-Event-ID", "7")
+			require.Equal(t, http.StatusNotFound, a.StatusCode, "a real status, and no stream")
+			asked, ok := e.last().(*engine.SubscribeRequest)
+			require.True(t, ok)
+			require.Equal(t, "t-9", asked.TaskID)
+			require.True(t, asked.Resume)
+			require.EqualValues(t, 7, asked.After)
+			require.Equal(t, prefix == "", asked.Live)
+		}
+		a := s.do(t, "POST", prefix+"/message:stream", map[string]string{"": send10, "/v1": send03}[prefix], "Idempotency-Key", "k")
+		require.Equal(t, http.StatusNotFound, a.StatusCode)
+		asked, ok := e.last().(*engine.SendRequest)
+		require.True(t, ok)
+		require.Equal(t, "k", asked.IdempotencyKey)
+	}
+	a := s.do(t, "GET", "/tasks/t-9:subscribe", "", "Last-Event-ID", "x")
+	require.Equal(t, http.StatusBadRequest, a.StatusCode)
+	require.Contains(t, a.fault10(t).Message, "Last-Event-ID: must be an id")
+}
+
+// faults is one golden of every kind of error.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for golden, tt := range map[string]struct {
+		path string
+		opt  rest.Options
+	}{
+		"0.3/faults": {path: "/v1/tasks/t-1"}, "1.0/faults": {path: "/tasks/t-1"},
+		"1.0/faults-of-1.0.0": {path: "/tasks/t-1", opt: rest.Options{Statuses100: true}},
+	} {
+		all := map[string]json.RawMessage{}
+		for k := range task.Kind(task.KindCount) {
+			if k == task.Internal || k == task.LeaseLost {
+				continue // their id is another each time
+			}
+			s := serve(t, &recorder{err: task.Errorf(k, "the detail")}, tt.opt)
+			a := s.do(t, "GET", tt.path, "")
+			all[fmt.Sprintf("%s: %d", k.Error(), a.StatusCode)] = a.body
+			require.Equal(t, k == task.Unavailable || k == task.RateLimited, a.Header.Get("Retry-After") == "1", k.Error())
+		}
+		dump, err := json.Marshal(all)
+		require.NoError(t, err)
+		dialecttest.Golden(t, golden, dump)
+	}
+}
+
+func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/tasks/t-1", "/v1/tasks/t-1"} {
+		s := serve(t, &recorder{err: errors.New("password=hunter2")}, rest.Options{})
+		a := s.do(t, "GET", path, "")
+		require.Equal(t, http.StatusInternalServerError, a.StatusCode)
+		require.NotContains(t, string(a.body), "hunter2")
+		_, id, found := strings.Cut(string(a.body), `"errorId":"`)
+		require.True(t, found)
+		id, _, _ = strings.Cut(id, `"`)
+		s.Close() // so that the log is still
+		require.Contains(t, s.logs.String(), "error_id="+id)
+		require.Contains(t, s.logs.String(), "hunter2")
+	}
+}
+
+func TestAPanicIsAnError(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &recorder{}, rest.Options{}) // whose task is nil
+	a := s.do(t, "GET", "/tasks/t-1", "")
+	require.Equal(t, http.StatusInternalServerError, a.StatusCode)
+	require.Equal(t, "INTERNAL", a.fault10(t).Status)
+	s.Close()
+	require.Contains(t, s.logs.String(), "panic")
+}
+
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	e := &recorder{task: sample()}
+	s := serve(t, e, rest.Options{MaxBody: 4096, MaxDepth: 10})
+	deep := strings.Repeat(`{"a":`, 11) + "1" + strings.Repeat("}", 11)
+	for _, tt := range []struct {
+		name, verb, path, body string
+		headers                []string
+		status                 int
+		reason, class          string
+		message                string
+	}{
+		{name: "no body", verb: "POST", path: "/message:send", status: 400, reason: "PARSE_ERROR", class: "JSONParseError", message: "empty body"},
+		{name: "half a body", verb: "POST", path: "/message:send", body: `{"message":`, status: 400, reason: "PARSE_ERROR", class: "JSONParseError", message: "ends too early"},
+		{name: "a string", verb: "POST", path: "/message:send", body: `"x"`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "body: must be an object"},
+		{name: "null", verb: "POST", path: "/message:send", body: `null`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "body: must be an object"},
+		{name: "an array to cancel", verb: "POST", path: "/tasks/t-1:cancel", body: `[]`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "body: must be an object"},
+		{name: "a member twice", verb: "POST", path: "/message:send", body: `{"message":{"role":1,"role":1}}`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "message.role: the member appears twice"},
+		{name: "too deep", verb: "POST", path: "/message:send", body: deep, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "nested more than 10 deep"},
+		{name: "no message", verb: "POST", path: "/message:send", body: `{}`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "message: is required"},
+		{name: "a NUL", verb: "POST", path: "/message:stream", body: `{"message":{"messageId":"\u0000"}}`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "message.messageId: NUL"},
+		{name: "too large", verb: "POST", path: "/message:send", body: strings.Repeat(" ", 5000), status: 413, reason: "REQUEST_TOO_LARGE", class: "InvalidRequestError", message: "the limit is 4096 bytes"},
+		{name: "another content type", verb: "POST", path: "/message:send", body: send10, headers: []string{"Content-Type", "text/plain"}, status: 415, reason: "CONTENT_TYPE_NOT_SUPPORTED", class: "ContentTypeNotSupportedError", message: "application/json"},
+		{name: "nothing that we write", verb: "GET", path: "/tasks/t-1", headers: []string{"Accept", "text/html, application/xml, application/json;q=0.0"}, status: 406, reason: "CONTENT_TYPE_NOT_SUPPORTED", class: "ContentTypeNotSupportedError", message: "Accept"},
+		{name: "a number that is none", verb: "GET", path: "/tasks/t-1?historyLength=x", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "historyLength: must be an integer"},
+		{name: "a negative number", verb: "GET", path: "/tasks?pageSize=-1", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "pageSize: must be an integer"},
+		{name: "a parameter twice", verb: "GET", path: "/tasks?pageSize=1&page_size=2", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "pageSize: the member appears twice"},
+		{name: "a flag that is none", verb: "GET", path: "/tasks?includeArtifacts=yes", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "includeArtifacts: must be true or false"},
+		{name: "a query that is none", verb: "GET", path: "/tasks?status=%zz", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "query: invalid URL escape"},
+		{name: "a NUL in an id", verb: "GET", path: "/tasks/a%00", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "id: NUL"},
+		{name: "a version that is none", verb: "GET", path: "/tasks/t-1", headers: []string{"A2A-Version", "99.0"}, status: 400, reason: "VERSION_NOT_SUPPORTED", class: "VersionNotSupportedError", message: "99.0"},
+		{name: "a version in the query", verb: "GET", path: "/tasks/t-1?A2A-Version=latest", status: 400, reason: "VERSION_NOT_SUPPORTED", class: "VersionNotSupportedError", message: "latest"},
+		{name: "an unknown action", verb: "POST", path: "/message:sing", body: `{}`, status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
+		{name: "an unknown path", verb: "GET", path: "/tasks/t-1/artifacts", status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
+		{name: "no id", verb: "POST", path: "/tasks/:cancel", status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
+		{name: "another verb", verb: "PUT", path: "/tasks/t-1", body: `{}`, status: 405, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "here it is GET, HEAD"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := s.do(t, tt.verb, tt.path, tt.body, tt.headers...)
+			require.Equal(t, tt.status, f.StatusCode, "%s", f.body)
+			require.Contains(t, f.fault10(t).Message, tt.message)
+			require.Equal(t, tt.reason, f.fault10(t).Details[0].Reason)
+			old := s.do(t, tt.verb, "/v1"+tt.path, strings.Replace(tt.body, "parts", "content", 1), tt.headers...)
+			require.Equal(t, tt.status, old.StatusCode, "%s", old.body)
+			class, code, message := old.fault03(t)
+			require.Equal(t, tt.class, class)
+			require.Negative(t, code)
+			require.Contains(t, message, tt.message)
+			require.Nil(t, e.last())
+		})
+	}
+}
+
+func TestABodyThatDoesNotArrive(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &recorder{}, rest.Options{BodyTimeout: 100 * time.Millisecond})
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = c.Write([]byte("POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"))
+	require.NoError(t, err)
+	var got bytes.Buffer
+	_, err = got.ReadFrom(c)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(got.String(), "HTTP/1.1 408 "), got.String())
+	require.Contains(t, got.String(), `"status":"DEADLINE_EXCEEDED"`)
+}
+
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	e := &recorder{task: sample()}
+	s := serve(t, e, rest.Options{})
+	for path, want := range map[string]string{
+		"/message:send": "OPTIONS, POST", "/message:stream": "OPTIONS, POST", "/tasks": "OPTIONS, GET, HEAD",
+		"/tasks/t": "OPTIONS, GET, HEAD", "/tasks/t:cancel": "OPTIONS, POST", "/tasks/t:subscribe": "OPTIONS, GET, POST",
+		"/tasks/t/pushNotificationConfigs":   "OPTIONS, GET, HEAD, POST",
+		"/tasks/t/pushNotificationConfigs/p": "OPTIONS, DELETE, GET, HEAD",
+	} {
+		for _, prefix := range []string{"", "/other", "/v1", "/agents/demo", "/agents/demo/v1"} {
+			a := s.do(t, "OPTIONS", prefix+path, "")
+			require.Equal(t, http.StatusNoContent, a.StatusCode)
+			require.Equal(t, want, a.Header.Get("Allow"))
+			a = s.do(t, "PATCH", prefix+path, "")
+			require.Equal(t, http.StatusMethodNotAllowed, a.StatusCode)
+			require.Equal(t, want, a.Header.Get("Allow"))
+		}
+	}
+	full, head := s.do(t, "GET", "/tasks/t", ""), s.do(t, "HEAD", "/tasks/t", "")
+	require.Equal(t, http.StatusOK, head.StatusCode)
+	require.Empty(t, head.body)
+	require.EqualValues(t, len(full.body), head.ContentLength)
+	e.last()
+	require.Equal(t, http.StatusMethodNotAllowed, s.do(t, "HEAD", "/tasks/t:subscribe", "").StatusCode)
+	require.Nil(t, e.last(), "a stream without a body is none")
+}
+
+func TestMediaTypes(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &recorder{task: sample()}, rest.Options{})
+	const own, plain = "application/a2a+json", "application/json"
+	for _, tt := range []struct{ content, accept, want string }{
+		{"", "", plain},
+		{plain, "", plain},
+		{own, "", own},
+		{own + "; charset=utf-8", "", own},
+		{plain, own, own},
+		{own, plain, plain},
+		{own, "*/*", own},
+		{plain, "text/event-stream", plain},
+		{plain, "application/*;q=0.5", plain},
+		{plain, plain + ", " + own + ";q=0.9", own},
+		{own, own + ";q=0, " + plain, plain},
+		{"application/merge-patch+json", "", plain},
+	} {
+		headers := []string{"Content-Type", tt.content, "Accept", tt.accept}
+		if tt.accept == "" {
+			headers = headers[:2]
+		}
+		a := s.do(t, "POST", "/message:send", send10, headers...)
+		require.Equal(t, http.StatusOK, a.StatusCode, "%+v: %s", tt, a.body)
+		require.Equal(t, tt.want, a.Header.Get("Content-Type"), "%+v", tt)
+		a = s.do(t, "POST", "/v1/message:send", send03, headers...)
+		require.Equal(t, plain, a.Header.Get("Content-Type"), "0.3 has no type of its own")
+	}
+	a := s.do(t, "POST", "/message:send", `{}`, "Content-Type", own, "Accept", own)
+	require.Equal(t, plain, a.Header.Get("Content-Type"), "clients read errors of this type only")
+}
+
+func TestTenantsAreAgents(t *testing.T) {
+	t.Parallel()
+	e := &recorder{task: sample()}
+	s := serve(t, e, rest.Options{})
+	for _, tt := range []struct{ path, agent string }{
+		{"/tasks/t", "demo"},
+		{"/demo/tasks/t", "demo"},
+		{"/other/tasks/t", "other"},
+		{"/o%74her/tasks/t", "other"},
+		{"/tasks/t?tenant=other", "other"},
+		{"/demo/tasks/t?tenant=other", "demo"},
+		{"/agents/other/tasks/t", "other"},
+		{"/agents/other/other/tasks/t", "other"},
+		{"/v1/tasks/t", "demo"},
+		{"/v1/tasks/t?tenant=other", "demo"},
+		{"/agents/other/v1/tasks/t", "other"},
+		{"/nobody/tasks/t", ""},
+		{"/agents/other/demo/tasks/t", ""},
+	} {
+		a := s.do(t, "GET", tt.path, "")
+		if tt.agent == "" {
+			require.Equal(t, http.StatusBadRequest, a.StatusCode, tt.path)
+			require.Equal(t, "tenant", a.fault10(t).Details[1].FieldViolations[0].Field)
+			continue
+		}
+		require.Equal(t, http.StatusOK, a.StatusCode, "%s: %s", tt.path, a.body)
+		asked, ok := e.last().(*engine.GetRequest)
+		require.True(t, ok)
+		require.Equal(t, tt.agent, asked.Agent, tt.path)
+	}
+	a := s.do(t, "POST", "/other/message:send", strings.Replace(send10, "{", `{"tenant":"demo",`, 1))
+	require.Equal(t, http.StatusOK, a.StatusCode, "the path decides: %s", a.body)
+	asked, ok := e.last().(*engine.SendRequest)
+	require.True(t, ok)
+	require.Equal(t, "other", asked.Agent)
+}
+
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	e := &recorder{task: sample()}
+	s := serve(t, e, rest.Options{})
+	for _, id := range []string{"t-1", "a b", "a/b", "a/pushNotificationConfigs", "a:cancel", "x:y", "ü😀", `"quoted\`, "..", "100%", "a?b#c", "tasks"} {
+		for _, prefix := range []string{"", "/demo", "/v1", "/agents/demo", "/agents/demo/v1"} {
+			escaped := strings.NewReplacer(":", "%3A", ".", "%2E").Replace(url.PathEscape(id))
+			require.Equal(t, http.StatusOK, s.do(t, "GET", prefix+"/tasks/"+escaped, "").StatusCode, id)
+			got, ok := e.last().(*engine.GetRequest)
+			require.True(t, ok)
+			require.Equal(t, id, got.TaskID)
+			for _, body := range []string{"", "null", " {} ", `{"id":"another","name":"tasks/another","metadata":{"a":1.0}}`} {
+				a := s.do(t, "POST", prefix+"/tasks/"+escaped+":cancel", body)
+				require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)
+				canceled, ok := e.last().(*engine.CancelRequest)
+				require.True(t, ok)
+				require.Equal(t, id, canceled.TaskID)
+				if strings.Contains(body, "metadata") {
+					require.Equal(t, `{"a":1.0}`, string(canceled.Metadata)) //nolint:testifylint // byte by byte is the point
+				}
+			}
+		}
+	}
+	s.do(t, "GET", "/tasks/a:b", "")
+	got, ok := e.last().(*engine.GetRequest)
+	require.True(t, ok)
+	require.Equal(t, "a:b", got.TaskID, "what is no action is a part of the id")
+}
+
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	e := &recorder{task: sample()}
+	s := serve(t, e, rest.Options{})
+	at := time.Date(2026, 1, 5, 10, 0, 2, 120_000_000, time.UTC)
+	for _, query := range []string{
+		"contextId=c%2F1&status=TASK_STATE_AUTH_REQUIRED&pageSize=7&pageToken=p&historyLength=0&statusTimestampAfter=2026-01-05T10:00:02.120Z&includeArtifacts=true",
+		"context_id=c/1&status=auth-required&page_size=7&page_token=p&history_length=0&status_timestamp_after=2026-01-05T11:00:02.120%2B01:00&include_artifacts=true&x=1&A2A-Version=1.0",
+		"contextId=c/1&status=auth_required&pageSize=7&pageToken=p&historyLength=0&lastUpdatedAfter=2026-01-05T10:00:02.120Z&includeArtifacts=true",
+	} {
+		for _, path := range []string{"/tasks?", "/demo/tasks/?", "/v1/tasks?"} {
+			a := s.do(t, "GET", path+query, "", "Prefer", "count=exact")
+			require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)
+			asked, ok := e.last().(*engine.ListRequest)
+			require.True(t, ok)
+			require.True(t, at.Equal(asked.Since))
+			require.Equal(t, &engine.ListRequest{
+				Caller: engine.Caller{Agent: "demo"}, ContextID: "c/1", State: task.StateAuthRequired, Since: asked.Since,
+				PageSize: 7, PageToken: "p", WithArtifacts: true, ExactTotal: true,
+			}, asked)
+		}
+	}
+}
+
+func TestVersionHeader(t *testing.T) {
+	t.Parallel()
+	lenient, strict := serve(t, &recorder{task: sample()}, rest.Options{}), serve(t, &recorder{task: sample()}, rest.Options{StrictVersion: true})
+	for _, tt := range []struct {
+		path, version string
+		strict        bool
+	}{
+		{"/tasks/t", "", false},
+		{"/tasks/t", "1.0", true},
+		{"/tasks/t", "1.0.1", true},
+		{"/tasks/t", "0.3", false},
+		{"/v1/tasks/t", "", true},
+		{"/v1/tasks/t", "0.3.0", true},
+		{"/v1/tasks/t", "1.0", false},
+	} {
+		require.Equal(t, http.StatusOK, lenient.do(t, "GET", tt.path, "", "A2A-Version", tt.version).StatusCode, "%+v", tt)
+		want := http.StatusOK
+		if !tt.strict {
+			want = http.StatusBadRequest
+		}
+		require.Equal(t, want, strict.do(t, "GET", tt.path, "", "A2A-Version", tt.version).StatusCode, "%+v", tt)
+	}
+}
+
+func TestExtensionsAreEchoed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &recorder{task: sample()}, rest.Options{})
+	require.Equal(t, "urn:a", s.do(t, "GET", "/tasks/t", "", "A2A-Extensions", "urn:z, urn:a").Header.Get("A2A-Extensions"))
+	require.Equal(t, "urn:a", s.do(t, "GET", "/v1/tasks/t", "", "X-A2A-Extensions", "urn:a").Header.Get("X-A2A-Extensions"))
+}

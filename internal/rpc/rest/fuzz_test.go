@@ -1,0 +1,89 @@
+package rest_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// FuzzRequest sends any path, query and body: the answer is one document, and an error
+// has the shape of its version and is never a fault of ours.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []struct{ verb, path, query, body string }{
+		{"POST", "/message:send", "", send10},
+		{"POST", "/v1/message:stream", "", send03},
+		{"GET", "/tasks", "pageSize=7&status=working&includeArtifacts=true&statusTimestampAfter=2026-01-05T10:00:02Z", ""},
+		{"GET", "/demo/tasks/t%2F1", "history_length=3&tenant=demo", ""},
+		{"POST", "/tasks/t:cancel", "", `{"id":"x","metadata":{"a":1}}`},
+		{"GET", "/v1/tasks/t:subscribe", "A2A-Version=0.3", ""},
+		{"DELETE", "/tasks/t/pushNotificationConfigs/%00", "", ""},
+		{"POST", "/v1/v1/tasks/%ff/pushNotificationConfigs", "", `{"parent":"p","config":{}}`},
+		{"PUT", "/tasks/a:b:cancel", "%zz", "\xff"},
+	} {
+		f.Add(seed.verb, seed.path, seed.query, seed.body)
+	}
+	b := rest.New(rest.Options{MaxBody: 1 << 16, Operations: operation.New(operation.Options{Engine: echoing{}})})
+	f.Fuzz(func(t *testing.T, verb, path, query, body string) {
+		u, err := url.Parse("http://x/" + strings.TrimLeft(path, "/"))
+		if err != nil {
+			return
+		}
+		target := rest.Match(u.EscapedPath())
+		if target == nil {
+			return
+		}
+		u.RawQuery = query
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.Method, r.URL = verb, u
+		w := httptest.NewRecorder()
+		b.Serve(w, r, operation.Endpoint{Agent: "demo", Common: true}, target)
+		if verb == http.MethodOptions && w.Code == http.StatusNoContent {
+			return
+		}
+		var document map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &document), "%s", w.Body)
+		require.NotContains(t, w.Body.String(), "\n")
+		require.NotEqual(t, http.StatusInternalServerError, w.Code, "%s", w.Body)
+		require.Equal(t, w.Code != http.StatusOK, document["error"] != nil, "%s", w.Body)
+	})
+}
+
+// echoing is an engine that knows no task, and takes every message.
+type echoing struct{ operation.Engine }
+
+func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
+	t := sample()
+	t.History[0], t.Metadata = *r.Message, r.Metadata
+	return t, nil
+}
+
+func (echoing) Stream(context.Context, *engine.SendRequest) (*engine.Stream, error) {
+	return nil, &task.Error{Kind: task.Terminal}
+}
+
+func (echoing) Get(context.Context, *engine.GetRequest) (*task.Task, error) {
+	return nil, &task.Error{Kind: task.NotFound}
+}
+
+func (echoing) List(_ context.Context, r *engine.ListRequest) (*engine.Page, error) {
+	return &engine.Page{Size: r.PageSize}, nil
+}
+
+func (echoing) Cancel(context.Context, *engine.CancelRequest) (*task.Task, error) {
+	return nil, &task.Error{Kind: task.NotCancelable}
+}
+
+func (echoing) Subscribe(context.Context, *engine.SubscribeRequest) (*engine.Stream, error) {
+	return nil, &task.Error{Kind: task.NotFound}
+}

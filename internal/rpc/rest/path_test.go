@@ -1,0 +1,33 @@
+package rest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+)
+
+func TestPathsOfOtherBindings(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{
+		"", "/", "/v1", "/v1/", "/v1.0", "/v0.3/", "/agents/demo", "/.well-known/agent-card.json", "/Tasks", "/a/b/tasks",
+		"/task/x", "/extendedagentcard", "/messages:send", "/a%2Ftasks/x", "/demo/v1/tasks",
+	} {
+		require.Nil(t, rest.Match(path), path)
+	}
+}
+
+func TestPathsOfThisBinding(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{
+		"/message:send", "message:stream", "/tasks", "/tasks/", "//tasks", "/tasks/x", "/tasks/x:cancel", "/demo/tasks/x:subscribe",
+		"/tasks/x/pushNotificationConfigs/y", "/extendedAgentCard", "/demo/extendedAgentCard", "/tenant%2Fodd/tasks",
+		"/v1/message:send", "/v1/v1/message:send", "//v1/tasks", "/v1/card",
+		// Those that lead nowhere have an answer in the words of their version.
+		"/message:sing", "/tasks/x/y", "/tasks//pushNotificationConfigs", "/tasks/:cancel", "/v1/nothing", "/v1/v1", "/v1/v1/v1/tasks",
+		"/tasks/x/pushNotificationConfigs/y/z",
+	} {
+		require.NotNil(t, rest.Match(path), path)
+	}
+}
