@@ -77,7 +77,7 @@ var versions = []*version{
 		unsaid: func(*said) {},
 	},
 	{
-		name:    "1.0",
+		name: "1.0", paths: "/",
 		methods: map[string]string{"send": "SendMessage", "get": "GetTask", "subscribe": "SubscribeToTask", "list": "ListTasks"},
 		send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
 			return optional(object{"message": messageV10(m, taskID, contextID)}, "metadata", string(metadata))
@@ -110,6 +110,7 @@ var versions = []*version{
 		},
 		unsaid: func(*said) {},
 	},
+	protoV03,
 }
 
 // isFinal: of the older versions, the last status of a stream has the mark, and no other.

@@ -1,0 +1,142 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// HTTP+JSON in the matrix: 1.0 as it is, and 0.3 in the shapes of its proto file.
+
+var overREST = &carrier{
+	name:   "HTTP+JSON",
+	speaks: func(v *version, _ string) bool { return v.paths != "" },
+	call:   callREST, follow: followREST,
+}
+
+// protoV03 is 0.3 as its proto file words it.
+var protoV03 = &version{
+	name:  "0.3",
+	paths: "/v1",
+	send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
+		return optional(object{"message": messageP03(m, taskID, contextID)}, "metadata", string(metadata))
+	},
+	get: func(taskID string) object { return object{"id": taskID} },
+	task: func(k *told, sent bool) object {
+		o := object{"id": k.id, "contextId": k.context, "status": statusP03(k, k.state, k.status)}
+		o["artifacts"] = list(k.artifacts, artifactP03)
+		o["history"] = list(k.history, func(m *said) object { return messageP03(m, k.id, k.context) })
+		optional(o, "metadata", k.metadata)
+		if sent {
+			return object{"task": o}
+		}
+		return o
+	},
+	event: func(k *told, e *happened) object {
+		o := object{"taskId": k.id, "contextId": k.context}
+		if e.artifact == nil {
+			o["status"], o["final"] = statusP03(k, e.state, e.message), isFinal(e)
+			return object{"statusUpdate": o}
+		}
+		o["artifact"] = artifactP03(e.artifact)
+		return object{"artifactUpdate": chunk(o, e)}
+	},
+	unsaid: func(m *said) { m.references = nil },
+}
+
+func messageP03(m *said, taskID, contextID string) object {
+	o := object{"messageId": orAny(m.id), "role": "ROLE_" + strings.ToUpper(m.role), "content": list(m.parts, partP03)}
+	identified(o, taskID, contextID)
+	words(o, "extensions", m.extensions)
+	return optional(o, "metadata", m.metadata)
+}
+
+func statusP03(k *told, state string, m *said) object {
+	o := object{"state": "TASK_STATE_" + strings.ToUpper(strings.ReplaceAll(state, "-", "_")), "timestamp": anyTime}
+	if state == "canceled" {
+		o["state"] = "TASK_STATE_CANCELLED"
+	}
+	if m != nil {
+		o["message"] = messageP03(m, k.id, k.context)
+	}
+	return o
+}
+
+func artifactP03(a *made) object {
+	o := object{"artifactId": a.id, "parts": list(a.parts, partP03)}
+	named(o, a)
+	words(o, "extensions", a.extensions)
+	return optional(o, "metadata", a.meta)
+}
+
+// partP03 is a part of JSON-RPC, without its kind and with its content a level deeper.
+func partP03(p piece) object {
+	o := partOld("kind", false)(p)
+	delete(o, "kind")
+	if data, is := o["data"]; is {
+		o["data"] = object{"data": data}
+	}
+	if file, is := o["file"].(object); is {
+		for old, name := range map[string]string{"bytes": "fileWithBytes", "uri": "fileWithUri"} {
+			if v, there := file[old]; there {
+				delete(file, old)
+				file[name] = v
+			}
+		}
+	}
+	return o
+}
+
+// restRequest makes the request of an operation, whose params have one shape in every version here.
+func restRequest(t *testing.T, base string, v *version, op string, params object) *http.Request {
+	t.Helper()
+	verb, path, body := http.MethodGet, strings.TrimSuffix(v.paths, "/"), []byte(nil)
+	id, _ := params["id"].(string)
+	switch op {
+	case "send":
+		verb, path, body = http.MethodPost, path+"/message:send", mustJSON(t, params)
+	case "get":
+		path += "/tasks/" + url.PathEscape(id)
+	case "subscribe":
+		path += "/tasks/" + url.PathEscape(id) + ":subscribe"
+	case "list":
+		query := url.Values{}
+		for name, value := range params {
+			query.Set(name, fmt.Sprint(value))
+		}
+		path += "/tasks?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(short(t, patience), verb, base+path, bytes.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("A2A-Version", v.name)
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+func callREST(t *testing.T, base string, v *version, op string, params object) any {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(restRequest(t, base, v, op, params))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", body)
+	return exactly(t, body)
+}
+
+func followREST(t *testing.T, base string, v *version, op string, params object, after string) (ids []int64, results []any) {
+	t.Helper()
+	r := restRequest(t, base, v, op, params)
+	r.Header.Set("Last-Event-ID", after)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	return frames(t, resp, func(data []byte) any { return exactly(t, data) })
+}
