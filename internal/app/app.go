@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
@@ -174,19 +175,17 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			Agents:          agents.operation,
 			Observer:        s.rpcObserver(),
 		})
+		limits := body.Limits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
+		strict := cfg.Protocol.VersionHeader == config.VersionStrict
 		s.api = rpc.New(rpc.Options{
 			Agents: agents.rpc, PublicURL: cfg.BaseURL(s.public.Addr().String()), Log: log,
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			JSONRPC: jsonrpc.New(jsonrpc.Options{
-				Operations: operations, MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
-				BodyTimeout: cfg.Limits.BodyTimeout, WriteTimeout: cfg.SSE.WriteTimeout,
-				StrictVersion: cfg.Protocol.VersionHeader == config.VersionStrict, Log: log,
+				Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
 			}),
 			REST: rest.New(rest.Options{
-				Operations: operations, MaxBody: int64(cfg.Limits.MaxBody), MaxDepth: cfg.Limits.MaxDepth,
-				BodyTimeout: cfg.Limits.BodyTimeout, WriteTimeout: cfg.SSE.WriteTimeout,
-				StrictVersion: cfg.Protocol.VersionHeader == config.VersionStrict,
-				Statuses100:   cfg.Protocol.StatusTable == config.Statuses100, Log: log,
+				Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict,
+				Statuses100: cfg.Protocol.StatusTable == config.Statuses100, Log: log,
 			}),
 		})
 	}

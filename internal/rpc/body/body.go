@@ -3,6 +3,7 @@ package body
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -11,12 +12,23 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
-// Limits bound a body.
+// Limits bound a body. The zero value of a number means its default.
 type Limits struct {
-	Size    int64
-	Timeout time.Duration // for all of it
+	Size    int64         // default 16 MiB
+	Depth   int           // of nested objects and arrays; default strictjson.MaxDepth
+	Timeout time.Duration // for all of it, and for an answer; default 60 s
+}
+
+// OrDefaults fills in what was not set.
+func (l Limits) OrDefaults() Limits {
+	l.Size = cmp.Or(l.Size, 16<<20)
+	l.Depth = cmp.Or(l.Depth, strictjson.MaxDepth)
+	l.Timeout = cmp.Or(l.Timeout, 60*time.Second)
+	return l
 }
 
 // Fault says why a body was not read.

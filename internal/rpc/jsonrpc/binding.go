@@ -20,16 +20,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Options configures a binding. The zero value of a number means its default.
 type Options struct {
 	Operations   *operation.Runner
-	MaxBody      int64         // default 16 MiB
-	MaxDepth     int           // of nested objects and arrays; default strictjson.MaxDepth
-	BodyTimeout  time.Duration // for a whole body, the request's or the answer's; default 60 s
+	Limits       body.Limits
 	WriteTimeout time.Duration // of one write to a stream; default 10 s
 	// StrictVersion refuses an A2A-Version that does not have the method, and methods of 1.0 without one.
 	StrictVersion bool
@@ -39,20 +36,17 @@ type Options struct {
 // Binding serves JSON-RPC requests.
 type Binding struct {
 	opt     Options
-	limits  body.Limits
 	streams *sse.Streams
 }
 
 // New makes a binding.
 func New(o Options) *Binding {
-	o.MaxBody = cmp.Or(o.MaxBody, 16<<20)
-	o.MaxDepth = cmp.Or(o.MaxDepth, strictjson.MaxDepth)
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, 60*time.Second)
+	o.Limits = o.Limits.OrDefaults()
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Binding{opt: o, limits: body.Limits{Size: o.MaxBody, Timeout: o.BodyTimeout}, streams: sse.NewStreams(o.WriteTimeout)}
+	return &Binding{opt: o, streams: sse.NewStreams(o.WriteTimeout)}
 }
 
 // Wait returns when every stream has ended, which they do when the hub is closed. When
@@ -85,7 +79,7 @@ type exchange struct {
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	x := &exchange{b: b, w: w, r: r, ctx: r.Context(), pin: at.Pin, id: nullID, Request: operation.Request{Endpoint: at.Endpoint}}
 	defer x.contain()
-	b.limits.Begin(w)
+	b.opt.Limits.Begin(w)
 	if !body.IsJSON(r.Header.Get("Content-Type")) {
 		x.refuse(codeContentType, "Incompatible content types: Content-Type must be application/json")
 		return
@@ -94,7 +88,7 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	if !ok {
 		return
 	}
-	env, bad := parse(content, b.opt.MaxDepth)
+	env, bad := parse(content, b.opt.Limits.Depth)
 	x.id = env.id
 	if bad != nil {
 		x.refuse(bad.code, bad.message)
@@ -124,7 +118,7 @@ func (x *exchange) contain() {
 
 // read takes the body in, within its bounds of size and time.
 func (x *exchange) read() ([]byte, bool) {
-	content, bad := x.b.limits.Read(x.w, x.r)
+	content, bad := x.b.opt.Limits.Read(x.w, x.r)
 	if bad == nil {
 		return content, true
 	}

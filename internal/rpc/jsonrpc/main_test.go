@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -135,7 +136,7 @@ func (o options) binding() *jsonrpc.Binding {
 			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs,
 			ReturnByDefault: o.ReturnByDefault, Agents: o.Agents, Observer: o.Observer,
 		}),
-		MaxBody: o.MaxBody, MaxDepth: o.MaxDepth, BodyTimeout: o.BodyTimeout, WriteTimeout: o.WriteTimeout,
+		Limits: body.Limits{Size: o.MaxBody, Depth: o.MaxDepth, Timeout: o.BodyTimeout}, WriteTimeout: o.WriteTimeout,
 		StrictVersion: o.StrictVersion, Log: o.Log,
 	})
 }

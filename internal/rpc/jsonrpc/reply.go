@@ -24,7 +24,7 @@ var tail = []byte("}")
 func (x *exchange) reply(status int, member string, value []byte) {
 	x.replied = true
 	// A client that takes nothing must not hold the goroutine and the answer for good.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.b.opt.BodyTimeout))
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.b.opt.Limits.Timeout))
 	head := make([]byte, 0, 128)
 	head = append(head, envelopeHead...)
 	head = append(head, x.id...)

@@ -18,15 +18,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
 // Options configures a binding. The zero value of a number means its default.
 type Options struct {
 	Operations   *operation.Runner
-	MaxBody      int64         // default 16 MiB
-	MaxDepth     int           // of nested objects and arrays; default strictjson.MaxDepth
-	BodyTimeout  time.Duration // for a whole body, the request's or the answer's; default 60 s
+	Limits       body.Limits
 	WriteTimeout time.Duration // of one write to a stream; default 10 s
 	// StrictVersion refuses an A2A-Version of another version than the path's, and paths of 1.0 without one.
 	StrictVersion bool
@@ -38,20 +35,17 @@ type Options struct {
 // Binding serves HTTP+JSON requests.
 type Binding struct {
 	opt     Options
-	limits  body.Limits
 	streams *sse.Streams
 }
 
 // New makes a binding.
 func New(o Options) *Binding {
-	o.MaxBody = cmp.Or(o.MaxBody, 16<<20)
-	o.MaxDepth = cmp.Or(o.MaxDepth, strictjson.MaxDepth)
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, 60*time.Second)
+	o.Limits = o.Limits.OrDefaults()
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Binding{opt: o, limits: body.Limits{Size: o.MaxBody, Timeout: o.BodyTimeout}, streams: sse.NewStreams(o.WriteTimeout)}
+	return &Binding{opt: o, streams: sse.NewStreams(o.WriteTimeout)}
 }
 
 // Wait returns when every stream has ended, which they do when the hub is closed. When

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -148,7 +149,7 @@ func TestAPanicIsAnError(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	e := &recorder{task: sample()}
-	s := serve(t, e, rest.Options{MaxBody: 4096, MaxDepth: 10})
+	s := serve(t, e, rest.Options{Limits: body.Limits{Size: 4096, Depth: 10}})
 	deep := strings.Repeat(`{"a":`, 11) + "1" + strings.Repeat("}", 11)
 	for _, tt := range []struct {
 		name, verb, path, body string
@@ -201,7 +202,7 @@ func TestBadRequests(t *testing.T) {
 
 func TestABodyThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &recorder{}, rest.Options{BodyTimeout: 100 * time.Millisecond})
+	s := serve(t, &recorder{}, rest.Options{Limits: body.Limits{Timeout: 100 * time.Millisecond}})
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()

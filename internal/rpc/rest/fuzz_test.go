@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -33,8 +34,8 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(seed.verb, seed.path, seed.query, seed.body)
 	}
-	b := rest.New(rest.Options{MaxBody: 1 << 16, Operations: operation.New(operation.Options{Engine: echoing{}})})
-	f.Fuzz(func(t *testing.T, verb, path, query, body string) {
+	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: operation.New(operation.Options{Engine: echoing{}})})
+	f.Fuzz(func(t *testing.T, verb, path, query, content string) {
 		u, err := url.Parse("http://x/" + strings.TrimLeft(path, "/"))
 		if err != nil {
 			return
@@ -44,7 +45,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		u.RawQuery = query
-		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(content))
 		r.Method, r.URL = verb, u
 		w := httptest.NewRecorder()
 		b.Serve(w, r, operation.Endpoint{Agent: "demo", Common: true}, target)

@@ -25,8 +25,8 @@ func (x *exchange) params() ([]byte, bool) {
 	// What a client sends beside a query means nothing, and is taken in all the same: net/http
 	// would wait for it without a limit.
 	if x.r.ContentLength != 0 {
-		x.b.limits.Begin(x.w)
-		if _, bad := x.b.limits.Read(x.w, x.r); bad != nil {
+		x.b.opt.Limits.Begin(x.w)
+		if _, bad := x.b.opt.Limits.Read(x.w, x.r); bad != nil {
 			x.unread(bad)
 			return nil, false
 		}
@@ -45,13 +45,13 @@ func (x *exchange) params() ([]byte, bool) {
 // ofBody reads the message that a body holds. Operations that the path says all about
 // may have none: clients send nothing, null or {}.
 func (x *exchange) ofBody() ([]byte, bool) {
-	x.b.limits.Begin(x.w)
+	x.b.opt.Limits.Begin(x.w)
 	if !body.IsJSON(x.r.Header.Get("Content-Type")) {
 		x.refuse(http.StatusUnsupportedMediaType, x.faults().Row(task.ContentType).Reason, "INVALID_ARGUMENT", codeContentType,
 			"Incompatible content types: Content-Type must be application/json or application/a2a+json")
 		return nil, false
 	}
-	content, bad := x.b.limits.Read(x.w, x.r)
+	content, bad := x.b.opt.Limits.Read(x.w, x.r)
 	if bad != nil {
 		x.unread(bad)
 		return nil, false
@@ -81,7 +81,7 @@ func (x *exchange) ofBody() ([]byte, bool) {
 
 // check refuses what no codec shall meet.
 func (x *exchange) check(params []byte) error {
-	err := strictjson.Check(params, x.b.opt.MaxDepth)
+	err := strictjson.Check(params, x.b.opt.Limits.Depth)
 	var bad *strictjson.Error
 	switch {
 	case !errors.As(err, &bad):

@@ -81,7 +81,7 @@ func (x *exchange) mediaType() string {
 func (x *exchange) reply(status int, mediaType string, document []byte) {
 	x.replied = true
 	// A client that takes nothing must not hold the goroutine and the answer for good.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.b.opt.BodyTimeout))
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.b.opt.Limits.Timeout))
 	h := x.w.Header()
 	x.Echo(h)
 	h.Set("Content-Type", mediaType)

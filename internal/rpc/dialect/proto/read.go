@@ -87,6 +87,49 @@ func State(r *wire.Reader) task.State {
 	return task.StateUnspecified
 }
 
+// Message reads a Message, and into send the task and context it belongs to. Its parts
+// may stand under parts in every version.
+func (s *Style) Message(r *wire.Reader, send *engine.SendRequest) *task.Message {
+	m := new(task.Message)
+	for r.Object(); r.Next(); {
+		switch string(Member(r)) {
+		case "messageId":
+			m.ID = r.String()
+		case "role":
+			m.Role = Role(r, s.ShortRoles)
+		case "parts", s.Parts:
+			m.Parts = s.readParts(r)
+		case "taskId":
+			send.TaskID = r.String()
+		case "contextId":
+			send.ContextID = r.ContextID()
+		case "metadata":
+			m.Metadata = r.RawObject()
+		case "extensions":
+			m.Extensions = r.Strings()
+		case "referenceTaskIds":
+			m.References = r.Strings()
+		default:
+			r.Skip()
+		}
+	}
+	r.Require(m.ID != "", "messageId")
+	r.Require(m.Role != task.RoleUnspecified, "role")
+	r.Require(m.Parts != nil, s.Parts)
+	return m
+}
+
+func (s *Style) readParts(r *wire.Reader) []task.Part {
+	var all []task.Part
+	for r.Array(); r.Item(); {
+		all = append(all, s.ReadPart(r))
+	}
+	if len(all) == 0 {
+		r.Fail("must hold at least one part")
+	}
+	return all
+}
+
 // Sizes of a page of tasks.
 const (
 	defaultPage = 50

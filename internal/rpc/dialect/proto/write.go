@@ -36,11 +36,13 @@ var roleNames = [...]string{
 	task.RoleAgent:       "ROLE_AGENT",
 }
 
-// Style is how a version writes what both have.
+// Style is how a version words what both have.
 type Style struct {
 	Canceled   string // the name of that state
 	Parts      string // the member of a message that holds its parts
 	Part       func(dst []byte, p *task.Part) []byte
+	ReadPart   func(r *wire.Reader) task.Part
+	ShortRoles bool // roles are read as JSON-RPC names them, too
 	References bool // messages name the tasks that they refer to
 	Final      bool // status events say whether they end a stream
 }

@@ -81,7 +81,7 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "message", "request":
-			s.Message = message(r, s)
+			s.Message = style.Message(r, s)
 		case "configuration":
 			wantsPush = configuration(r, s, &call.View)
 		case "metadata":
@@ -95,48 +95,6 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 		r.Refuse(&task.Error{Kind: task.PushUnsupported})
 	}
 	return s
-}
-
-// message reads a Message, and into s the task and context it belongs to.
-func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
-	m := new(task.Message)
-	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
-		case "messageId":
-			m.ID = r.String()
-		case "role":
-			m.Role = proto.Role(r, true)
-		case "content", "parts":
-			m.Parts = parts(r)
-		case "taskId":
-			s.TaskID = r.String()
-		case "contextId":
-			s.ContextID = r.ContextID()
-		case "metadata":
-			m.Metadata = r.RawObject()
-		case "extensions":
-			m.Extensions = r.Strings()
-		case "referenceTaskIds":
-			m.References = r.Strings()
-		default:
-			r.Skip()
-		}
-	}
-	r.Require(m.ID != "", "messageId")
-	r.Require(m.Role != task.RoleUnspecified, "role")
-	r.Require(m.Parts != nil, "content")
-	return m
-}
-
-func parts(r *wire.Reader) []task.Part {
-	var all []task.Part
-	for r.Array(); r.Item(); {
-		all = append(all, part(r))
-	}
-	if len(all) == 0 {
-		r.Fail("must hold at least one part")
-	}
-	return all
 }
 
 // part reads a Part. One with a kind is as JSON-RPC has it: its data is not wrapped

@@ -9,7 +9,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-var style = &proto.Style{Canceled: "TASK_STATE_CANCELLED", Parts: "content", Part: appendPart, Final: true}
+var style = &proto.Style{
+	Canceled: "TASK_STATE_CANCELLED", Parts: "content", Part: appendPart, ReadPart: part, ShortRoles: true, Final: true,
+}
 
 // Result renders a Task, or in answer to a send a SendMessageResponse.
 func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {

@@ -46,7 +46,7 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 		case "tenant":
 			call.Tenant = r.String()
 		case "message":
-			s.Message = message(r, s)
+			s.Message = style.Message(r, s)
 		case "configuration":
 			wantsPush = configuration(r, s, &call.View)
 		case "metadata":
@@ -60,48 +60,6 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 		r.Refuse(&task.Error{Kind: task.PushUnsupported})
 	}
 	return s
-}
-
-// message reads a Message, and into s the task and context it belongs to.
-func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
-	m := new(task.Message)
-	for r.Object(); r.Next(); {
-		switch string(proto.Member(r)) {
-		case "messageId":
-			m.ID = r.String()
-		case "role":
-			m.Role = proto.Role(r, false)
-		case "parts":
-			m.Parts = parts(r)
-		case "taskId":
-			s.TaskID = r.String()
-		case "contextId":
-			s.ContextID = r.ContextID()
-		case "metadata":
-			m.Metadata = r.RawObject()
-		case "extensions":
-			m.Extensions = r.Strings()
-		case "referenceTaskIds":
-			m.References = r.Strings()
-		default:
-			r.Skip()
-		}
-	}
-	r.Require(m.ID != "", "messageId")
-	r.Require(m.Role != task.RoleUnspecified, "role")
-	r.Require(m.Parts != nil, "parts")
-	return m
-}
-
-func parts(r *wire.Reader) []task.Part {
-	var all []task.Part
-	for r.Array(); r.Item(); {
-		all = append(all, part(r))
-	}
-	if len(all) == 0 {
-		r.Fail("must hold at least one part")
-	}
-	return all
 }
 
 // part reads a Part: exactly one of four members has its content. null is a value

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-var style = &proto.Style{Canceled: "TASK_STATE_CANCELED", Parts: "parts", Part: appendPart, References: true}
+var style = &proto.Style{Canceled: "TASK_STATE_CANCELED", Parts: "parts", Part: appendPart, ReadPart: part, References: true}
 
 // Result renders a Task, or in answer to a send a SendMessageResponse.
 func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
