@@ -126,7 +126,10 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	require.Equal(t, 1, strings.Count(cut[0], `"final":true`), "only the second stream has the end")
 
 	trip := answers["Three versions, one task"]
-	require.Len(t, trip, 2)
+	require.Len(t, trip, 3)
+	require.Contains(t, trip[2], `{"id":"trip-`)
+	require.Contains(t, trip[2], `"state":"TASK_STATE_COMPLETED"`)
+	require.Equal(t, 1, strings.Count(trip[2], `"role":"ROLE_USER"`), "the newest message alone")
 	require.Contains(t, trip[1], `"state":"TASK_STATE_COMPLETED"`)
 	require.Contains(t, trip[1], `{"messageId":"m-6","role":"ROLE_USER","taskId":"trip-`)
 	require.Contains(t, trip[0], `"state":"input-required"`)

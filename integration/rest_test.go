@@ -59,6 +59,7 @@ func (c *restClient) do(t testing.TB, r *replica, verb, path string, body any, h
 func (c *restClient) call(t testing.TB, r *replica, verb, path string, body any, headers ...string) *restResult {
 	t.Helper()
 	resp := c.do(t, r, verb, path, body, headers...)
+	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", got)
@@ -71,6 +72,7 @@ func (c *restClient) call(t testing.TB, r *replica, verb, path string, body any,
 func (c *restClient) refused(t testing.TB, r *replica, verb, path string, body any, headers ...string) (status int, document string) {
 	t.Helper()
 	resp := c.do(t, r, verb, path, body, headers...)
+	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, "application/json", resp.Header.Get("Content-Type"), "%s", got)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -40,7 +41,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			OutputModes: modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
 		})
 		served := operation.Agent{Name: a.Name}
-		for _, e := range a.Card.Extensions {
+		for _, e := range extensions(a) {
 			served.Extensions = append(served.Extensions, operation.Extension{URI: e.URI, Required: e.Required})
 		}
 		out.operation = append(out.operation, served)
@@ -107,6 +108,30 @@ func historyOption(messages int) int {
 	return messages
 }
 
+// ownExtensions are what this server adds to A2A, for every agent. docs/extensions
+// describes them for others who serve or call.
+var ownExtensions = []config.Extension{
+	{
+		URI:         "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/resume.md",
+		Description: "Last-Event-ID continues the stream of a task after that event",
+	},
+	{
+		URI:         "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/idempotency.md",
+		Description: "Idempotency-Key makes a repeated send find the task of the first one",
+	},
+}
+
+// extensions are those of an agent: ours, where its card does not say otherwise, and its own.
+func extensions(a *config.Agent) []config.Extension {
+	var all []config.Extension
+	for _, own := range ownExtensions {
+		if !slices.ContainsFunc(a.Card.Extensions, func(e config.Extension) bool { return e.URI == own.URI }) {
+			all = append(all, own)
+		}
+	}
+	return append(all, a.Card.Extensions...)
+}
+
 func describe(a *config.Agent) card.Card {
 	c := card.Card{
 		Name: a.Card.Name, Description: a.Card.Description, Version: a.Card.Version,
@@ -117,7 +142,7 @@ func describe(a *config.Agent) card.Card {
 	if p := a.Card.Provider; p.Organization != "" {
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
 	}
-	for _, e := range a.Card.Extensions {
+	for _, e := range extensions(a) {
 		c.Capabilities.Extensions = append(c.Capabilities.Extensions, card.Extension(e))
 	}
 	for _, s := range a.Card.Skills {

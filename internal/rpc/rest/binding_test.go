@@ -205,7 +205,7 @@ func TestABodyThatDoesNotArrive(t *testing.T) {
 	s := serve(t, &recorder{}, rest.Options{Limits: body.Limits{Timeout: 100 * time.Millisecond}})
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
 	require.NoError(t, err)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	_, err = c.Write([]byte("POST /message:send HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"))
 	require.NoError(t, err)
@@ -331,7 +331,7 @@ func TestIDs(t *testing.T) {
 				require.True(t, ok)
 				require.Equal(t, id, canceled.TaskID)
 				if strings.Contains(body, "metadata") {
-					require.Equal(t, `{"a":1.0}`, string(canceled.Metadata)) //nolint:testifylint // byte by byte is the point
+					require.Equal(t, `{"a":1.0}`, string(canceled.Metadata))
 				}
 			}
 		}
