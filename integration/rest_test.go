@@ -103,7 +103,7 @@ func (r *restResult) inner() *result {
 // open starts a stream.
 func (c *restClient) open(t testing.TB, r *replica, verb, path string, body any, headers ...string) *stream {
 	t.Helper()
-	resp := c.do(t, r, verb, path, body, headers...)
+	resp := c.do(t, r, verb, path, body, headers...) //nolint:bodyclose // do closes it
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
 	s := newStream(t, resp.Body)
