@@ -94,6 +94,37 @@ func TestStreamsOfUnknownTasks(t *testing.T) {
 	require.Contains(t, a.fault10(t).Message, "Last-Event-ID: must be an id")
 }
 
+// A stream that was begun has no other status to give.
+func TestAFaultOnAStreamIsItsLastEvent(t *testing.T) {
+	t.Parallel()
+	working := sample()
+	working.Status.State = task.StateWorking
+	for _, tt := range []struct{ golden, path, body string }{
+		{"1.0", "/message:stream", send10},
+		{"1.0", "/tasks/t-1:subscribe", "null"},
+		{"0.3", "/v1/message:stream", send03},
+		{"0.3", "/v1/tasks/t-1:subscribe", ""},
+	} {
+		s := serve(t, &recorder{task: working}, rest.Options{})
+		a := s.do(t, "POST", tt.path, tt.body)
+		require.Equal(t, http.StatusOK, a.StatusCode)
+		require.Equal(t, "text/event-stream", a.Header.Get("Content-Type"))
+		frames := strings.Split(string(a.body), "\n\n")
+		require.Len(t, frames, 3, "%s", a.body)
+		opening, whole := strings.CutPrefix(frames[0], "id: 2\ndata: ")
+		require.True(t, whole, frames[0])
+		dialecttest.Golden(t, tt.golden+"/stream-opening", []byte(opening))
+		fault, whole := strings.CutPrefix(frames[1], "data: ")
+		require.True(t, whole, frames[1])
+		require.Empty(t, frames[2])
+		if tt.golden == "1.0" {
+			require.Contains(t, fault, `{"error":{"code":500,"status":"INTERNAL","message":"Internal error","details":[{`)
+		} else {
+			require.Contains(t, fault, `{"error":"InternalError","code":-32603,"message":"Internal error","data":{"errorId":`)
+		}
+	}
+}
+
 // faults is one golden of every kind of error.
 func TestFaults(t *testing.T) {
 	t.Parallel()
