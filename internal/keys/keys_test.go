@@ -1,0 +1,191 @@
+package keys_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const day = 24 * time.Hour
+
+// replica is a ring on its own connections.
+func replica(t *testing.T, url string) *keys.Ring {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
+	return keys.New(keys.Options{Store: s, RotateEvery: 90 * day, Overlap: 30 * day, Log: slog.New(slog.DiscardHandler)})
+}
+
+// exec is what the test does to the database behind the rings' back.
+func exec(t *testing.T, url, sql string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) }()
+	_, err = c.Exec(t.Context(), sql)
+	require.NoError(t, err)
+}
+
+// published are the ids in the key set of a ring.
+func published(t *testing.T, r *keys.Ring) []string {
+	t.Helper()
+	var set struct{ Keys []map[string]string }
+	require.NoError(t, json.Unmarshal(r.Set(), &set))
+	var ids []string
+	for _, k := range set.Keys {
+		require.NotContains(t, k, "d", "the private part")
+		require.Equal(t, "EC P-256 ES256 sig", strings.Join([]string{k["kty"], k["crv"], k["alg"], k["use"]}, " "))
+		ids = append(ids, k["kid"])
+	}
+	return ids
+}
+
+func sign(t *testing.T, r *keys.Ring) string {
+	t.Helper()
+	compact, err := r.Sign([]byte(`{"a":1}`), keys.Header{Type: "JOSE", JKU: "https://a/jwks.json"})
+	require.NoError(t, err)
+	return compact
+}
+
+// verify checks a signature with the published set, as a client would.
+func verify(t *testing.T, set []byte, compact string) error {
+	t.Helper()
+	parsed, err := jose.ParseSignedCompact(compact, []jose.SignatureAlgorithm{jose.ES256})
+	require.NoError(t, err)
+	header := parsed.Signatures[0].Protected
+	require.Equal(t, "JOSE", header.ExtraHeaders[jose.HeaderType])
+	require.Equal(t, "https://a/jwks.json", header.ExtraHeaders["jku"])
+	var known jose.JSONWebKeySet
+	require.NoError(t, json.Unmarshal(set, &known))
+	_, err = parsed.Verify(known)
+	return err
+}
+
+func TestReplicasShareTheFirstKey(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	var rings [8]*keys.Ring
+	var done errgroup.Group
+	for i := range rings {
+		rings[i] = replica(t, url)
+		require.Empty(t, rings[i].KeyID())
+		require.Nil(t, rings[i].Set())
+		_, err := rings[i].Sign(nil, keys.Header{})
+		require.ErrorContains(t, err, "no signing key")
+	}
+	for _, r := range rings {
+		done.Go(func() error { return r.Refresh(t.Context()) })
+	}
+	require.NoError(t, done.Wait())
+	first := sign(t, rings[0])
+	require.NoError(t, verify(t, rings[0].Set(), first))
+	require.Len(t, published(t, rings[0]), 1)
+	for _, r := range rings {
+		require.Equal(t, first, sign(t, r), "the same bytes from every replica")
+		require.Equal(t, rings[0].Set(), r.Set())
+		require.Equal(t, published(t, rings[0])[0], r.KeyID())
+	}
+	require.Equal(t, first, sign(t, rings[0]), "and every time")
+}
+
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a, b := replica(t, url), replica(t, url)
+	refresh := func(rings ...*keys.Ring) {
+		t.Helper()
+		for _, r := range rings {
+			require.NoError(t, r.Refresh(t.Context()))
+		}
+	}
+	// pass lets time pass, as the database's clock tells it.
+	pass := func(interval string) {
+		t.Helper()
+		exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '"+interval+"', active_at = active_at - interval '"+interval+"'")
+	}
+	refresh(a, b)
+	old, signed := a.KeyID(), sign(t, a)
+	pass("89 days")
+	refresh(a, b)
+	require.Equal(t, []string{old}, published(t, a))
+
+	pass("1 day")
+	refresh(a)
+	require.Len(t, published(t, a), 2)
+	require.Equal(t, old, a.KeyID(), "the new key is published before it signs")
+	require.Equal(t, []string{old}, published(t, b), "b has not heard of it")
+	require.NoError(t, verify(t, b.Set(), sign(t, a)), "and can do without")
+	refresh(b)
+	require.Equal(t, a.Set(), b.Set())
+
+	pass("1 hour")
+	require.Equal(t, old, a.KeyID(), "what it read")
+	refresh(a, b)
+	next := a.KeyID()
+	require.NotEqual(t, old, next)
+	require.Equal(t, []string{next, old}, published(t, b))
+	require.NoError(t, verify(t, b.Set(), signed), "what the old key has signed holds")
+	require.NoError(t, verify(t, b.Set(), sign(t, a)))
+	require.Equal(t, sign(t, a), sign(t, b))
+
+	pass("29 days")
+	refresh(a)
+	require.Equal(t, []string{next, old}, published(t, a))
+	pass("1 day")
+	refresh(a, b)
+	require.Equal(t, []string{next}, published(t, a))
+	require.Equal(t, []string{next}, published(t, b))
+	require.Error(t, verify(t, a.Set(), signed))
+}
+
+func TestWithdrawingEveryKeyMakesANewOneAtOnce(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	r := replica(t, url)
+	require.NoError(t, r.Refresh(t.Context()))
+	stolen := r.KeyID()
+	exec(t, url, "DELETE FROM holdfast.signing_keys")
+	require.NoError(t, r.Refresh(t.Context()))
+	require.NotEqual(t, stolen, r.KeyID())
+	require.NotEmpty(t, r.KeyID())
+	require.Len(t, published(t, r), 1)
+}
+
+func TestAKeyThatCannotBeReadLeavesTheRingAsItWas(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	r := replica(t, url)
+	require.NoError(t, r.Refresh(t.Context()))
+	before := sign(t, r)
+	exec(t, url, `UPDATE holdfast.signing_keys SET private_key = '\x00'`)
+	require.ErrorContains(t, r.Refresh(t.Context()), "signing key "+r.KeyID())
+	require.Equal(t, before, sign(t, r))
+}
+
+func TestAnOutageLeavesTheRingAsItWas(t *testing.T) {
+	t.Parallel()
+	r := replica(t, storetest.New(t).URL)
+	require.NoError(t, r.Refresh(t.Context()))
+	before := sign(t, r)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, r.Refresh(gone), task.Unavailable)
+	require.Equal(t, before, sign(t, r))
+}
