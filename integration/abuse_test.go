@@ -161,7 +161,6 @@ func badParams(t *testing.T, r *replica) {
 		{"tasks/pushNotificationConfig/get", `{"id":"x"}`, -32003, ""},
 		{"tasks/pushNotificationConfig/list", `{"id":"x"}`, -32003, ""},
 		{"tasks/pushNotificationConfig/delete", `{"id":"x","pushNotificationConfigId":"y"}`, -32003, ""},
-		{"agent/getAuthenticatedExtendedCard", `{}`, -32007, ""},
 		// v0.1
 		{"tasks/send", `{"message":{"role":"user","parts":[{"type":"text","text":"echo:x"}]}}`, -32602, "id"},
 		{"tasks/send", `{"id":"t"}`, -32602, "message"},

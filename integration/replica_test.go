@@ -129,6 +129,9 @@ func (r *replica) run() {
 	go r.logs.follow(reader, func(line *logLine) {
 		if line.Msg == "holdfast serves" || line.Msg == "holdfast runs agents" {
 			r.url, r.admin = line.URL, line.Admin
+			if line.Listen != "" { // where it is, whatever its cards say
+				r.url = "http://" + line.Listen
+			}
 			close(serving)
 		}
 	})
@@ -247,7 +250,7 @@ type logs struct {
 }
 
 type logLine struct {
-	Msg, URL, Admin string
+	Msg, URL, Listen, Admin string
 }
 
 func (l *logs) follow(r io.ReadCloser, each func(*logLine)) {

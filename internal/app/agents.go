@@ -132,12 +132,17 @@ func extensions(a *config.Agent) []config.Extension {
 	return append(all, a.Card.Extensions...)
 }
 
+// renderings are those of agent-card.json.
+var renderings = map[config.CardUnversioned]card.Rendering{
+	config.CardSuperset: card.RenderSuperset, config.CardStrict10: card.RenderStrict, config.CardLegacy: card.RenderLegacy,
+}
+
 func describe(a *config.Agent) card.Card {
 	c := card.Card{
 		Name: a.Card.Name, Description: a.Card.Description, Version: a.Card.Version,
 		DocumentationURL: a.Card.DocumentationURL, IconURL: a.Card.IconURL,
 		InputModes: a.Card.DefaultInputModes, OutputModes: a.Card.DefaultOutputModes,
-		Capabilities: card.Capabilities{Streaming: true, StateTransitionHistory: true},
+		Capabilities: card.Capabilities{Streaming: true, StateTransitionHistory: true, ExtendedCard: true},
 	}
 	if p := a.Card.Provider; p.Organization != "" {
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}

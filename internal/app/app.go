@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
@@ -81,11 +82,13 @@ type server struct {
 	keeper   *worker.Keeper
 	pool     *worker.Pool // nil without the worker role
 	api      *rpc.Server  // nil without the api role
+	keys     *keys.Ring   // nil without the api role, or when nothing is signed
 	public   net.Listener
 	admin    *http.Server
 	adminL   net.Listener
 	missing  map[task.ID]task.Attempt // of the previous reconciliation
 	ahead    time.Time                // when partitions were last looked at
+	keysRead time.Time
 	banner   io.Writer
 	stopping atomic.Bool
 }
@@ -177,8 +180,9 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		})
 		limits := body.Limits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
 		strict := cfg.Protocol.VersionHeader == config.VersionStrict
-		s.api = rpc.New(rpc.Options{
+		api := rpc.Options{
 			Agents: agents.rpc, PublicURL: cfg.BaseURL(s.public.Addr().String()), Log: log,
+			Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			JSONRPC: jsonrpc.New(jsonrpc.Options{
 				Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
@@ -187,7 +191,14 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 				Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict,
 				Statuses100: cfg.Protocol.StatusTable == config.Statuses100, Log: log,
 			}),
-		})
+		}
+		if cfg.Signing.Cards {
+			s.keys = keys.New(keys.Options{
+				Store: s.store, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log,
+			})
+			api.Keys = s.keys
+		}
+		s.api = rpc.New(api)
 	}
 	s.admin = &http.Server{
 		Handler:           telemetry.AdminHandler(registry, s.checks()...),
@@ -211,6 +222,12 @@ func (s *server) run(ctx, base context.Context) error {
 	// Before the first task, so that none lands in the default partition.
 	if _, err := s.store.EnsurePartitions(ctx); err != nil {
 		s.log.Warn("partitions are not all there; events go to the default one", "error", err)
+	}
+	if s.keys != nil {
+		if err := s.keys.Refresh(ctx); err != nil {
+			return fmt.Errorf("signing keys: %w", err)
+		}
+		s.keysRead = time.Now()
 	}
 	live, stopLive := context.WithCancel(base)
 	defer stopLive()
@@ -310,7 +327,7 @@ func (s *server) announce() {
 		return
 	}
 	url := s.cfg.BaseURL(s.public.Addr().String())
-	s.log.Info("holdfast serves", "url", url, "admin", admin)
+	s.log.Info("holdfast serves", "url", url, "listen", s.public.Addr().String(), "admin", admin)
 	if s.banner != nil {
 		_, _ = fmt.Fprintf(s.banner, banner, url)
 	}
@@ -335,6 +352,12 @@ func (s *server) tick(ctx context.Context) {
 		}
 		s.missing = missing
 	}
+	if s.keys != nil && time.Since(s.keysRead) > keysEvery {
+		s.keysRead = time.Now()
+		if err := s.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("signing keys could not be looked after", "error", err)
+		}
+	}
 	if time.Since(s.ahead) > partitionsEvery {
 		s.ahead = time.Now()
 		s.lookAhead(ctx)
@@ -342,6 +365,7 @@ func (s *server) tick(ctx context.Context) {
 }
 
 const (
+	keysEvery       = time.Minute
 	partitionsEvery = 10 * time.Minute
 	dutyPartitions  = "partitions"
 )

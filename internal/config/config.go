@@ -29,6 +29,7 @@ type Config struct {
 	Worker   Worker   `yaml:"worker"`
 	Hub      Hub      `yaml:"hub"`
 	Store    Store    `yaml:"store"`
+	Signing  Signing  `yaml:"signing"`
 	Agents   []Agent  `yaml:"agents"`
 }
 
@@ -76,6 +77,7 @@ type Protocol struct {
 	BlockingDefault     BlockingDefault `yaml:"blocking_default"`
 	VersionHeader       VersionHeader   `yaml:"version_header"`
 	StatusTable         StatusTable     `yaml:"status_table"`
+	CardUnversioned     CardUnversioned `yaml:"card_unversioned"`
 }
 
 // BlockingDefault is what message/send does when the request does not say.
@@ -105,6 +107,16 @@ const (
 	Statuses100 StatusTable = "1.0.0"
 )
 
+// CardUnversioned is the rendering of agent-card.json for who does not name a version.
+type CardUnversioned string
+
+// The values of CardUnversioned.
+const (
+	CardSuperset CardUnversioned = "superset"
+	CardStrict10 CardUnversioned = "strict10"
+	CardLegacy   CardUnversioned = "legacy"
+)
+
 // SSE tunes event streams.
 type SSE struct {
 	KeepAlive    time.Duration `yaml:"keep_alive"`
@@ -127,6 +139,13 @@ type Hub struct {
 type Store struct {
 	PoolSize    int `yaml:"pool_size"`
 	WriterConns int `yaml:"writer_conns"`
+}
+
+// Signing is about the keys that replicas share.
+type Signing struct {
+	Cards       bool          `yaml:"cards"`
+	RotateEvery time.Duration `yaml:"rotate_every"` // 0: never
+	Overlap     time.Duration `yaml:"overlap"`
 }
 
 // Agent is one agent: what its card says, what runs it, and within which bounds.

@@ -20,15 +20,18 @@ func Default() *Config {
 			BodyTimeout:   60 * time.Second,
 			IdleTimeout:   120 * time.Second,
 		},
-		Protocol: Protocol{BlockingDefault: BlockingWait, VersionHeader: VersionLenient, StatusTable: Statuses101},
-		SSE:      SSE{KeepAlive: 15 * time.Second, WriteTimeout: 10 * time.Second},
+		Protocol: Protocol{
+			BlockingDefault: BlockingWait, VersionHeader: VersionLenient, StatusTable: Statuses101, CardUnversioned: CardSuperset,
+		},
+		SSE: SSE{KeepAlive: 15 * time.Second, WriteTimeout: 10 * time.Second},
 		Worker: Worker{
 			LeaseTTL:     10 * time.Second,
 			PollInterval: time.Second,
 			StopGrace:    20 * time.Second,
 		},
-		Hub:   Hub{PollInterval: 2 * time.Second},
-		Store: Store{PoolSize: 10, WriterConns: 1},
+		Hub:     Hub{PollInterval: 2 * time.Second},
+		Store:   Store{PoolSize: 10, WriterConns: 1},
+		Signing: Signing{Cards: true, RotateEvery: 90 * 24 * time.Hour, Overlap: 30 * 24 * time.Hour},
 	}
 }
 

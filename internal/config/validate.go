@@ -39,6 +39,7 @@ func (l *loader) validate(c *Config) {
 	oneOf(l, "protocol.blocking_default", c.Protocol.BlockingDefault, BlockingWait, BlockingReturn)
 	oneOf(l, "protocol.version_header", c.Protocol.VersionHeader, VersionLenient, VersionStrict)
 	oneOf(l, "protocol.status_table", c.Protocol.StatusTable, Statuses101, Statuses100)
+	oneOf(l, "protocol.card_unversioned", c.Protocol.CardUnversioned, CardSuperset, CardStrict10, CardLegacy)
 
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
@@ -59,6 +60,11 @@ func (l *loader) validate(c *Config) {
 
 	inRange(l, "store.pool_size", c.Store.PoolSize, 2, 1000)
 	inRange(l, "store.writer_conns", c.Store.WriterConns, 1, 64)
+
+	if c.Signing.RotateEvery != 0 {
+		inRange(l, "signing.rotate_every", c.Signing.RotateEvery, 24*time.Hour, 10*365*24*time.Hour)
+	}
+	inRange(l, "signing.overlap", c.Signing.Overlap, time.Hour, 10*365*24*time.Hour)
 
 	l.agents(c.Agents)
 }

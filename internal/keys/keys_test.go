@@ -59,7 +59,7 @@ func published(t *testing.T, r *keys.Ring) []string {
 
 func sign(t *testing.T, r *keys.Ring) string {
 	t.Helper()
-	compact, err := r.Sign([]byte(`{"a":1}`), keys.Header{Type: "JOSE", JKU: "https://a/jwks.json"})
+	compact, err := r.Sign([]byte(`{"a":1}`), "JOSE", "https://a/jwks.json")
 	require.NoError(t, err)
 	return compact
 }
@@ -87,7 +87,7 @@ func TestReplicasShareTheFirstKey(t *testing.T) {
 		rings[i] = replica(t, url)
 		require.Empty(t, rings[i].KeyID())
 		require.Nil(t, rings[i].Set())
-		_, err := rings[i].Sign(nil, keys.Header{})
+		_, err := rings[i].Sign(nil, "", "")
 		require.ErrorContains(t, err, "no signing key")
 	}
 	for _, r := range rings {

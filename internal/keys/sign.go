@@ -9,21 +9,15 @@ import (
 	"github.com/go-jose/go-jose/v4/cryptosigner"
 )
 
-// Header is what the protected header of a signature says beside algorithm and key.
-type Header struct {
-	Type string // typ
-	JKU  string // where the key set is; empty: not said
-}
-
-// Sign returns the compact JWS of a payload.
-func (r *Ring) Sign(payload []byte, h Header) (string, error) {
+// Sign returns the compact JWS of a payload. Its protected header has typ, and jku unless that is empty.
+func (r *Ring) Sign(payload []byte, typ, jku string) (string, error) {
 	k, err := r.active()
 	if err != nil {
 		return "", err
 	}
-	options := (&jose.SignerOptions{}).WithType(jose.ContentType(h.Type)).WithHeader("kid", k.id)
-	if h.JKU != "" {
-		options = options.WithHeader("jku", h.JKU)
+	options := (&jose.SignerOptions{}).WithType(jose.ContentType(typ)).WithHeader("kid", k.id)
+	if jku != "" {
+		options = options.WithHeader("jku", jku)
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: cryptosigner.Opaque(k.signer)}, options)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,9 +35,14 @@ type Options struct {
 	// PublicURL is the base of the URLs in cards. Without it they have the host that the request
 	// names, and the scheme that it came by or, where the peer's address is private or loopback,
 	// that the proxy states in X-Forwarded-Proto. X-Forwarded-Host is never read.
-	PublicURL     string
-	JSONRPC       *jsonrpc.Binding
-	REST          *rest.Binding
+	PublicURL string
+	JSONRPC   *jsonrpc.Binding
+	REST      *rest.Binding
+	// Keys sign the cards and are published. Nil: neither. Without PublicURL cards are not signed, for
+	// then their URLs are what the request says, and there is no operation for the extended one.
+	Keys KeySet
+	// Unversioned is the rendering for readers of the card who do not say which version they speak.
+	Unversioned   card.Rendering
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
 	Log           *slog.Logger
@@ -47,24 +51,28 @@ type Options struct {
 // Server is the public HTTP server.
 type Server struct {
 	opt    Options
-	http   *http.Server
-	agents map[string]bool
+	cards  *card.Publisher
+	agents map[string]*Agent
 	common string // the agent at the root, or ""
+	http   *http.Server
 }
 
 // New makes a server; Serve starts it.
 func New(o Options) *Server {
-	s := &Server{opt: o, agents: map[string]bool{}}
+	s := &Server{opt: o, agents: map[string]*Agent{}}
+	s.cards = s.publisher(jsonrpc.Announced(), rest.Announced())
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
 	e.Pre(s.rest, plainPath)
-	for _, a := range o.Agents {
-		s.agents[a.Name] = true
+	if o.Keys != nil {
+		get(e, keySetPath, s.keySet)
+	}
+	for i := range o.Agents {
+		a := &o.Agents[i]
+		s.agents[a.Name] = a
+		s.routes(e, agentPath(a.Name), a)
 		if a.Default {
 			s.common = a.Name
-		}
-		s.routes(e, "/agents/"+a.Name, a)
-		if a.Default {
 			s.routes(e, "", a)
 		}
 	}
@@ -75,13 +83,15 @@ func New(o Options) *Server {
 	return s
 }
 
+func agentPath(name string) string { return "/agents/" + name }
+
 // routes serves one agent below a path.
-func (s *Server) routes(e *echo.Echo, base string, a Agent) {
+func (s *Server) routes(e *echo.Echo, base string, a *Agent) {
 	serve := func(pin string) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			// The writer beneath echo's reports when a flush fails.
 			s.opt.JSONRPC.Serve(c.Response().Writer, c.Request(), jsonrpc.Endpoint{
-				Endpoint: operation.Endpoint{Agent: a.Name, Common: base == "", Principal: engine.Principal{}}, Pin: pin,
+				Endpoint: s.endpoint(a.Name, base == ""), Pin: pin,
 			})
 			return nil
 		}
@@ -94,16 +104,14 @@ func (s *Server) routes(e *echo.Echo, base string, a Agent) {
 	for _, c := range registry.All() {
 		e.POST(base+"/v"+c.Version(), serve(c.Version()))
 	}
-	for _, path := range []string{"/.well-known/agent.json", "/.well-known/agent-card.json"} {
-		e.Match([]string{http.MethodGet, http.MethodHead}, base+path, s.card(base, a))
-	}
+	s.cardRoutes(e, base, a)
 }
 
 // rest serves the paths of HTTP+JSON. They are not among the routes, which have no
 // escaped slashes: an id may hold one, and then must not look like another path.
 func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		at, path := s.endpoint(c.Request().URL.EscapedPath())
+		at, path := s.locate(c.Request().URL.EscapedPath())
 		target := rest.Match(path)
 		if at.Agent == "" || target == nil {
 			return next(c)
@@ -113,53 +121,20 @@ func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// endpoint finds the agent below whose base a path lies, and the rest of the path.
-func (s *Server) endpoint(path string) (at operation.Endpoint, rest string) {
+// locate finds the agent below whose base a path lies, and the rest of the path.
+func (s *Server) locate(path string) (at operation.Endpoint, rest string) {
 	if below, ok := strings.CutPrefix(path, "/agents/"); ok {
 		escaped, rest, _ := strings.Cut(below, "/")
-		if name, err := url.PathUnescape(escaped); err == nil && s.agents[name] {
-			return operation.Endpoint{Agent: name, Principal: engine.Principal{}}, rest
+		if name, err := url.PathUnescape(escaped); err == nil && s.agents[name] != nil {
+			return s.endpoint(name, false), rest
 		}
 	}
-	return operation.Endpoint{Agent: s.common, Common: true, Principal: engine.Principal{}}, path
+	return s.endpoint(s.common, true), path
 }
 
-// card serves the legacy rendering, which clients of 0.1, 0.2 and 0.3 read.
-func (s *Server) card(base string, a Agent) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		h := c.Response().Header()
-		h.Set("Vary", "A2A-Version")
-		url := s.opt.PublicURL
-		if url == "" {
-			url = c.Scheme() + "://" + c.Request().Host
-			h.Add("Vary", "X-Forwarded-Proto")
-		}
-		doc, err := card.Legacy(&a.Card, strings.TrimSuffix(url, "/")+base+"/",
-			card.Interface{Transport: card.HTTPJSON, URL: strings.TrimSuffix(url, "/") + base + "/"})
-		if err != nil {
-			return err
-		}
-		h.Set("Cache-Control", "max-age=60")
-		h.Set("ETag", card.ETag(doc))
-		if known(c.Request().Header.Values("If-None-Match"), h.Get("ETag")) {
-			return c.NoContent(http.StatusNotModified)
-		}
-		h.Set("Content-Length", strconv.Itoa(len(doc)))
-		return c.Blob(http.StatusOK, "application/json", doc)
-	}
-}
-
-// known reports whether If-None-Match names a tag. A proxy that compresses makes it weak.
-func known(lists []string, tag string) bool {
-	for _, list := range lists {
-		for candidate := range strings.SplitSeq(list, ",") {
-			candidate = strings.TrimSpace(candidate)
-			if candidate == "*" || strings.TrimPrefix(candidate, "W/") == tag {
-				return true
-			}
-		}
-	}
-	return false
+// endpoint is what operations learn of where a request arrived. A common one serves every agent.
+func (s *Server) endpoint(agent string, common bool) operation.Endpoint {
+	return operation.Endpoint{Agent: agent, Common: common, Principal: engine.Principal{}, ExtendedCard: s.extendedCard}
 }
 
 // plainPath gives every spelling of a path the same route. A POST that is redirected
@@ -192,7 +167,7 @@ func (s *Server) httpError(err error, c echo.Context) {
 	case status == http.StatusNotFound:
 		body["detail"] = "agents answer at /agents/{name}, the default one at / too; their cards are below, at .well-known/agent-card.json"
 	case status == http.StatusMethodNotAllowed && strings.Contains(path, "/.well-known/"):
-		body["detail"] = "the card is read with GET"
+		body["detail"] = "cards and keys are read with GET"
 	case status == http.StatusMethodNotAllowed:
 		body["detail"] = "this is an A2A agent: it takes JSON-RPC by POST; GET its card at " +
 			strings.TrimSuffix(path, "/") + "/.well-known/agent-card.json"

@@ -105,7 +105,11 @@ func TestCards(t *testing.T) {
 			require.Equal(t, "application/json", r.Header.Get("Content-Type"))
 			require.Equal(t, want.name, r.member(t, "name"))
 			require.Equal(t, want.url, r.member(t, "url"))
-			require.Equal(t, []string{"A2A-Version"}, r.Header.Values("Vary"))
+			if strings.Contains(path, "agent-card") {
+				require.Equal(t, []string{"A2A-Version"}, r.Header.Values("Vary"))
+			} else {
+				require.Empty(t, r.Header.Values("Vary"))
+			}
 			require.NotEmpty(t, r.Header.Get("Cache-Control"))
 
 			h := do(t, s, http.MethodHead, base+path, "")
@@ -156,7 +160,7 @@ func TestCardURLOfARequest(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := httptest.NewRequest(http.MethodGet, "http://agents.example/.well-known/agent.json", nil)
+			r := httptest.NewRequest(http.MethodGet, "http://agents.example/.well-known/agent-card.json", nil)
 			r.RemoteAddr = tt.peer
 			for i := 0; i < len(tt.headers); i += 2 {
 				r.Header.Set(tt.headers[i], tt.headers[i+1])
@@ -231,8 +235,8 @@ func TestOtherVerbs(t *testing.T) {
 			"/":                                   "GET its card at /.well-known/agent-card.json",
 			"/agents/other/":                      "GET its card at /agents/other/.well-known/agent-card.json",
 			"/v0.3":                               "JSON-RPC by POST",
-			"/.well-known/agent.json":             "the card is read with GET",
-			"/agents/demo/.well-known/agent.json": "the card is read with GET",
+			"/.well-known/agent.json":             "cards and keys are read with GET",
+			"/agents/demo/.well-known/agent.json": "cards and keys are read with GET",
 		} {
 			if method == http.MethodGet && strings.Contains(path, ".well-known") {
 				continue

@@ -1,6 +1,6 @@
-// Package card describes an agent to clients. Card is the description itself;
-// a rendering writes it for a family of versions. One document cannot satisfy all
-// of them, so further versions are further renderings of the same Card.
+// Package card describes an agent to clients. Card is the description itself; a
+// rendering writes it for a family of versions, since no document can satisfy all of
+// them; a Publisher renders and signs the cards of a server.
 package card
 
 import (
@@ -47,6 +47,7 @@ type Capabilities struct {
 	PushNotifications      bool
 	StateTransitionHistory bool
 	Extensions             []Extension
+	ExtendedCard           bool
 }
 
 // Extension is an extension of the protocol that the agent understands.
@@ -56,10 +57,24 @@ type Extension struct {
 	Required    bool
 }
 
-// Interface is an address of the agent and the binding spoken there.
+// Interface is an address of the agent, and the binding and version spoken there.
 type Interface struct {
-	Transport string // "JSONRPC", "HTTP+JSON" or "GRPC"
-	URL       string
+	Binding string // "JSONRPC", "HTTP+JSON" or "GRPC"
+	Version string // of the protocol, such as "1.0"
+	URL     string
+	Tenant  string // to be named in requests, when the address serves several agents
+}
+
+// jsonRPC is the binding of a legacy card's url.
+const jsonRPC = "JSONRPC"
+
+// orPlainText is the modes, or the default, which is always written out: the versions
+// do not agree on what its absence means.
+func orPlainText(modes []string) []string {
+	if len(modes) == 0 {
+		return []string{"text/plain"}
+	}
+	return modes
 }
 
 // ETag is the entity tag of a rendering: it changes when a byte does.

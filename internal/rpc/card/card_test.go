@@ -1,6 +1,7 @@
 package card_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,6 +24,7 @@ func full() *card.Card {
 	c.OutputModes = []string{"image/png"}
 	c.AuthSchemes = []string{"Bearer"}
 	c.Capabilities.Extensions = []card.Extension{{URI: "https://example.com/ext", Description: "Why", Required: true}, {URI: "urn:x"}}
+	c.Capabilities.ExtendedCard = true
 	c.Skills = []card.Skill{
 		{ID: "echo", Name: "Echo", Description: "Repeats", Tags: []string{"demo"}, Examples: []string{"hello"}, InputModes: []string{"text/plain"}, OutputModes: []string{"text/plain"}},
 		{ID: "bare", Name: "Bare"},
@@ -30,39 +32,92 @@ func full() *card.Card {
 	return c
 }
 
-func TestLegacy(t *testing.T) {
+// alone is what the JSON-RPC binding has, all what bindings to come may.
+var (
+	alone = []card.Interface{
+		{Binding: "JSONRPC", Version: "1.0", URL: "https://agent.example.com/a2a"},
+		{Binding: "JSONRPC", Version: "0.3", URL: "https://agent.example.com/a2a"},
+	}
+	all = []card.Interface{
+		alone[0],
+		{Binding: "HTTP+JSON", Version: "1.0", URL: "https://agent.example.com/a2a"},
+		{Binding: "GRPC", Version: "1.0", URL: "agent.example.com:443", Tenant: "echo"},
+		alone[1],
+		{Binding: "HTTP+JSON", Version: "0.3", URL: "https://agent.example.com/a2a"},
+		{Binding: "GRPC", Version: "0.3", URL: "agent.example.com:443", Tenant: "echo"},
+	}
+)
+
+func TestRenderings(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		card    *card.Card
-		others  []card.Interface
-		schemas []string
+		card       *card.Card
+		interfaces []card.Interface
+		legacy     []string // the versions whose schemas the legacy rendering satisfies
 	}{
 		// The schema published with 0.2.1 still requires the authentication of 0.1.
-		"sparse": {sparse(), nil, []string{"0.1.0", "0.2.5", "0.3.0"}},
-		"full": {
-			full(),
-			[]card.Interface{{Transport: "HTTP+JSON", URL: "https://agent.example.com/a2a"}},
-			[]string{"0.1.0", "0.2.1", "0.2.5", "0.3.0"},
-		},
+		"sparse": {sparse(), alone, []string{"0.1.0", "0.2.5", "0.3.0"}},
+		"full":   {full(), all, []string{"0.1.0", "0.2.1", "0.2.5", "0.3.0"}},
 	} {
-		document, err := card.Legacy(tt.card, "https://agent.example.com/a2a", tt.others...)
-		require.NoError(t, err)
-		dialecttest.Golden(t, "legacy-"+name, document)
-		for _, version := range tt.schemas {
-			dialecttest.NewSchemas(t, version).Check(t, "AgentCard", document)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			legacy, err := card.Legacy(tt.card, tt.interfaces)
+			require.NoError(t, err)
+			dialecttest.Golden(t, "legacy-"+name, legacy)
+			check(t, legacy, tt.legacy...)
+
+			superset, err := card.Superset(tt.card, tt.interfaces, nil)
+			require.NoError(t, err)
+			dialecttest.Golden(t, "superset-"+name, superset)
+			check(t, superset, "0.1.0", "0.2.5", "0.3.0")
+
+			strict, err := card.Strict(tt.card, tt.interfaces, nil)
+			require.NoError(t, err)
+			dialecttest.Golden(t, "strict-"+name, strict)
+			dialecttest.NewProto(t, "1.0.1").Check(t, "AgentCard", strict)
+
+			// What a reader of 1.0 finds in the superset is the strict card, but for what it passes over.
+			requireWithin(t, superset, strict)
+		})
 	}
+}
+
+func check(t *testing.T, document []byte, versions ...string) {
+	t.Helper()
+	for _, version := range versions {
+		dialecttest.NewSchemas(t, version).Check(t, "AgentCard", document)
+	}
+}
+
+// unknown10 are the members of a superset that 1.0 does not know, and only those.
+var unknown10 = []string{
+	"protocolVersion", "url", "preferredTransport", "additionalInterfaces", "supportsAuthenticatedExtendedCard",
+}
+
+func requireWithin(t *testing.T, superset, strict []byte) {
+	t.Helper()
+	var have, want map[string]any
+	require.NoError(t, json.Unmarshal(superset, &have))
+	require.NoError(t, json.Unmarshal(strict, &want))
+	for _, member := range unknown10 {
+		delete(have, member)
+	}
+	delete(have["capabilities"].(map[string]any), "stateTransitionHistory")
+	require.Equal(t, want, have)
+}
+
+func TestACardNeedsJSONRPCOf03(t *testing.T) {
+	t.Parallel()
+	_, err := card.Legacy(sparse(), alone[:1])
+	require.ErrorContains(t, err, "0.3 on JSON-RPC")
+	_, err = card.Superset(sparse(), alone[:1], nil)
+	require.ErrorContains(t, err, "0.3 on JSON-RPC")
+	_, err = card.Strict(sparse(), alone[:1], nil)
+	require.NoError(t, err)
 }
 
 func TestETagFollowsTheBytes(t *testing.T) {
 	t.Parallel()
-	one, err := card.Legacy(sparse(), "http://a/")
-	require.NoError(t, err)
-	again, err := card.Legacy(sparse(), "http://a/")
-	require.NoError(t, err)
-	other, err := card.Legacy(sparse(), "http://b/")
-	require.NoError(t, err)
-	require.Equal(t, card.ETag(one), card.ETag(again))
-	require.NotEqual(t, card.ETag(one), card.ETag(other))
-	require.Regexp(t, `^"[A-Za-z0-9_-]{20}"$`, card.ETag(one))
+	require.NotEqual(t, card.ETag([]byte("a")), card.ETag([]byte("b")))
+	require.Regexp(t, `^"[A-Za-z0-9_-]{20}"$`, card.ETag([]byte("a")))
 }

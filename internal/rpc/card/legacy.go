@@ -1,6 +1,10 @@
 package card
 
-import "github.com/go-json-experiment/json"
+import (
+	"errors"
+
+	"github.com/go-json-experiment/json"
+)
 
 // legacy is the card of 0.3.0, which older clients read too: members they do not
 // know are passed over. authentication is what 0.1 had; the later versions have it
@@ -17,10 +21,11 @@ type legacy struct {
 	DocumentationURL     string             `json:"documentationUrl,omitzero"`
 	IconURL              string             `json:"iconUrl,omitzero"`
 	Capabilities         legacyCapabilities `json:"capabilities"`
+	ExtendedCard         bool               `json:"supportsAuthenticatedExtendedCard,omitzero"`
 	Authentication       *legacyAuth        `json:"authentication,omitzero"`
 	DefaultInputModes    []string           `json:"defaultInputModes"`
 	DefaultOutputModes   []string           `json:"defaultOutputModes"`
-	Skills               []legacySkill      `json:"skills"`
+	Skills               []skill            `json:"skills"`
 }
 
 type legacyInterface struct {
@@ -50,7 +55,8 @@ type legacyAuth struct {
 	Schemes []string `json:"schemes"`
 }
 
-type legacySkill struct {
+// skill is the same in all versions, as far as we have something to say.
+type skill struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
 	Description string   `json:"description"`
@@ -60,33 +66,54 @@ type legacySkill struct {
 	OutputModes []string `json:"outputModes,omitempty"`
 }
 
-// jsonRPC is the binding of a card's url.
-const jsonRPC = "JSONRPC"
+func skills(c *Card) []skill {
+	out := make([]skill, len(c.Skills))
+	for i := range c.Skills {
+		out[i] = skill(c.Skills[i])
+	}
+	return out
+}
 
-// HTTPJSON is the transport of an Interface over HTTP+JSON.
-const HTTPJSON = "HTTP+JSON"
+// Legacy renders the card for clients of 0.1, 0.2 and 0.3.
+func Legacy(c *Card, interfaces []Interface) ([]byte, error) {
+	document, err := newLegacy(c, interfaces)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.AuthSchemes) > 0 {
+		document.Authentication = &legacyAuth{c.AuthSchemes}
+	}
+	return json.Marshal(document)
+}
 
-// Legacy renders the card for clients of 0.1, 0.2 and 0.3. url is where the agent
-// answers JSON-RPC; others are further interfaces that a 0.3 client can use.
-func Legacy(c *Card, url string, others ...Interface) ([]byte, error) {
-	document := legacy{
-		ProtocolVersion:    "0.3.0",
-		Name:               c.Name,
-		Description:        c.Description,
-		URL:                url,
-		PreferredTransport: jsonRPC,
-		Version:            c.Version,
-		DocumentationURL:   c.DocumentationURL,
-		IconURL:            c.IconURL,
+func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
+	document := &legacy{
+		ProtocolVersion:  "0.3.0",
+		Name:             c.Name,
+		Description:      c.Description,
+		Version:          c.Version,
+		DocumentationURL: c.DocumentationURL,
+		IconURL:          c.IconURL,
 		Capabilities: legacyCapabilities{
 			Streaming: c.Capabilities.Streaming, PushNotifications: c.Capabilities.PushNotifications,
 			StateTransitionHistory: c.Capabilities.StateTransitionHistory,
 		},
+		ExtendedCard:       c.Capabilities.ExtendedCard,
 		DefaultInputModes:  orPlainText(c.InputModes),
 		DefaultOutputModes: orPlainText(c.OutputModes),
+		Skills:             skills(c),
 	}
-	for _, i := range append([]Interface{{jsonRPC, url}}, others...) {
-		document.AdditionalInterfaces = append(document.AdditionalInterfaces, legacyInterface(i))
+	for _, i := range interfaces {
+		if i.Version != "0.3" || i.Tenant != "" { // which 0.3 has no member for
+			continue
+		}
+		if document.URL == "" && i.Binding == jsonRPC {
+			document.URL, document.PreferredTransport = i.URL, i.Binding
+		}
+		document.AdditionalInterfaces = append(document.AdditionalInterfaces, legacyInterface{i.Binding, i.URL})
+	}
+	if document.URL == "" {
+		return nil, errors.New("no interface speaks 0.3 on JSON-RPC")
 	}
 	for _, e := range c.Capabilities.Extensions {
 		document.Capabilities.Extensions = append(document.Capabilities.Extensions, legacyExtension(e))
@@ -94,20 +121,5 @@ func Legacy(c *Card, url string, others ...Interface) ([]byte, error) {
 	if c.Provider != nil {
 		document.Provider = &legacyProvider{c.Provider.Organization, c.Provider.URL}
 	}
-	if len(c.AuthSchemes) > 0 {
-		document.Authentication = &legacyAuth{c.AuthSchemes}
-	}
-	for i := range c.Skills {
-		document.Skills = append(document.Skills, legacySkill(c.Skills[i]))
-	}
-	return json.Marshal(document)
-}
-
-// orPlainText is the modes, or the default, which is always written out: the versions
-// do not agree on what its absence means.
-func orPlainText(modes []string) []string {
-	if len(modes) == 0 {
-		return []string{"text/plain"}
-	}
-	return modes
+	return document, nil
 }

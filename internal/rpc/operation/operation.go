@@ -85,6 +85,8 @@ type Endpoint struct {
 	// Common says that the endpoint serves every agent, and Agent unless the request names another.
 	Common    bool
 	Principal engine.Principal
+	// ExtendedCard renders the extended card of an agent for a version. Nil: there is none.
+	ExtendedCard func(agent, version string) ([]byte, error)
 }
 
 // Request is a decoded request with what came beside its params.
@@ -157,6 +159,11 @@ func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
 	case engine.OpCancel:
 		c.Cancel.Caller = r.caller()
 		t, err = o.opt.Engine.Cancel(ctx, c.Cancel)
+	case engine.OpExtendedCard:
+		if r.ExtendedCard == nil {
+			return nil, &task.Error{Kind: task.NoExtendedCard}
+		}
+		return r.ExtendedCard(r.Agent, r.Codec.Version())
 	default:
 		err = task.Unsupported
 	}

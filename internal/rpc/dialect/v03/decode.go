@@ -24,8 +24,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		call.Subscribe = v0.Subscribe(r)
 	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
 		return nil, &task.Error{Kind: task.PushUnsupported}
-	case engine.OpExtendedCard:
-		return nil, &task.Error{Kind: task.NoExtendedCard}
+	case engine.OpExtendedCard: // without params
 	default:
 		return nil, &task.Error{Kind: task.Unsupported}
 	}

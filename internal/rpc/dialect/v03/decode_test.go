@@ -50,7 +50,6 @@ func TestDecodeRefusals(t *testing.T) {
 		{"getting one", engine.OpPushGet, `{}`, "push notification is not supported"},
 		{"listing them", engine.OpPushList, `{}`, "push notification is not supported"},
 		{"deleting one", engine.OpPushDelete, `{}`, "push notification is not supported"},
-		{"the extended card", engine.OpExtendedCard, ``, "extended card is not configured"},
 		{"an operation of later versions", engine.OpList, `{}`, "this operation is not supported"},
 	}
 	for _, tt := range tests {

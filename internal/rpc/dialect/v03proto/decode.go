@@ -34,8 +34,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		call.Subscribe = &engine.SubscribeRequest{TaskID: named(r, call, nil)}
 	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
 		return nil, &task.Error{Kind: task.PushUnsupported}
-	case engine.OpExtendedCard:
-		return nil, &task.Error{Kind: task.NoExtendedCard}
+	case engine.OpExtendedCard: // its message is empty
 	default:
 		return nil, &task.Error{Kind: task.Unsupported}
 	}

@@ -42,7 +42,6 @@ func TestDecodeRefusals(t *testing.T) {
 		{"a name without an id", engine.OpSubscribe, `{"name":"tasks/"}`, "name: is required"},
 		{"a page of none", engine.OpList, `{"pageSize":0}`, "pageSize: must be 1 to 100"},
 		{"setting a push configuration", engine.OpPushSet, `{}`, "push notification is not supported"},
-		{"the extended card", engine.OpExtendedCard, ``, "extended card is not configured"},
 		{"no operation", engine.OpNone, `{}`, "this operation is not supported"},
 	}
 	for _, tt := range tests {

@@ -27,7 +27,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
 		return nil, &task.Error{Kind: task.PushUnsupported}
 	case engine.OpExtendedCard:
-		return nil, task.Errorf(task.Unsupported, "the card declares no extended card")
+		extendedCard(r, call)
 	default:
 		return nil, &task.Error{Kind: task.Unsupported}
 	}
@@ -35,6 +35,18 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		return nil, err
 	}
 	return call, nil
+}
+
+// extendedCard reads GetExtendedAgentCardRequest.
+func extendedCard(r *wire.Reader, call *dialect.Call) {
+	for r.Object(); r.Next(); {
+		switch string(proto.Member(r)) {
+		case "tenant":
+			call.Tenant = r.String()
+		default:
+			r.Skip()
+		}
+	}
 }
 
 // send reads SendMessageRequest.

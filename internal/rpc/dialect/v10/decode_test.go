@@ -60,7 +60,6 @@ func TestDecodeRefusals(t *testing.T) {
 		{"getting one", engine.OpPushGet, `{}`, "push notification is not supported"},
 		{"listing them", engine.OpPushList, `{}`, "push notification is not supported"},
 		{"deleting one", engine.OpPushDelete, `{}`, "push notification is not supported"},
-		{"the extended card", engine.OpExtendedCard, ``, "the card declares no extended card"},
 		{"no operation", engine.OpNone, `{}`, "this operation is not supported"},
 	}
 	for _, tt := range tests {

@@ -1,0 +1,89 @@
+package card
+
+import "github.com/go-json-experiment/json"
+
+// strict is the card of 1.0, and nothing else. What is false or empty is left out:
+// then the canonical form that is signed is the same for whoever keeps what a
+// document says and whoever rebuilds it from parsed messages, which lose defaults.
+type strict struct {
+	Name                string             `json:"name"`
+	Description         string             `json:"description"`
+	SupportedInterfaces []strictInterface  `json:"supportedInterfaces"`
+	Provider            *strictProvider    `json:"provider,omitzero"`
+	Version             string             `json:"version"`
+	DocumentationURL    string             `json:"documentationUrl,omitzero"`
+	IconURL             string             `json:"iconUrl,omitzero"`
+	Capabilities        strictCapabilities `json:"capabilities"`
+	DefaultInputModes   []string           `json:"defaultInputModes"`
+	DefaultOutputModes  []string           `json:"defaultOutputModes"`
+	Skills              []skill            `json:"skills"`
+	Signatures          []Signature        `json:"signatures,omitempty"`
+}
+
+type strictInterface struct {
+	URL             string `json:"url"`
+	ProtocolBinding string `json:"protocolBinding"`
+	ProtocolVersion string `json:"protocolVersion"`
+	Tenant          string `json:"tenant,omitzero"`
+}
+
+type strictProvider struct {
+	URL          string `json:"url"`
+	Organization string `json:"organization"`
+}
+
+type strictCapabilities struct {
+	Streaming         bool              `json:"streaming,omitzero"`
+	PushNotifications bool              `json:"pushNotifications,omitzero"`
+	ExtendedAgentCard bool              `json:"extendedAgentCard,omitzero"`
+	Extensions        []strictExtension `json:"extensions,omitempty"`
+}
+
+type strictExtension struct {
+	URI         string `json:"uri"`
+	Description string `json:"description,omitzero"`
+	Required    bool   `json:"required,omitzero"`
+}
+
+// Strict renders the card for clients of 1.0. sign is nil for one without signatures.
+func Strict(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
+	document := newStrict(c, interfaces)
+	unsigned, err := json.Marshal(document)
+	if err != nil || sign == nil {
+		return unsigned, err
+	}
+	signature, err := sign(unsigned)
+	if err != nil {
+		return nil, err
+	}
+	document.Signatures = []Signature{*signature}
+	return json.Marshal(document)
+}
+
+func newStrict(c *Card, interfaces []Interface) *strict {
+	document := &strict{
+		Name:                c.Name,
+		Description:         c.Description,
+		SupportedInterfaces: make([]strictInterface, len(interfaces)),
+		Version:             c.Version,
+		DocumentationURL:    c.DocumentationURL,
+		IconURL:             c.IconURL,
+		Capabilities: strictCapabilities{
+			Streaming: c.Capabilities.Streaming, PushNotifications: c.Capabilities.PushNotifications,
+			ExtendedAgentCard: c.Capabilities.ExtendedCard,
+		},
+		DefaultInputModes:  orPlainText(c.InputModes),
+		DefaultOutputModes: orPlainText(c.OutputModes),
+		Skills:             skills(c),
+	}
+	for n, i := range interfaces {
+		document.SupportedInterfaces[n] = strictInterface{i.URL, i.Binding, i.Version, i.Tenant}
+	}
+	for _, e := range c.Capabilities.Extensions {
+		document.Capabilities.Extensions = append(document.Capabilities.Extensions, strictExtension(e))
+	}
+	if c.Provider != nil {
+		document.Provider = &strictProvider{c.Provider.URL, c.Provider.Organization}
+	}
+	return document
+}

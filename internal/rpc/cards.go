@@ -1,0 +1,147 @@
+package rpc
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// keySetPath is where the keys are that cards are signed with.
+const keySetPath = "/.well-known/jwks.json"
+
+// KeySet is a signer that publishes its keys.
+type KeySet interface {
+	card.Signer
+	// Set is a JSON Web Key Set.
+	Set() []byte
+}
+
+// publisher is what renders the cards of this server.
+func (s *Server) publisher(bindings ...card.Binding) *card.Publisher {
+	o := card.Options{Bindings: bindings}
+	if s.opt.Keys != nil && s.opt.PublicURL != "" {
+		o.Signer, o.KeySetURL = s.opt.Keys, strings.TrimSuffix(s.opt.PublicURL, "/")+keySetPath
+	}
+	return card.NewPublisher(o)
+}
+
+// cardRoutes serves the card of an agent below a path.
+func (s *Server) cardRoutes(e *echo.Echo, base string, a *Agent) {
+	get(e, base+"/.well-known/agent-card.json", func(c echo.Context) error {
+		c.Response().Header().Add("Vary", versionHeader)
+		return s.card(c, base, a, s.rendering(c), publicCard)
+	})
+	// Where clients look that know nothing newer than 0.2.
+	get(e, base+"/.well-known/agent.json", func(c echo.Context) error {
+		return s.card(c, base, a, card.RenderLegacy, publicCard)
+	})
+	if !a.Card.Capabilities.ExtendedCard {
+		return
+	}
+	// The extended card of 0.2, beside the endpoint.
+	get(e, base+"/agent/authenticatedExtendedCard", func(c echo.Context) error {
+		// It may come to depend on who asks.
+		return s.card(c, base, a, card.RenderLegacy, "private, max-age=60")
+	})
+}
+
+// get serves a path to readers.
+func get(e *echo.Echo, path string, h echo.HandlerFunc) {
+	e.Match([]string{http.MethodGet, http.MethodHead}, path, h)
+}
+
+const versionHeader = "A2A-Version"
+
+// rendering is that of the version that a reader names. Whoever names none, or one that
+// we do not know, gets what suits most: the card is where they learn what is served.
+func (s *Server) rendering(c echo.Context) card.Rendering {
+	version := c.Request().Header.Get(versionHeader)
+	if version == "" {
+		version = c.QueryParam(versionHeader)
+	}
+	switch {
+	case card.IsCurrent(version):
+		return card.RenderStrict
+	case strings.HasPrefix(version, "0."):
+		return card.RenderSuperset
+	}
+	return s.opt.Unversioned
+}
+
+// publicCard is how long a card may be kept.
+const publicCard = "max-age=60"
+
+// card answers with the card of an agent that is served below a path.
+func (s *Server) card(c echo.Context, base string, a *Agent, r card.Rendering, cacheControl string) error {
+	url := s.opt.PublicURL
+	if url == "" {
+		url = c.Scheme() + "://" + c.Request().Host
+		c.Response().Header().Add("Vary", "X-Forwarded-Proto")
+	}
+	d, err := s.cards.Render(a.Name, &a.Card, strings.TrimSuffix(url, "/")+base, r, s.opt.PublicURL != "")
+	if err != nil {
+		return err
+	}
+	return document(c, d, cacheControl)
+}
+
+// extendedCard is what the operations for the extended card answer in a version. So far
+// it is the public card for everybody.
+func (s *Server) extendedCard(agent, version string) ([]byte, error) {
+	a := s.agents[agent]
+	switch {
+	case card.IsCurrent(version) && (a == nil || !a.Card.Capabilities.ExtendedCard):
+		// 1.0 tells what the card does not declare from what it declares and is not there.
+		return nil, task.Errorf(task.Unsupported, "the card declares no extended card")
+	case a == nil, !a.Card.Capabilities.ExtendedCard, s.opt.PublicURL == "":
+		return nil, &task.Error{Kind: task.NoExtendedCard}
+	}
+	below := strings.TrimSuffix(s.opt.PublicURL, "/")
+	if !a.Default {
+		below += agentPath(agent)
+	}
+	d, err := s.cards.Render(agent, &a.Card, below, card.ForVersion(version), true)
+	if err != nil {
+		return nil, err
+	}
+	return d.JSON, nil
+}
+
+// keySet serves the keys that signatures are checked with.
+func (s *Server) keySet(c echo.Context) error {
+	set := s.opt.Keys.Set()
+	if set == nil {
+		return echo.NewHTTPError(http.StatusServiceUnavailable)
+	}
+	return document(c, &card.Document{JSON: set, ETag: card.ETag(set)}, "max-age=300")
+}
+
+// document answers with JSON that readers may keep.
+func document(c echo.Context, d *card.Document, cacheControl string) error {
+	h := c.Response().Header()
+	h.Set("Cache-Control", cacheControl)
+	h.Set("ETag", d.ETag)
+	if known(c.Request().Header.Values("If-None-Match"), d.ETag) {
+		return c.NoContent(http.StatusNotModified)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(d.JSON)))
+	return c.Blob(http.StatusOK, "application/json", d.JSON)
+}
+
+// known reports whether If-None-Match names a tag. A proxy that compresses makes it weak.
+func known(lists []string, tag string) bool {
+	for _, list := range lists {
+		for candidate := range strings.SplitSeq(list, ",") {
+			candidate = strings.TrimSpace(candidate)
+			if candidate == "*" || strings.TrimPrefix(candidate, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,240 @@
+package rpc_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+)
+
+// cardServer serves two agents, the second without an extended card.
+func cardServer(t *testing.T, change func(*rpc.Options)) *httptest.Server {
+	t.Helper()
+	operations := operation.New(operation.Options{Engine: namer{}, Agents: []operation.Agent{{Name: "demo"}, {Name: "plain"}}})
+	o := rpc.Options{
+		Agents: []rpc.Agent{
+			{Name: "demo", Default: true, Card: card.Card{
+				Name: "Demo", Version: "1", Capabilities: card.Capabilities{Streaming: true, ExtendedCard: true},
+				Skills: []card.Skill{{ID: "s", Name: "S", Description: "s", Tags: []string{"t"}}},
+			}},
+			{Name: "plain", Card: card.Card{Name: "Plain", Version: "1"}},
+		},
+		PublicURL: "https://a2a.example.com", JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operations}),
+		REST: rest.New(rest.Options{Operations: operations}),
+		Log:  slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&o)
+	}
+	s := httptest.NewServer(rpc.New(o))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// shape tells a rendering by its members.
+func shape(t *testing.T, document []byte) string {
+	t.Helper()
+	var members map[string]any
+	require.NoError(t, json.Unmarshal(document, &members), "%s", document)
+	_, old := members["protocolVersion"]
+	_, current := members["supportedInterfaces"]
+	switch {
+	case old && current:
+		return "superset"
+	case old:
+		return "legacy"
+	case current:
+		return "strict10"
+	}
+	return "none"
+}
+
+func TestPathAndVersionChooseTheRendering(t *testing.T) {
+	t.Parallel()
+	versions := map[string][3]string{ // with superset, strict10 and legacy for who names none
+		"":        {"superset", "strict10", "legacy"},
+		"1.0":     {"strict10", "strict10", "strict10"},
+		"1.0.1":   {"strict10", "strict10", "strict10"},
+		"1.1":     {"strict10", "strict10", "strict10"},
+		"1":       {"strict10", "strict10", "strict10"},
+		"0.3":     {"superset", "superset", "superset"},
+		"0.3.0":   {"superset", "superset", "superset"},
+		"0.2.6":   {"superset", "superset", "superset"},
+		"0.1":     {"superset", "superset", "superset"},
+		"2.0":     {"superset", "strict10", "legacy"},
+		"10.0":    {"superset", "strict10", "legacy"},
+		"garbage": {"superset", "strict10", "legacy"},
+	}
+	for i, unversioned := range []card.Rendering{card.RenderSuperset, card.RenderStrict, card.RenderLegacy} {
+		s := cardServer(t, func(o *rpc.Options) { o.Unversioned = unversioned })
+		tags := map[string]string{}
+		for version, want := range versions {
+			for _, base := range []string{"", "/agents/demo"} {
+				r := do(t, s, http.MethodGet, base+"/.well-known/agent-card.json", "", "A2A-Version", version)
+				require.Equal(t, want[i], shape(t, r.body), "%q", version)
+				require.Equal(t, "A2A-Version", r.Header.Get("Vary"))
+				require.Equal(t, "max-age=60", r.Header.Get("Cache-Control"))
+				if base == "" {
+					tags[want[i]] = r.Header.Get("ETag")
+				}
+				r = do(t, s, http.MethodGet, base+"/.well-known/agent-card.json?A2A-Version="+version, "")
+				require.Equal(t, want[i], shape(t, r.body), "%q in the query", version)
+
+				r = do(t, s, http.MethodGet, base+"/.well-known/agent.json", "", "A2A-Version", version)
+				require.Equal(t, "legacy", shape(t, r.body))
+				require.Empty(t, r.Header.Get("Vary"))
+			}
+		}
+		seen := map[string]string{}
+		for rendering, tag := range tags {
+			require.Empty(t, seen[tag], "%s has the tag of another", rendering)
+			seen[tag] = rendering
+		}
+	}
+}
+
+func TestATagBelongsToOneRendering(t *testing.T) {
+	t.Parallel()
+	s := cardServer(t, nil)
+	superset := do(t, s, http.MethodGet, "/.well-known/agent-card.json", "").Header.Get("ETag")
+	for version, want := range map[string]int{"": 304, "0.3": 304, "1.0": 200} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			r := do(t, s, method, "/.well-known/agent-card.json", "", "A2A-Version", version, "If-None-Match", superset)
+			require.Equal(t, want, r.StatusCode, version)
+			require.Equal(t, "A2A-Version", r.Header.Get("Vary"))
+		}
+	}
+}
+
+func TestTheHeaderIsStrongerThanTheQuery(t *testing.T) {
+	t.Parallel()
+	s := cardServer(t, nil)
+	r := do(t, s, http.MethodGet, "/.well-known/agent-card.json?A2A-Version=0.3", "", "A2A-Version", "1.0")
+	require.Equal(t, "strict10", shape(t, r.body))
+}
+
+func TestExtendedCardOf02(t *testing.T) {
+	t.Parallel()
+	s := cardServer(t, nil)
+	for _, base := range []string{"", "/agents/demo"} {
+		r := do(t, s, http.MethodGet, base+"/agent/authenticatedExtendedCard", "")
+		require.Equal(t, http.StatusOK, r.StatusCode)
+		require.Equal(t, do(t, s, http.MethodGet, base+"/.well-known/agent.json", "").body, r.body)
+		require.Equal(t, "private, max-age=60", r.Header.Get("Cache-Control"))
+	}
+	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, "/agents/plain/agent/authenticatedExtendedCard", "").StatusCode)
+}
+
+func TestExtendedCardOnJSONRPC(t *testing.T) {
+	t.Parallel()
+	s := cardServer(t, nil)
+	ask := func(s *httptest.Server, path, method, params string) (result json.RawMessage, code int) {
+		r := do(t, s, http.MethodPost, path, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"`+params+`}`, "Content-Type", "application/json")
+		require.Equal(t, http.StatusOK, r.StatusCode)
+		var answer struct {
+			Result json.RawMessage
+			Error  struct{ Code int }
+		}
+		require.NoError(t, json.Unmarshal(r.body, &answer), "%s", r.body)
+		return answer.Result, answer.Error.Code
+	}
+	const of03, of10 = "agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"
+	public := do(t, s, http.MethodGet, "/.well-known/agent.json", "").body
+	for _, path := range []string{"/", "/v0.3", "/agents/demo"} {
+		result, _ := ask(s, path, of03, "")
+		require.JSONEq(t, string(public), string(result), path)
+	}
+	public = do(t, s, http.MethodGet, "/.well-known/agent-card.json", "", "A2A-Version", "1.0").body
+	for path, params := range map[string]string{
+		"/": "", "/v1.0": `,"params":{}`, "/agents/demo": `,"params":{"tenant":"demo","more":[1]}`,
+	} {
+		result, _ := ask(s, path, of10, params)
+		require.JSONEq(t, string(public), string(result), path)
+	}
+
+	unnamed := cardServer(t, func(o *rpc.Options) { o.PublicURL = "" })
+	for _, tt := range []struct {
+		s                    *httptest.Server
+		path, method, params string
+		code                 int
+	}{
+		{s, "/agents/plain", of03, "", -32007},
+		{s, "/v0.1", of03, "", -32601},
+		{s, "/agents/plain", of10, "", -32004}, // not declared
+		{s, "/", of10, `,"params":{"tenant":"plain"}`, -32004},
+		{s, "/", of10, `,"params":{"tenant":"none"}`, -32602},
+		{s, "/", of10, `,"params":{"tenant":1}`, -32602},
+		{unnamed, "/", of03, "", -32007},
+		{unnamed, "/", of10, "", -32007}, // declared, and not there
+	} {
+		_, code := ask(tt.s, tt.path, tt.method, tt.params)
+		require.Equal(t, tt.code, code, "%s %s %s", tt.path, tt.method, tt.params)
+	}
+}
+
+func TestExtendedCardOnHTTPJSON(t *testing.T) {
+	t.Parallel()
+	s := cardServer(t, nil)
+	legacy := do(t, s, http.MethodGet, "/.well-known/agent.json", "").body
+	strict := do(t, s, http.MethodGet, "/.well-known/agent-card.json", "", "A2A-Version", "1.0").body
+	for path, want := range map[string][]byte{
+		"/v1/card": legacy, "/agents/demo/v1/card": legacy,
+		"/extendedAgentCard": strict, "/demo/extendedAgentCard": strict, "/agents/demo/extendedAgentCard": strict,
+	} {
+		r := do(t, s, http.MethodGet, path, "")
+		require.Equal(t, http.StatusOK, r.StatusCode, path)
+		require.JSONEq(t, string(want), string(r.body), path)
+	}
+	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, "/agents/plain/v1/card", "").StatusCode)
+	require.Equal(t, http.StatusBadRequest, do(t, s, http.MethodGet, "/plain/extendedAgentCard", "").StatusCode)
+}
+
+// Every binding is in the card, under the version that it serves and at an address that a client
+// can go on from.
+func TestInterfacesAreServed(t *testing.T) {
+	t.Parallel()
+	s := cardServer(t, nil)
+	type served struct{ ProtocolBinding, ProtocolVersion, URL string }
+	for base, want := range map[string]string{"": "https://a2a.example.com", "/agents/plain": "https://a2a.example.com/agents/plain"} {
+		var c struct{ SupportedInterfaces []served }
+		require.NoError(t, json.Unmarshal(do(t, s, http.MethodGet, base+"/.well-known/agent-card.json", "", "A2A-Version", "1.0").body, &c))
+		require.Equal(t, []served{
+			{"JSONRPC", "1.0", want + "/"},
+			{"HTTP+JSON", "1.0", want},
+			{"JSONRPC", "0.3", want + "/"},
+			{"HTTP+JSON", "0.3", want},
+		}, c.SupportedInterfaces)
+		for _, i := range c.SupportedInterfaces {
+			path := strings.TrimPrefix(i.URL, "https://a2a.example.com")
+			var r *reply
+			switch {
+			case i.ProtocolBinding == "HTTP+JSON" && i.ProtocolVersion == "1.0":
+				r = do(t, s, http.MethodGet, path+"/tasks/t-1", "")
+			case i.ProtocolBinding == "HTTP+JSON":
+				r = do(t, s, http.MethodGet, path+"/v1/tasks/t-1", "")
+			default:
+				method := map[string]string{"1.0": "GetTask", "0.3": "tasks/get"}[i.ProtocolVersion]
+				r = do(t, s, http.MethodPost, path, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":"t-1"}}`,
+					"Content-Type", "application/json")
+			}
+			require.Equal(t, http.StatusOK, r.StatusCode, "%s", r.body)
+		}
+	}
+}
+
+func TestNoKeysNoKeySet(t *testing.T) {
+	t.Parallel()
+	s := cardServer(t, nil)
+	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, "/.well-known/jwks.json", "").StatusCode)
+	require.NotContains(t, string(do(t, s, http.MethodGet, "/.well-known/agent-card.json", "", "A2A-Version", "1.0").body), "signatures")
+}
