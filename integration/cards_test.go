@@ -114,6 +114,16 @@ func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
 		require.Zero(t, valid)
 	}
 
+	// The catalog has the same documents, so their signatures hold there, too.
+	catalog := fetch(t, a.url+"/agents?tag=demo", "A2A-Version", "1.0")
+	require.Equal(t, catalog, fetch(t, b.url+"/agents?tag=demo", "A2A-Version", "1.0"))
+	var listed struct {
+		Agents []struct{ Card json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(catalog.body, &listed))
+	require.Len(t, listed.Agents, 1)
+	require.Equal(t, string(old["1.0"]), string(listed.Agents[0].Card))
+
 	// Both processes are replaced while the next key is published and not yet in use, then when it is.
 	age := func(by string) {
 		c, err := pgx.Connect(t.Context(), db.URL)

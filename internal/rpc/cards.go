@@ -11,8 +11,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// keySetPath is where the keys are that cards are signed with.
-const keySetPath = "/.well-known/jwks.json"
+const (
+	cardPath = "/.well-known/agent-card.json"
+	// legacyCardPath is where clients look that know nothing newer than 0.2.
+	legacyCardPath = "/.well-known/agent.json"
+	// keySetPath is where the keys are that cards are signed with.
+	keySetPath = "/.well-known/jwks.json"
+)
 
 // KeySet is a signer that publishes its keys.
 type KeySet interface {
@@ -25,19 +30,18 @@ type KeySet interface {
 func (s *Server) publisher(bindings ...card.Binding) *card.Publisher {
 	o := card.Options{Bindings: bindings}
 	if s.opt.Keys != nil && s.opt.PublicURL != "" {
-		o.Signer, o.KeySetURL = s.opt.Keys, strings.TrimSuffix(s.opt.PublicURL, "/")+keySetPath
+		o.Signer, o.KeySetURL = s.opt.Keys, s.opt.PublicURL+keySetPath
 	}
 	return card.NewPublisher(o)
 }
 
 // cardRoutes serves the card of an agent below a path.
 func (s *Server) cardRoutes(e *echo.Echo, base string, a *Agent) {
-	get(e, base+"/.well-known/agent-card.json", func(c echo.Context) error {
+	get(e, base+cardPath, func(c echo.Context) error {
 		c.Response().Header().Add("Vary", versionHeader)
 		return s.card(c, base, a, s.rendering(c), publicCard)
 	})
-	// Where clients look that know nothing newer than 0.2.
-	get(e, base+"/.well-known/agent.json", func(c echo.Context) error {
+	get(e, base+legacyCardPath, func(c echo.Context) error {
 		return s.card(c, base, a, card.RenderLegacy, publicCard)
 	})
 	if !a.Card.Capabilities.ExtendedCard {
@@ -78,16 +82,22 @@ const publicCard = "max-age=60"
 
 // card answers with the card of an agent that is served below a path.
 func (s *Server) card(c echo.Context, base string, a *Agent, r card.Rendering, cacheControl string) error {
-	url := s.opt.PublicURL
-	if url == "" {
-		url = c.Scheme() + "://" + c.Request().Host
-		c.Response().Header().Add("Vary", "X-Forwarded-Proto")
-	}
-	d, err := s.cards.Render(a.Name, &a.Card, strings.TrimSuffix(url, "/")+base, r, s.opt.PublicURL != "")
+	url, fixed := s.baseURL(c)
+	d, err := s.cards.Render(a.Name, &a.Card, url+base, r, fixed)
 	if err != nil {
 		return err
 	}
 	return document(c, d, cacheControl)
+}
+
+// baseURL is that of the server, without a slash at the end; fixed, or else as the
+// request has it.
+func (s *Server) baseURL(c echo.Context) (url string, fixed bool) {
+	if s.opt.PublicURL != "" {
+		return s.opt.PublicURL, true
+	}
+	c.Response().Header().Add("Vary", "X-Forwarded-Proto")
+	return c.Scheme() + "://" + c.Request().Host, false
 }
 
 // extendedCard is what the operations for the extended card answer in a version. So far
@@ -101,7 +111,7 @@ func (s *Server) extendedCard(agent, version string) ([]byte, error) {
 	case a == nil, !a.Card.Capabilities.ExtendedCard, s.opt.PublicURL == "":
 		return nil, &task.Error{Kind: task.NoExtendedCard}
 	}
-	below := strings.TrimSuffix(s.opt.PublicURL, "/")
+	below := s.opt.PublicURL
 	if !a.Default {
 		below += agentPath(agent)
 	}

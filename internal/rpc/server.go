@@ -5,6 +5,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -59,6 +60,7 @@ type Server struct {
 
 // New makes a server; Serve starts it.
 func New(o Options) *Server {
+	o.PublicURL = strings.TrimSuffix(o.PublicURL, "/")
 	s := &Server{opt: o, agents: map[string]*Agent{}}
 	s.cards = s.publisher(jsonrpc.Announced(), rest.Announced())
 	e := echo.New()
@@ -67,6 +69,7 @@ func New(o Options) *Server {
 	if o.Keys != nil {
 		get(e, keySetPath, s.keySet)
 	}
+	get(e, catalogPath, s.serveCatalog)
 	for i := range o.Agents {
 		a := &o.Agents[i]
 		s.agents[a.Name] = a
@@ -83,7 +86,7 @@ func New(o Options) *Server {
 	return s
 }
 
-func agentPath(name string) string { return "/agents/" + name }
+func agentPath(name string) string { return catalogPath + "/" + name }
 
 // routes serves one agent below a path.
 func (s *Server) routes(e *echo.Echo, base string, a *Agent) {
@@ -164,13 +167,15 @@ func (s *Server) httpError(err error, c echo.Context) {
 	}
 	body := map[string]string{"error": http.StatusText(status)}
 	switch path := c.Request().URL.Path; {
+	case status == http.StatusBadRequest && he != nil:
+		body["detail"] = fmt.Sprint(he.Message)
 	case status == http.StatusNotFound:
-		body["detail"] = "agents answer at /agents/{name}, the default one at / too; their cards are below, at .well-known/agent-card.json"
-	case status == http.StatusMethodNotAllowed && strings.Contains(path, "/.well-known/"):
+		body["detail"] = "agents answer at /agents/{name}, the default one at / too, and are listed at /agents; their cards are below, at .well-known/agent-card.json"
+	case status == http.StatusMethodNotAllowed && (path == catalogPath || strings.Contains(path, "/.well-known/")):
 		body["detail"] = "cards and keys are read with GET"
 	case status == http.StatusMethodNotAllowed:
 		body["detail"] = "this is an A2A agent: it takes JSON-RPC by POST; GET its card at " +
-			strings.TrimSuffix(path, "/") + "/.well-known/agent-card.json"
+			strings.TrimSuffix(path, "/") + cardPath
 	}
 	_ = c.JSON(status, body)
 }
