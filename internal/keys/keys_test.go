@@ -155,6 +155,23 @@ func TestRotation(t *testing.T) {
 	require.Error(t, verify(t, a.Set(), signed))
 }
 
+func TestWithdrawingAKeyGivesWayToTheOneBefore(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	r := replica(t, url)
+	require.NoError(t, r.Refresh(t.Context()))
+	before := r.KeyID()
+	for _, interval := range []string{"90 days", "1 hour"} {
+		exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '"+interval+"', active_at = active_at - interval '"+interval+"'")
+		require.NoError(t, r.Refresh(t.Context()))
+	}
+	require.NotEqual(t, before, r.KeyID())
+	exec(t, url, "DELETE FROM holdfast.signing_keys WHERE key_id = '"+r.KeyID()+"'")
+	require.NoError(t, r.Refresh(t.Context()))
+	require.Equal(t, before, r.KeyID())
+	require.Len(t, published(t, r), 2, "and its successor, anew")
+}
+
 func TestWithdrawingEveryKeyMakesANewOneAtOnce(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
