@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
@@ -115,6 +116,8 @@ func (o *operator) Retry(ctx context.Context, t *task.Task, last bool) (*task.Ta
 
 // ring tells the replicas. What they do not hear they find in their next round.
 func (o *operator) ring(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	if err := o.bell.Ring(ctx); err != nil {
 		o.log.Debug("the replicas were not told", "error", err)
 	}

@@ -64,8 +64,9 @@ type Options struct {
 
 // Engine serves operations. Its methods may be called from many goroutines.
 type Engine struct {
-	opt    Options
-	agents map[string]Agent
+	opt      Options
+	agents   map[string]Agent
+	counting chan struct{} // held while a list is counted to its end
 }
 
 // New makes an engine.
@@ -79,7 +80,7 @@ func New(o Options) *Engine {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{opt: o, agents: map[string]Agent{}}
+	e := &Engine{opt: o, agents: map[string]Agent{}, counting: make(chan struct{}, 1)}
 	for _, a := range o.Agents {
 		e.agents[a.Name] = a
 	}

@@ -43,10 +43,11 @@ func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 	switch {
 	case r.PageToken == "" && !more:
 		page.Total = len(page.Tasks)
-	case r.ExactTotal:
-		page.Total, err = e.opt.Store.Count(ctx, l, store.Uncounted)
-	case r.PageToken == "":
+	case r.PageToken != "":
 		// Later pages have it from their token.
+	case r.ExactTotal:
+		page.Total, err = e.countAll(ctx, l)
+	default:
 		page.Total, err = e.opt.Store.Count(ctx, l, countBound)
 	}
 	if err != nil {
@@ -57,6 +58,17 @@ func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 		page.NextToken = e.token(r, position{store.Place{At: last.Status.At, ID: last.ID}, page.Total})
 	}
 	return page, nil
+}
+
+// countAll counts without a bound, one list at a time: it may take seconds, and the connections are everybody's.
+func (e *Engine) countAll(ctx context.Context, l *store.Listing) (int, error) {
+	select {
+	case e.counting <- struct{}{}:
+		defer func() { <-e.counting }()
+		return e.opt.Store.Count(ctx, l, store.Uncounted)
+	default:
+		return 0, &task.Error{Kind: task.RateLimited, Msg: "another exact count is under way", RetryAfter: 2 * time.Second}
+	}
 }
 
 // position is what a page token holds: the last task of its page, and the total.

@@ -14,8 +14,16 @@ func (a *Agent) negotiate(r *SendRequest) error {
 	if !r.Negotiate {
 		return nil
 	}
+	if n := len(r.OutputModes); n > maxOutputModes {
+		return task.InvalidField("configuration.acceptedOutputModes", "must not be more than %d", maxOutputModes)
+	}
+	known := ""
 	for i := range r.Message.Parts {
 		media := mediaType(&r.Message.Parts[i])
+		if media == known {
+			continue // as the part before it
+		}
+		known = media
 		if media != "" && !anyMatch(a.InputModes, media) {
 			return contentType(fmt.Sprintf("message.parts[%d]", i), media, "reads", a.InputModes)
 		}
@@ -52,11 +60,15 @@ func mediaType(p *task.Part) string {
 	return ""
 }
 
+// maxOutputModes bounds what a client can have compared.
+const maxOutputModes = 100
+
 // anyMatch reports whether one of the modes and a media type can mean the same. Both
 // may be patterns.
 func anyMatch(modes []string, media string) bool {
+	media = plain(media)
 	for _, m := range modes {
-		if match(plain(m), plain(media)) {
+		if match(plain(m), media) {
 			return true
 		}
 	}

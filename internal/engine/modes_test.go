@@ -46,6 +46,8 @@ func TestNegotiate(t *testing.T) {
 			says:  `configuration.acceptedOutputModes: "image/png, a/b" is not what the agent writes: text/plain`,
 		},
 	}
+	many := &SendRequest{Negotiate: true, Message: &task.Message{}, OutputModes: make([]string, maxOutputModes+1)}
+	require.ErrorIs(t, (&Agent{}).negotiate(many), task.Invalid)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

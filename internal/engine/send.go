@@ -61,6 +61,9 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 	if err := agent.negotiate(r); err != nil {
 		return nil, err
 	}
+	if len(r.Metadata) > maxMetadata {
+		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; what is longer belongs in a part of the message", maxMetadata)
+	}
 	n := newTask(r)
 	if r.TaskID == "" {
 		return e.create(ctx, r, n, subscribe)
@@ -80,6 +83,9 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 	}
 	return nil, err
 }
+
+// maxMetadata bounds a request's metadata, in bytes: it becomes the task's, which lists show of each.
+const maxMetadata = 256 << 10
 
 func newTask(r *SendRequest) *store.NewTask {
 	n := &store.NewTask{

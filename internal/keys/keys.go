@@ -153,6 +153,10 @@ func (r *Ring) active() (*key, error) {
 			return &v.keys[i], nil
 		}
 	}
+	// The one before it was withdrawn: better the next one early than none.
+	if n := len(v.keys); n > 0 {
+		return &v.keys[n-1], nil
+	}
 	return nil, errNone
 }
 

@@ -65,7 +65,7 @@ func New(o Options) *Server {
 	s.cards = s.publisher(jsonrpc.Announced(), rest.Announced())
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	e.Pre(s.rest, plainPath)
+	e.Pre(s.limitBody, s.rest, plainPath)
 	if o.Keys != nil {
 		get(e, keySetPath, s.keySet)
 	}
@@ -138,6 +138,17 @@ func (s *Server) locate(path string) (at operation.Endpoint, rest string) {
 // endpoint is what operations learn of where a request arrived. A common one serves every agent.
 func (s *Server) endpoint(agent string, common bool) operation.Endpoint {
 	return operation.Endpoint{Agent: agent, Common: common, Principal: engine.Principal{}, ExtendedCard: s.extendedCard}
+}
+
+// limitBody bounds how long a body may take that nobody reads, as that of a request that
+// is refused: net/http takes it in before it answers. Who does read one sets its own limit.
+func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Request().ContentLength != 0 && s.opt.HeaderTimeout > 0 {
+			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Now().Add(s.opt.HeaderTimeout))
+		}
+		return next(c)
+	}
 }
 
 // plainPath gives every spelling of a path the same route. A POST that is redirected

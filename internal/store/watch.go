@@ -34,6 +34,7 @@ type Watch struct {
 	asked task.ID // the last of them; the next round goes on behind it
 
 	begun   bool
+	looked  time.Time // the database's time of the last look that found all
 	known   map[task.ID]*watched
 	due     []*watched
 	Dropped int // open tasks that are not followed, for there are more than the limit
@@ -103,7 +104,11 @@ func (w *Watch) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	since := firstID(now.Add(-watchOverlap))
+	from := now
+	if w.begun && w.looked.Before(now) {
+		from = w.looked // longer ago when the database was away, or nobody took what was found
+	}
+	since := firstID(from.Add(-watchOverlap))
 	recent, err := w.since(ctx, since)
 	if err != nil {
 		return err
@@ -121,7 +126,7 @@ func (w *Watch) look(ctx context.Context) error {
 			t.seen = t.last
 			w.known[t.header.ID] = t
 		}
-		w.begun = true
+		w.begun, w.looked = true, now
 		return nil
 	}
 	for i := range recent {
@@ -140,6 +145,7 @@ func (w *Watch) look(ctx context.Context) error {
 			w.due = append(w.due, t)
 		}
 	}
+	w.looked = now
 	slices.SortFunc(w.due, func(a, b *watched) int { return bytes.Compare(a.header.ID[:], b.header.ID[:]) })
 	return nil
 }

@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -53,13 +54,16 @@ func Match(path string) *Target {
 	switch {
 	case begins10(segments[0]):
 		return find(version10, segments)
-	case len(segments) > 1 && begins10(segments[1]):
+	case len(segments) > 1 && begins10(segments[1]) && !noTenant.MatchString(segments[0]):
 		t := find(version10, segments[1:])
 		t.tenant = unescape(segments[0])
 		return t
 	}
 	return nil
 }
+
+// noTenant matches what begins other paths: the catalog, well-known names, JSON-RPC in one version.
+var noTenant = regexp.MustCompile(`^(agents|\.well-known|v\d+(\.\d+)?)$`)
 
 // prefix03 begins the paths of 0.3.
 const prefix03 = "v1"

@@ -33,6 +33,9 @@ func NewStreams(timeout time.Duration) *Streams {
 // Serve begins a stream and calls run to write it, at once or from another goroutine:
 // what run uses must not be bound to the request. Its context ends when the client leaves.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, out *Writer)) {
+	// Counted before net/http stops counting the connection.
+	s.open.Add(1)
+	defer s.open.Done()
 	c := take(w, r)
 	if c == nil {
 		run(r.Context(), Start(w, s.timeout))
@@ -46,6 +49,12 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, run func(ctx con
 	})
 	s.open.Go(func() {
 		defer cancel()
+		// There is no net/http below to contain a panic that run itself did not.
+		defer func() {
+			if recover() != nil {
+				_ = c.Close()
+			}
+		}()
 		run(ctx, &Writer{to: c, timeout: s.timeout})
 		c.end(s.timeout)
 	})
@@ -107,13 +116,18 @@ func take(w http.ResponseWriter, r *http.Request) *connection {
 	return c
 }
 
+// maxIgnored is how much a client may send behind its request.
+const maxIgnored = 64 << 10
+
 // untilLeft returns when the client has closed the connection. It has nothing more to say.
 func (c *connection) untilLeft() {
 	ignored := make([]byte, 64)
-	for {
-		if _, err := c.Read(ignored); err != nil {
+	for total := 0; total < maxIgnored; {
+		n, err := c.Read(ignored)
+		if err != nil {
 			return
 		}
+		total += n
 	}
 }
 
