@@ -43,11 +43,10 @@ func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 	switch {
 	case r.PageToken == "" && !more:
 		page.Total = len(page.Tasks)
-	case r.PageToken != "":
-		// Later pages have it from their token.
 	case r.ExactTotal:
 		page.Total, err = e.countAll(ctx, l)
-	default:
+	case r.PageToken == "":
+		// Later pages have it from their token.
 		page.Total, err = e.opt.Store.Count(ctx, l, countBound)
 	}
 	if err != nil {
