@@ -4,54 +4,27 @@
 package jsonrpc
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/web"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Options configures a binding. The zero value of a number means its default.
-type Options struct {
-	Operations   *operation.Runner
-	Limits       body.Limits
-	WriteTimeout time.Duration // of one write to a stream; default 10 s
-	// StrictVersion refuses an A2A-Version that does not have the method, and methods of 1.0 without one.
-	StrictVersion bool
-	Log           *slog.Logger
-}
+type Options = web.Options
 
 // Binding serves JSON-RPC requests.
-type Binding struct {
-	opt     Options
-	streams *sse.Streams
-}
+type Binding struct{ *web.Binding }
 
 // New makes a binding.
-func New(o Options) *Binding {
-	o.Limits = o.Limits.OrDefaults()
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Binding{opt: o, streams: sse.NewStreams(o.WriteTimeout)}
-}
-
-// Wait returns when every stream has ended, which they do when the hub is closed. When
-// ctx ends before, it cuts them. No request may begin meanwhile.
-func (b *Binding) Wait(ctx context.Context) error { return b.streams.Wait(ctx) }
+func New(o Options) *Binding { return &Binding{web.New(o)} }
 
 // Endpoint is where a request arrived, and whether the path pins a version.
 type Endpoint struct {
@@ -61,25 +34,19 @@ type Endpoint struct {
 
 // exchange is one request on its way.
 type exchange struct {
-	operation.Request
-	b       *Binding
-	w       http.ResponseWriter // nil once a stream was begun
-	r       *http.Request       // nil once a stream was begun
-	ctx     context.Context     //nolint:containedctx // of the request, and then of the stream
-	pin     string
-	id      string // literal JSON
-	op      engine.Op
-	taskID  string      // as the request names it
-	replied bool        // a plain answer was begun
-	out     *sse.Writer // a stream was begun
-	head    []byte      // what stands before each of its documents
+	web.Exchange
+	b      *Binding
+	pin    string
+	id     string // literal JSON
+	taskID string // as the request names it
+	head   []byte // what stands before each document of its stream
 }
 
 // Serve answers one request.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
-	x := &exchange{b: b, w: w, r: r, ctx: r.Context(), pin: at.Pin, id: nullID, Request: operation.Request{Endpoint: at.Endpoint}}
-	defer x.contain()
-	b.opt.Limits.Begin(w)
+	x := &exchange{Exchange: web.Begin(w, r, at.Endpoint), b: b, pin: at.Pin, id: nullID}
+	defer x.Contain(x)
+	b.Limits.Begin(w)
 	if !body.IsJSON(r.Header.Get("Content-Type")) {
 		x.refuse(codeContentType, "Incompatible content types: Content-Type must be application/json")
 		return
@@ -88,7 +55,7 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	if !ok {
 		return
 	}
-	env, bad := parse(content, b.opt.Limits.Depth)
+	env, bad := parse(content, b.Limits.Depth)
 	x.id = env.id
 	if bad != nil {
 		x.refuse(bad.code, bad.message)
@@ -99,26 +66,9 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	}
 }
 
-// contain keeps a panic from taking the connection down without an answer.
-func (x *exchange) contain() {
-	v := recover()
-	if v == nil {
-		return
-	}
-	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares in the same way
-		panic(v)
-	}
-	halfway := x.replied
-	x.broken(operation.Panicked(v), "stack", string(debug.Stack()))
-	if halfway {
-		// Part of an answer must not look like a whole one.
-		panic(http.ErrAbortHandler)
-	}
-}
-
 // read takes the body in, within its bounds of size and time.
 func (x *exchange) read() ([]byte, bool) {
-	content, bad := x.b.opt.Limits.Read(x.w, x.r)
+	content, bad := x.b.Limits.Read(x.W, x.R)
 	if bad == nil {
 		return content, true
 	}
@@ -135,11 +85,11 @@ func (x *exchange) read() ([]byte, bool) {
 
 // decode finds the version and reads the params in its words.
 func (x *exchange) decode(env *envelope) bool {
-	version := x.r.Header.Get("A2a-Version") // in canonical form, which Get need not make first
-	if version == "" && x.r.URL.RawQuery != "" {
-		version = x.r.URL.Query().Get("A2A-Version")
+	version := x.R.Header.Get("A2a-Version") // in canonical form, which Get need not make first
+	if version == "" && x.R.URL.RawQuery != "" {
+		version = x.R.URL.Query().Get("A2A-Version")
 	}
-	choice, err := registry.Pick(env.method, version, x.pin, x.b.opt.StrictVersion)
+	choice, err := registry.Pick(env.method, version, x.pin, x.b.StrictVersion)
 	if errors.Is(err, registry.ErrMethod) {
 		x.refuse(codeMethodNotFound, "Method not found: "+quoteMethod(env.method))
 		return false
@@ -150,17 +100,17 @@ func (x *exchange) decode(env *envelope) bool {
 	}
 	x.Codec, x.Ambiguous = choice.Codec, choice.Ambiguous
 	x.Method, x.Params = env.method, env.params
-	x.op, _ = x.Codec.Operation(env.method)
+	x.Op, _ = x.Codec.Operation(env.method)
 	if env.refused != nil {
-		x.fail(&task.Error{Kind: task.Invalid, Msg: env.refused.Error()})
+		x.Fail(&task.Error{Kind: task.Invalid, Msg: env.refused.Error()})
 		return false
 	}
-	if x.Call, err = x.Codec.Decode(x.op, x.Params); err != nil {
-		x.fail(err)
+	if x.Call, err = x.Codec.Decode(x.Op, x.Params); err != nil {
+		x.Fail(err)
 		return false
 	}
 	x.taskID = x.Call.TaskID()
-	x.ReadHeaders(x.r.Header)
+	x.ReadHeaders(x.R.Header)
 	return true
 }
 
@@ -174,17 +124,21 @@ func quoteMethod(m string) string {
 
 // serve runs the operation and shows its answer.
 func (x *exchange) serve() {
-	if x.op.Streams() {
-		x.stream()
+	if x.Op.Streams() {
+		x.head = []byte(envelopeHead + x.id + `,"result":`)
+		x.Stream(x.b.Binding, x)
 		return
 	}
-	result, err := x.b.opt.Operations.Call(x.ctx, &x.Request)
+	result, err := x.b.Operations.Call(x.Ctx, &x.Request)
 	if err != nil {
-		x.fail(err)
+		x.Fail(err)
 		return
 	}
 	x.observe(operation.Succeeded)
 	x.reply(http.StatusOK, `,"result":`, result)
 }
 
-func (x *exchange) observe(outcome string) { x.b.opt.Operations.Observe(x.op, x.Codec, outcome) }
+func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, x.Codec, outcome) }
+
+// Event adds a whole response, with the document as its result, to the stream.
+func (x *exchange) Event(id int64, document []byte) { x.Out.Event(id, x.head, document, tail) }

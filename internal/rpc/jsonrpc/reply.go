@@ -22,21 +22,21 @@ var tail = []byte("}")
 
 // reply writes a plain JSON answer.
 func (x *exchange) reply(status int, member string, value []byte) {
-	x.replied = true
+	x.Replied = true
 	// A client that takes nothing must not hold the goroutine and the answer for good.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.b.opt.Limits.Timeout))
+	_ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(x.b.Limits.Timeout))
 	head := make([]byte, 0, 128)
 	head = append(head, envelopeHead...)
 	head = append(head, x.id...)
 	head = append(head, member...)
-	h := x.w.Header()
+	h := x.W.Header()
 	x.Echo(h)
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(head)+len(value)+1))
-	x.w.WriteHeader(status)
-	_, _ = x.w.Write(head)
-	_, _ = x.w.Write(value)
-	_, _ = x.w.Write(tail)
+	x.W.WriteHeader(status)
+	_, _ = x.W.Write(head)
+	_, _ = x.W.Write(value)
+	_, _ = x.W.Write(tail)
 }
 
 // refuse answers with an error of the binding itself.
@@ -69,28 +69,28 @@ func errorObject(code int, message string, data []byte) []byte {
 	return append(b, '}')
 }
 
-// fail answers with an error of an operation, in the words of the request's version.
-func (x *exchange) fail(err error) {
+// Fail answers with an error of an operation, in the words of the request's version.
+func (x *exchange) Fail(err error) {
 	e, ours := operation.Known(err)
 	if ours {
 		// What breaks because the client has left is nobody's fault.
-		if x.ctx.Err() == nil {
-			x.broken(err)
+		if x.Ctx.Err() == nil {
+			x.Broken(err)
 		}
 		return
 	}
-	if wait := fault.RetryAfter(e); wait != "" && x.out == nil {
-		x.w.Header().Set("Retry-After", wait)
+	if wait := fault.RetryAfter(e); wait != "" && x.Out == nil {
+		x.W.Header().Set("Retry-After", wait)
 	}
 	code, message := x.Codec.Error(e)
 	x.tell(e.Kind, errorObject(code, message, x.Codec.Details(e, fault.Incident{TaskID: x.taskID})))
 }
 
-// broken answers for a fault of our own. The client sees no more of it than the id
+// Broken answers for a fault of our own. The client sees no more of it than the id
 // that it has in the log.
-func (x *exchange) broken(err error, attrs ...any) {
-	id := operation.LogFault(x.b.opt.Log, x.op, x.taskID, err, attrs...)
-	if x.replied {
+func (x *exchange) Broken(err error, attrs ...any) {
+	id := operation.LogFault(x.b.Log, x.Op, x.taskID, err, attrs...)
+	if x.Replied {
 		return
 	}
 	var c dialect.Codec = v03.Codec{} // before one was chosen
@@ -106,9 +106,9 @@ func (x *exchange) broken(err error, attrs ...any) {
 // a task is told on: clients of 0.2 and the Go client read nothing else.
 func (x *exchange) tell(kind task.Kind, object []byte) {
 	row := fault.Base.Row(kind)
-	if x.out == nil {
+	if x.Out == nil {
 		x.observe(row.Reason)
-		if !x.op.Streams() || !ofTheTask[kind] {
+		if !x.Op.Streams() || !ofTheTask[kind] {
 			status := http.StatusOK
 			if ofHTTP[kind] {
 				status = row.HTTP
@@ -116,10 +116,10 @@ func (x *exchange) tell(kind task.Kind, object []byte) {
 			x.reply(status, `,"error":`, object)
 			return
 		}
-		x.out = sse.Start(x.w, x.b.opt.WriteTimeout)
+		x.Out = sse.Start(x.W, x.b.WriteTimeout)
 	}
-	x.out.Event(0, []byte(envelopeHead), []byte(x.id), []byte(`,"error":`), object, tail)
-	_ = x.out.Flush()
+	x.Out.Event(0, []byte(envelopeHead), []byte(x.id), []byte(`,"error":`), object, tail)
+	_ = x.Out.Flush()
 }
 
 // ofTheTask marks the failures of a task; the others are of the request.

@@ -5,77 +5,41 @@ package rest
 
 import (
 	"cmp"
-	"context"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strings"
-	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/web"
 )
 
 // Options configures a binding. The zero value of a number means its default.
-type Options struct {
-	Operations   *operation.Runner
-	Limits       body.Limits
-	WriteTimeout time.Duration // of one write to a stream; default 10 s
-	// StrictVersion refuses an A2A-Version of another version than the path's, and paths of 1.0 without one.
-	StrictVersion bool
-	// Statuses100 answers errors of 1.0 with the statuses of 1.0.0 in place of 1.0.1's.
-	Statuses100 bool
-	Log         *slog.Logger
-}
+type Options = web.Options
 
 // Binding serves HTTP+JSON requests.
-type Binding struct {
-	opt     Options
-	streams *sse.Streams
-}
+type Binding struct{ *web.Binding }
 
 // New makes a binding.
-func New(o Options) *Binding {
-	o.Limits = o.Limits.OrDefaults()
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Binding{opt: o, streams: sse.NewStreams(o.WriteTimeout)}
-}
-
-// Wait returns when every stream has ended, which they do when the hub is closed. When
-// ctx ends before, it cuts them. No request may begin meanwhile.
-func (b *Binding) Wait(ctx context.Context) error { return b.streams.Wait(ctx) }
+func New(o Options) *Binding { return &Binding{web.New(o)} }
 
 // exchange is one request on its way.
 type exchange struct {
-	operation.Request
+	web.Exchange
 	*Target
-	b       *Binding
-	w       http.ResponseWriter // nil once a stream was begun
-	r       *http.Request       // nil once a stream was begun
-	ctx     context.Context     //nolint:containedctx // of the request, and then of the stream
-	op      engine.Op
-	replied bool        // a plain answer was begun
-	out     *sse.Writer // a stream was begun
+	b *Binding
 }
 
 // Serve answers one request, whose path leads to t.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at operation.Endpoint, t *Target) {
-	x := &exchange{
-		b: b, w: w, r: r, ctx: r.Context(), Target: t, Request: operation.Request{Endpoint: at, Codec: t.version},
-	}
-	defer x.contain()
+	x := &exchange{Exchange: web.Begin(w, r, at), Target: t, b: b}
+	x.Codec = t.version
+	defer x.Contain(x)
 	if !x.route() || !x.negotiate() {
 		return
 	}
-	if err := registry.Admit(x.version, x.requestedVersion(), b.opt.StrictVersion); err != nil {
-		x.fail(err)
+	if err := registry.Admit(x.version, x.requestedVersion(), b.StrictVersion); err != nil {
+		x.Fail(err)
 		return
 	}
 	if x.decode() {
@@ -85,19 +49,19 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at operation.End
 
 // route finds the operation.
 func (x *exchange) route() bool {
-	op, ok := x.verbs.operation(x.r.Method)
-	x.op = op
+	op, ok := x.verbs.operation(x.R.Method)
+	x.Op = op
 	switch {
 	case x.verbs == nil:
 		x.refuse(http.StatusNotFound, "METHOD_NOT_FOUND", "UNIMPLEMENTED", codeMethodNotFound,
 			"Method not found: A2A "+x.version.Version()+" has no such path")
 	case ok:
 		return true
-	case x.r.Method == http.MethodOptions:
-		x.w.Header().Set("Allow", x.verbs.allow())
-		x.w.WriteHeader(http.StatusNoContent)
+	case x.R.Method == http.MethodOptions:
+		x.W.Header().Set("Allow", x.verbs.allow())
+		x.W.WriteHeader(http.StatusNoContent)
 	default:
-		x.w.Header().Set("Allow", x.verbs.allow())
+		x.W.Header().Set("Allow", x.verbs.allow())
 		x.refuse(http.StatusMethodNotAllowed, "METHOD_NOT_FOUND", "UNIMPLEMENTED", codeMethodNotFound,
 			"Method not found: here it is "+strings.TrimPrefix(x.verbs.allow(), "OPTIONS, "))
 	}
@@ -106,7 +70,7 @@ func (x *exchange) route() bool {
 
 // requestedVersion is A2A-Version, a header or a parameter of the query.
 func (x *exchange) requestedVersion() string {
-	return cmp.Or(x.r.Header.Get("A2a-Version"), x.r.URL.Query().Get("A2A-Version"))
+	return cmp.Or(x.R.Header.Get("A2a-Version"), x.R.URL.Query().Get("A2A-Version"))
 }
 
 // decode reads the request in the words of its version.
@@ -115,57 +79,43 @@ func (x *exchange) decode() bool {
 	if !ok {
 		return false
 	}
-	call, err := x.Codec.Decode(x.op, params)
+	call, err := x.Codec.Decode(x.Op, params)
 	if err != nil {
-		x.fail(err)
+		x.Fail(err)
 		return false
 	}
 	x.Call = call
 	if x.tenant != "" {
 		call.Tenant = x.tenant
 	}
-	x.ReadHeaders(x.r.Header)
+	x.ReadHeaders(x.R.Header)
 	return true
 }
 
 // serve runs the operation and shows its answer.
 func (x *exchange) serve() {
-	if x.op.Streams() {
-		x.stream()
+	if x.Op.Streams() {
+		x.Stream(x.b.Binding, x)
 		return
 	}
-	result, err := x.b.opt.Operations.Call(x.ctx, &x.Request)
+	result, err := x.b.Operations.Call(x.Ctx, &x.Request)
 	if err != nil {
-		x.fail(err)
+		x.Fail(err)
 		return
 	}
 	x.observe(operation.Succeeded)
 	x.reply(http.StatusOK, x.mediaType(), result)
 }
 
-func (x *exchange) observe(outcome string) { x.b.opt.Operations.Observe(x.op, x.Codec, outcome) }
+func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, x.Codec, outcome) }
 
 // faults is the table of the version that the request speaks.
 func (x *exchange) faults() *fault.Table {
-	if x.b.opt.Statuses100 && x.version == version10 {
+	if x.b.Statuses100 && x.version == version10 {
 		return fault.Edition100
 	}
 	return x.version.faults
 }
 
-// contain keeps a panic from taking the connection down without an answer.
-func (x *exchange) contain() {
-	v := recover()
-	if v == nil {
-		return
-	}
-	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares in the same way
-		panic(v)
-	}
-	halfway := x.replied
-	x.broken(operation.Panicked(v), "stack", string(debug.Stack()))
-	if halfway {
-		// Part of an answer must not look like a whole one.
-		panic(http.ErrAbortHandler)
-	}
-}
+// Event adds a bare document to the stream.
+func (x *exchange) Event(id int64, document []byte) { x.Out.Event(id, document) }

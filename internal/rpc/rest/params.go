@@ -19,14 +19,14 @@ import (
 // params is the request message as JSON. What the path says stands in it whatever
 // query or body have by that name.
 func (x *exchange) params() ([]byte, bool) {
-	if x.r.Method == http.MethodPost {
+	if x.R.Method == http.MethodPost {
 		return x.ofBody()
 	}
 	// What a client sends beside a query means nothing, and is taken in all the same: net/http
 	// would wait for it without a limit.
-	if x.r.ContentLength != 0 {
-		x.b.opt.Limits.Begin(x.w)
-		if _, bad := x.b.opt.Limits.Read(x.w, x.r); bad != nil {
+	if x.R.ContentLength != 0 {
+		x.b.Limits.Begin(x.W)
+		if _, bad := x.b.Limits.Read(x.W, x.R); bad != nil {
 			x.unread(bad)
 			return nil, false
 		}
@@ -36,7 +36,7 @@ func (x *exchange) params() ([]byte, bool) {
 		err = x.check(params)
 	}
 	if err != nil {
-		x.fail(err)
+		x.Fail(err)
 		return nil, false
 	}
 	return params, true
@@ -45,28 +45,28 @@ func (x *exchange) params() ([]byte, bool) {
 // ofBody reads the message that a body holds. Operations that the path says all about
 // may have none: clients send nothing, null or {}.
 func (x *exchange) ofBody() ([]byte, bool) {
-	x.b.opt.Limits.Begin(x.w)
-	if !body.IsJSON(x.r.Header.Get("Content-Type")) {
+	x.b.Limits.Begin(x.W)
+	if !body.IsJSON(x.R.Header.Get("Content-Type")) {
 		x.refuse(http.StatusUnsupportedMediaType, x.faults().Row(task.ContentType).Reason, "INVALID_ARGUMENT", codeContentType,
 			"Incompatible content types: Content-Type must be application/json or application/a2a+json")
 		return nil, false
 	}
-	content, bad := x.b.opt.Limits.Read(x.w, x.r)
+	content, bad := x.b.Limits.Read(x.W, x.R)
 	if bad != nil {
 		x.unread(bad)
 		return nil, false
 	}
 	content = bytes.Trim(content, " \t\r\n")
 	members := x.version.members(x.Target)
-	if len(members) > 0 && x.op != engine.OpPushSet && (len(content) == 0 || string(content) == "null") {
+	if len(members) > 0 && x.Op != engine.OpPushSet && (len(content) == 0 || string(content) == "null") {
 		content = []byte("{}")
 	}
 	if err := x.check(content); err != nil {
-		x.fail(err)
+		x.Fail(err)
 		return nil, false
 	}
 	if content[0] != '{' {
-		x.fail(task.InvalidField("body", "must be an object"))
+		x.Fail(task.InvalidField("body", "must be an object"))
 		return nil, false
 	}
 	for _, m := range members {
@@ -81,7 +81,7 @@ func (x *exchange) ofBody() ([]byte, bool) {
 
 // check refuses what no codec shall meet.
 func (x *exchange) check(params []byte) error {
-	err := strictjson.Check(params, x.b.opt.Limits.Depth)
+	err := strictjson.Check(params, x.b.Limits.Depth)
 	var bad *strictjson.Error
 	switch {
 	case !errors.As(err, &bad):
@@ -118,7 +118,7 @@ var aliases = map[string]string{"lastUpdatedAfter": "statusTimestampAfter"}
 // ofQuery makes a message of path and query. Parameters that an operation does not have
 // are passed over.
 func (x *exchange) ofQuery() ([]byte, error) {
-	query, err := url.ParseQuery(x.r.URL.RawQuery)
+	query, err := url.ParseQuery(x.R.URL.RawQuery)
 	if err != nil {
 		return nil, task.InvalidField("query", "%v", err)
 	}
@@ -137,7 +137,7 @@ func (x *exchange) ofQuery() ([]byte, error) {
 		if official, ok := aliases[name]; ok {
 			name = official
 		}
-		isBool, known := parameters[x.op][name]
+		isBool, known := parameters[x.Op][name]
 		if !known || name == "tenant" && x.version != version10 { // which alone has them
 			continue
 		}

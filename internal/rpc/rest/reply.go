@@ -30,7 +30,7 @@ var written = [...]string{mediaJSON, version10.media, "text/event-stream"}
 
 // negotiate refuses a client that can read nothing of ours.
 func (x *exchange) negotiate() bool {
-	lists := x.r.Header["Accept"]
+	lists := x.R.Header["Accept"]
 	if len(lists) == 0 {
 		return true
 	}
@@ -69,8 +69,8 @@ func (x *exchange) mediaType() string {
 	if own == "" {
 		return mediaJSON
 	}
-	accepts := accepted(x.r.Header["Accept"])
-	sent, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	accepts := accepted(x.R.Header["Accept"])
+	sent, _, _ := mime.ParseMediaType(x.R.Header.Get("Content-Type"))
 	if accepts[own] || sent == own && !accepts[mediaJSON] {
 		return own
 	}
@@ -79,17 +79,17 @@ func (x *exchange) mediaType() string {
 
 // reply writes a plain answer.
 func (x *exchange) reply(status int, mediaType string, document []byte) {
-	x.replied = true
+	x.Replied = true
 	// A client that takes nothing must not hold the goroutine and the answer for good.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.b.opt.Limits.Timeout))
-	h := x.w.Header()
+	_ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(x.b.Limits.Timeout))
+	h := x.W.Header()
 	x.Echo(h)
 	h.Set("Content-Type", mediaType)
 	h.Set("Content-Length", strconv.Itoa(len(document)))
 	// A task changes, and belongs to its caller.
 	h.Set("Cache-Control", "no-store")
-	x.w.WriteHeader(status)
-	_, _ = x.w.Write(document)
+	x.W.WriteHeader(status)
+	_, _ = x.W.Write(document)
 }
 
 // refuse answers with an error of the binding itself.
@@ -115,8 +115,8 @@ func (x *exchange) unread(bad *body.Fault) {
 	}
 }
 
-// fail answers with an error of an operation, in the words of the request's version.
-func (x *exchange) fail(err error) {
+// Fail answers with an error of an operation, in the words of the request's version.
+func (x *exchange) Fail(err error) {
 	var syntax *syntaxError
 	if errors.As(err, &syntax) {
 		x.refuse(http.StatusBadRequest, "PARSE_ERROR", "INVALID_ARGUMENT", codeParse, "Invalid JSON payload: "+syntax.Error())
@@ -126,16 +126,16 @@ func (x *exchange) fail(err error) {
 	switch {
 	case !ours:
 		x.tell(e, fault.Incident{TaskID: x.task})
-	case x.ctx.Err() == nil: // what breaks because the client has left is nobody's fault
-		x.broken(err)
+	case x.Ctx.Err() == nil: // what breaks because the client has left is nobody's fault
+		x.Broken(err)
 	}
 }
 
-// broken answers for a fault of our own. The client sees no more of it than the id
+// Broken answers for a fault of our own. The client sees no more of it than the id
 // that it has in the log.
-func (x *exchange) broken(err error, attrs ...any) {
-	id := operation.LogFault(x.b.opt.Log, x.op, x.task, err, attrs...)
-	if !x.replied {
+func (x *exchange) Broken(err error, attrs ...any) {
+	id := operation.LogFault(x.b.Log, x.Op, x.task, err, attrs...)
+	if !x.Replied {
 		x.tell(&task.Error{Kind: task.Internal}, fault.Incident{ID: id})
 	}
 }
@@ -148,14 +148,14 @@ func (x *exchange) tell(e *task.Error, in fault.Incident) {
 	f := &failure{http: row.HTTP, status: fault.StatusName(row.GRPC), details: x.Codec.Details(e, in)}
 	f.code, f.message = faults.Describe(e)
 	document := x.version.body(f)
-	if x.out != nil {
-		x.out.Event(0, document)
-		_ = x.out.Flush()
+	if x.Out != nil {
+		x.Out.Event(0, document)
+		_ = x.Out.Flush()
 		return
 	}
 	x.observe(row.Reason)
 	if wait := fault.RetryAfter(e); wait != "" {
-		x.w.Header().Set("Retry-After", wait)
+		x.W.Header().Set("Retry-After", wait)
 	}
 	x.reply(row.HTTP, mediaJSON, document)
 }
