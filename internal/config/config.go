@@ -150,13 +150,15 @@ type Signing struct {
 
 // Agent is one agent: what its card says, what runs it, and within which bounds.
 type Agent struct {
-	Name          string      `yaml:"name"`
-	Default       bool        `yaml:"default"`
-	OnBusy        OnBusy      `yaml:"on_busy"`
-	DirectReplies bool        `yaml:"direct_replies"`
-	Card          Card        `yaml:"card"`
-	Executor      Executor    `yaml:"executor"`
-	Limits        AgentLimits `yaml:"limits"`
+	Name          string `yaml:"name"`
+	Default       bool   `yaml:"default"`
+	OnBusy        OnBusy `yaml:"on_busy"`
+	DirectReplies bool   `yaml:"direct_replies"`
+	// DedupeMessageID takes a message that says again what was said, its id included, for a repetition.
+	DedupeMessageID bool        `yaml:"dedupe_message_id"`
+	Card            Card        `yaml:"card"`
+	Executor        Executor    `yaml:"executor"`
+	Limits          AgentLimits `yaml:"limits"`
 }
 
 // OnBusy is what happens to a message for a task that has a live run.

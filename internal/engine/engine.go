@@ -44,6 +44,8 @@ type Agent struct {
 	Name          string
 	RejectBusy    bool // a message to a task that has a run is refused, not queued behind it
 	DirectReplies bool // may answer with a bare Message
+	// DedupeMessages takes a message that says again what was said, its id included, for a repetition.
+	DedupeMessages bool
 	// InputModes and OutputModes are the media types that it and its skills declare; none: any.
 	InputModes  []string
 	OutputModes []string

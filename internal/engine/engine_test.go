@@ -85,7 +85,7 @@ func start(t testing.TB, s setup) *replica {
 	r.hub.SetReader(r.store)
 	o := engine.Options{
 		Store: r.store, Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait, PageKey: []byte(s.pageKey),
-		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}},
+		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}, {Name: "dedupe", DedupeMessages: true}},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var g errgroup.Group
@@ -673,4 +673,74 @@ func TestIdempotency(t *testing.T) {
 	require.NoError(t, err)
 	defer st.Close()
 	require.Equal(t, task.StateCompleted, st.Task.Status.State)
+}
+
+func TestMessagesThatComeTwice(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	message := func(text, id string) *engine.SendRequest {
+		q := send(text)
+		q.Agent, q.Message.ID = "dedupe", id
+		return q
+	}
+	var mu sync.Mutex
+	ids := map[task.ID]int{}
+	var g errgroup.Group
+	for range 10 {
+		g.Go(func() error {
+			got, err := r.Send(t.Context(), message("hi", "m"))
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ids[got.ID]++
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.Len(t, ids, 1)
+	first := r.must(t, message("hi", "m"))
+	require.Contains(t, ids, first.ID)
+	require.Len(t, r.log(t, first), 4, "one message, one run")
+
+	// Whatever makes it another message.
+	inContext := message("hi", "m")
+	inContext.ContextID = "c"
+	bob := message("hi", "m")
+	bob.Principal.Subject = "bob"
+	elsewhere := message("hi", "m")
+	elsewhere.Agent = "a"
+	seen := map[task.ID]bool{first.ID: true}
+	for _, tt := range []struct {
+		what    string
+		q       *engine.SendRequest
+		repeats bool // said again, it is found
+	}{
+		{"another id", message("hi", "m-2"), true},
+		{"another text under one id", message("ho", "m"), true},
+		{"another context", inContext, true},
+		{"another caller", bob, true},
+		{"an agent that does not look", elsewhere, false},
+		{"no id", message("hi", ""), false},
+	} {
+		again, text := *tt.q, *tt.q.Message
+		again.Message = &text
+		got := r.must(t, tt.q)
+		require.False(t, seen[got.ID], tt.what)
+		seen[got.ID] = true
+		require.Equal(t, tt.repeats, r.must(t, &again).ID == got.ID, tt.what)
+	}
+
+	asked := r.must(t, message("ask", "q"))
+	for range 3 {
+		got := r.must(t, to(message("ask again", "q"), asked))
+		require.Equal(t, asked.ID, got.ID)
+		require.Len(t, got.History, 3, "one message each")
+	}
+
+	// The client's own key is stronger: it says that this is another message.
+	keyed := message("hi", "m")
+	keyed.IdempotencyKey = "k"
+	require.NotEqual(t, first.ID, r.must(t, keyed).ID)
 }

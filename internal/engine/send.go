@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 
 	"github.com/google/uuid"
@@ -64,7 +65,7 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 	if len(r.Metadata) > maxMetadata {
 		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; what is longer belongs in a part of the message", maxMetadata)
 	}
-	n := newTask(r)
+	n := newTask(r, agent.DedupeMessages)
 	if r.TaskID == "" {
 		return e.create(ctx, r, n, subscribe)
 	}
@@ -87,18 +88,25 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 // maxMetadata bounds a request's metadata, in bytes: it becomes the task's, which lists show of each.
 const maxMetadata = 256 << 10
 
-func newTask(r *SendRequest) *store.NewTask {
+// messageKey begins the keys that stand for messages. No header can hold such a key.
+const messageKey = "messageId\x1f"
+
+func newTask(r *SendRequest, dedupe bool) *store.NewTask {
 	n := &store.NewTask{
 		Task: task.Task{
 			ID: store.NewID(), PublicID: r.TaskID, Agent: r.Agent, Tenant: r.Principal.Tenant,
 			Owner: r.Principal.Subject, ContextID: r.ContextID, Dialect: r.Dialect, Metadata: r.Metadata,
 		},
-		ClientID:    r.TaskID != "",
-		Message:     r.Message,
-		Idempotency: store.Idempotency{Key: r.IdempotencyKey},
+		ClientID: r.TaskID != "",
+		Message:  r.Message,
 	}
-	if r.IdempotencyKey != "" {
-		n.Idempotency.Hash = requestHash(r)
+	switch {
+	case r.IdempotencyKey != "":
+		n.Idempotency = store.Idempotency{Key: r.IdempotencyKey, Hash: requestHash(r)}
+	case dedupe && r.Message.ID != "":
+		// By all of the request: there are clients that give one id to many messages.
+		hash := requestHash(r)
+		n.Idempotency = store.Idempotency{Key: messageKey + hex.EncodeToString(hash), Hash: hash}
 	}
 	if n.Task.PublicID == "" {
 		n.Task.PublicID = n.Task.ID.String()
