@@ -138,6 +138,11 @@ var renderings = map[config.CardUnversioned]card.Rendering{
 	config.CardSuperset: card.RenderSuperset, config.CardStrict10: card.RenderStrict, config.CardLegacy: card.RenderLegacy,
 }
 
+// ambiguous are the shapes of answers to requests that do not tell their version.
+var ambiguous = map[config.AmbiguousResult]operation.Ambiguous{
+	config.ResultOrigin: operation.AsOrigin, config.ResultUnion: operation.AsUnion, config.Result03: operation.As03,
+}
+
 func describe(a *config.Agent) card.Card {
 	c := card.Card{
 		Name: a.Card.Name, Description: a.Card.Description, Version: a.Card.Version,

@@ -175,6 +175,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			Engine: engine.New(eng), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
 			LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
 			ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
+			Ambiguous:       ambiguous[cfg.Protocol.AmbiguousResult],
 			Agents:          agents.operation,
 			Observer:        s.rpcObserver(),
 		})

@@ -78,6 +78,7 @@ type Protocol struct {
 	VersionHeader       VersionHeader   `yaml:"version_header"`
 	StatusTable         StatusTable     `yaml:"status_table"`
 	CardUnversioned     CardUnversioned `yaml:"card_unversioned"`
+	AmbiguousResult     AmbiguousResult `yaml:"ambiguous_result"`
 }
 
 // BlockingDefault is what message/send does when the request does not say.
@@ -115,6 +116,16 @@ const (
 	CardSuperset CardUnversioned = "superset"
 	CardStrict10 CardUnversioned = "strict10"
 	CardLegacy   CardUnversioned = "legacy"
+)
+
+// AmbiguousResult is the shape of answers to requests that read the same in 0.1 and 0.3.
+type AmbiguousResult string
+
+// The values of AmbiguousResult.
+const (
+	ResultOrigin AmbiguousResult = "origin" // of the version that the task was created in
+	ResultUnion  AmbiguousResult = "union"  // of both, for a task of 0.1
+	Result03     AmbiguousResult = "v03"
 )
 
 // SSE tunes event streams.

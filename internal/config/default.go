@@ -22,6 +22,7 @@ func Default() *Config {
 		},
 		Protocol: Protocol{
 			BlockingDefault: BlockingWait, VersionHeader: VersionLenient, StatusTable: Statuses101, CardUnversioned: CardSuperset,
+			AmbiguousResult: ResultOrigin,
 		},
 		SSE: SSE{KeepAlive: 15 * time.Second, WriteTimeout: 10 * time.Second},
 		Worker: Worker{

@@ -40,6 +40,7 @@ func (l *loader) validate(c *Config) {
 	oneOf(l, "protocol.version_header", c.Protocol.VersionHeader, VersionLenient, VersionStrict)
 	oneOf(l, "protocol.status_table", c.Protocol.StatusTable, Statuses101, Statuses100)
 	oneOf(l, "protocol.card_unversioned", c.Protocol.CardUnversioned, CardSuperset, CardStrict10, CardLegacy)
+	oneOf(l, "protocol.ambiguous_result", c.Protocol.AmbiguousResult, ResultOrigin, ResultUnion, Result03)
 
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)

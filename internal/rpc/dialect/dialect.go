@@ -18,6 +18,7 @@ const (
 	V03
 	V10
 	V03Proto // 0.3 in the shapes of its proto file
+	V03Union // 0.3 with what a client of 0.1 looks for
 )
 
 // View is how much of a task a reply shows, as its request asked for.

@@ -129,6 +129,48 @@ func TestWhatARequestDoesNotSayIsReadInTheVersionOfTheTask(t *testing.T) {
 	}
 }
 
+// The shape of an answer to a request that tells no version is the operator's choice. Whoever tells it gets it.
+func TestAmbiguousResults(t *testing.T) {
+	t.Parallel()
+	const only01, only03, both = "0.1", "0.3", "both"
+	shape := func(document string) string {
+		switch old, current := strings.Contains(document, `"type":"text"`), strings.Contains(document, `"kind":"text"`); {
+		case old && current:
+			return both
+		case old:
+			return only01
+		case current:
+			return only03
+		}
+		return document
+	}
+	for _, tt := range []struct {
+		choice                 operation.Ambiguous
+		of01, of03, of10, sent string
+	}{
+		{operation.AsOrigin, only01, only03, only03, only01},
+		{operation.AsUnion, both, only03, only03, only01},
+		{operation.As03, only03, only03, only03, only01},
+	} {
+		s := serveStreams(t, options{Ambiguous: tt.choice})
+		artifact := task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("x")}}}
+		for origin, want := range map[string]string{"0.1": tt.of01, "0.3": tt.of03, "1.0": tt.of10} {
+			id := s.task(origin, artifact, status(task.StateInputRequired)).String()
+			for _, asked := range []struct{ path, header, want string }{
+				{"/", "", want}, {"/v0.1", "", only01}, {"/v0.3", "", only03}, {"/", "0.1", only01}, {"/", "0.3", only03},
+			} {
+				r := s.newRequest(t, asked.path, strings.NewReader(request("1", "tasks/get", `{"id":"`+id+`"}`)), "A2A-Version", asked.header)
+				require.Equal(t, asked.want, shape(string(s.do(t, r).Result)), "%d: a task of %s, asked %+v", tt.choice, origin, asked)
+			}
+			c := s.open(t, request("1", "tasks/resubscribe", `{"id":"`+id+`"}`), "Last-Event-ID", "1")
+			require.Equal(t, want, shape(string(c.next(t).answer.Result)), "%d: the stream of a task of %s", tt.choice, origin)
+		}
+		// What is not ambiguous is what it was.
+		go func() { s.add(<-s.created, artifact, status(task.StateCompleted)) }()
+		require.Equal(t, tt.sent, shape(string(s.post(t, request("1", "tasks/send", calls["0.1"]["tasks/send"])).Result)))
+	}
+}
+
 // codes are those of dialects.md §7.2, and what they come with on HTTP.
 var codes = map[task.Kind]struct {
 	v01, v03, http int

@@ -124,6 +124,7 @@ type options struct {
 	MaxStreams      int
 	LegacyTaskIDs   bool
 	ReturnByDefault bool
+	Ambiguous       operation.Ambiguous
 	StrictVersion   bool
 	Agents          []operation.Agent
 	Observer        operation.Observer
@@ -134,7 +135,7 @@ func (o options) binding() *jsonrpc.Binding {
 	return jsonrpc.New(jsonrpc.Options{
 		Operations: operation.New(operation.Options{
 			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs,
-			ReturnByDefault: o.ReturnByDefault, Agents: o.Agents, Observer: o.Observer,
+			ReturnByDefault: o.ReturnByDefault, Ambiguous: o.Ambiguous, Agents: o.Agents, Observer: o.Observer,
 		}),
 		Limits: body.Limits{Size: o.MaxBody, Depth: o.MaxDepth, Timeout: o.BodyTimeout}, WriteTimeout: o.WriteTimeout,
 		StrictVersion: o.StrictVersion, Log: o.Log,

@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -42,10 +44,22 @@ type Options struct {
 	LegacyTaskIDs bool
 	// ReturnByDefault answers a send that does not say whether to wait when it is stored.
 	ReturnByDefault bool
+	// Ambiguous is the shape of answers where the request does not tell its version.
+	Ambiguous Ambiguous
 	// Agents are those of this server, for requests that name one.
 	Agents   []Agent
 	Observer Observer
 }
+
+// Ambiguous chooses the shape of answers to requests that read the same in 0.1 and 0.3.
+type Ambiguous uint8
+
+// The choices.
+const (
+	AsOrigin Ambiguous = iota // that of the version the task was created in
+	AsUnion                   // of 0.3; of a task of 0.1 with what both versions look for
+	As03
+)
 
 // Agent is what operations must know of an agent.
 type Agent struct {
@@ -115,8 +129,14 @@ func (r *Request) caller() engine.Caller {
 
 // origin turns to the version that the task was created in, where the request reads
 // the same in every version and the answer does not.
-func (r *Request) origin(version string) {
-	if !r.Ambiguous || version == r.Codec.Version() {
+func (o *Runner) origin(r *Request, version string) {
+	if !r.Ambiguous || version == r.Codec.Version() || o.opt.Ambiguous == As03 {
+		return
+	}
+	if o.opt.Ambiguous == AsUnion {
+		if version == v01.Version {
+			r.Codec = v03.Union{}
+		}
 		return
 	}
 	c := registry.ByVersion(version)
@@ -170,7 +190,7 @@ func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.origin(t.Dialect)
+	o.origin(r, t.Dialect)
 	return r.Codec.Result(r.Call.Op, t, r.Call.View)
 }
 

@@ -54,7 +54,7 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.origin(st.Header.Dialect)
+	o.origin(r, st.Header.Dialect)
 	o.Observe(r.Call.Op, r.Codec, Succeeded)
 	if o.opt.Observer.Resumed != nil && st.Task == nil {
 		o.opt.Observer.Resumed(r.Codec.Version())

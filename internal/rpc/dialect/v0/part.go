@@ -128,29 +128,39 @@ func Unwrap(p task.Part) task.Part {
 // Style is how a version writes parts.
 type Style struct {
 	Discriminator string // "type" or "kind"
+	Second        string // another one, with the same value
 	Arrays        bool   // data may be an array; otherwise only an object
 }
 
 // AppendPart appends a part.
 func (s Style) AppendPart(dst []byte, p *task.Part) []byte {
-	dst = append(dst, '{', '"')
-	dst = append(dst, s.Discriminator...)
+	dst = append(dst, '{')
 	metadata := p.Metadata
 	switch p.Kind {
 	case task.PartRaw, task.PartURL:
-		dst = append(dst, `":"file","file":`...)
+		dst = append(s.appendKind(dst, "file"), `"file":`...)
 		dst = appendFile(dst, p)
 	case task.PartData:
 		var data json.RawMessage
 		data, metadata = Wrap(p, s.Arrays)
-		dst = wire.AppendRaw(append(dst, `":"data","data":`...), data)
+		dst = wire.AppendRaw(append(s.appendKind(dst, "data"), `"data":`...), data)
 	case task.PartText:
-		dst = append(dst, `":"text","text":`...)
+		dst = append(s.appendKind(dst, "text"), `"text":`...)
 		dst = wire.AppendString(dst, p.Text)
 		metadata = FileMembers(p)
 	}
 	dst = wire.AppendRawMember(dst, "metadata", metadata)
 	return append(dst, '}')
+}
+
+// appendKind appends what tells the kind of a part, and a comma.
+func (s Style) appendKind(dst []byte, kind string) []byte {
+	for _, name := range [...]string{s.Discriminator, s.Second} {
+		if name != "" {
+			dst = append(append(append(append(append(dst, '"'), name...), `":"`...), kind...), `",`...)
+		}
+	}
+	return dst
 }
 
 func appendFile(dst []byte, p *task.Part) []byte {
