@@ -173,17 +173,18 @@ func file(r *wire.Reader, p *task.Part) {
 	}
 }
 
-// configuration reads SendMessageConfiguration. A client that says nothing about
-// blocking waits, as on JSON-RPC: the flag that ProtoJSON leaves out when it is false
-// is also left out by clients that never heard of it. It reports whether the client
-// asks for push notifications.
+// configuration reads SendMessageConfiguration. A client that sends one without blocking
+// does not wait, since ProtoJSON leaves out a false: some official clients have no other
+// way to say so, and those that would wait say true. It reports whether the client asks
+// for push notifications.
 func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (wantsPush bool) {
+	s.Wait, s.WaitUnsaid = false, false
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "acceptedOutputModes":
 			s.OutputModes = r.Strings()
 		case "blocking":
-			s.Wait, s.WaitUnsaid = r.Bool(), false
+			s.Wait = r.Bool()
 		case "historyLength":
 			view.History = proto.Count(r)
 		case "pushNotification", "pushNotificationConfig":

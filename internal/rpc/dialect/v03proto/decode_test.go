@@ -93,10 +93,11 @@ func TestDecodeEveryMember(t *testing.T) {
 	}
 }
 
-func TestDecodeWaitsUnlessTold(t *testing.T) {
+func TestDecodeWaitsAsTheConfigurationSays(t *testing.T) {
 	t.Parallel()
 	for configuration, want := range map[string]struct{ wait, unsaid bool }{
-		`null`: {true, true}, `{}`: {true, true}, `{"blocking":true}`: {true, false}, `{"blocking":false}`: {false, false},
+		`null`: {true, true}, `{}`: {}, `{"historyLength":1}`: {}, `{"blocking":null}`: {}, `{"blocking":false}`: {},
+		`{"blocking":true}`: {wait: true},
 	} {
 		call, err := v03proto.Codec{}.Decode(engine.OpSend,
 			[]byte(`{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"x"}]},"configuration":`+configuration+`}`))
