@@ -13,7 +13,7 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH_STORED
 
-.PHONY: help run build test race chaos check lint fmt generate sqlc-vet bench fuzz model cover clean
+.PHONY: help run build test race chaos interop check lint fmt generate sqlc-vet bench fuzz model cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,11 +34,14 @@ chaos: ## break a cluster under load for CHAOS (10m), everything that docs/relia
 	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
 		-chaos.report chaos.md
 
+interop: ## the official clients against two replicas (needs npm, and python3 with venv; downloads the clients once)
+	go test -tags interop -count=1 -timeout 20m -v ./interop
+
 check: lint sqlc-vet race ## what a change must pass
 
 lint: $(TOOLS) ## formatting, vet, linters, generated code and go.mod up to date
 	bin/golangci-lint fmt --diff
-	go vet ./...
+	go vet -tags interop ./...
 	bin/golangci-lint run
 	bin/sqlc diff
 	go mod verify
@@ -73,7 +76,7 @@ cover: ## test coverage across packages
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out integration/chaos.md
+	rm -rf bin coverage.out integration/chaos.md interop/.cache
 
 # The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
 # parser as WebAssembly.

@@ -1,0 +1,548 @@
+// Command go-2 is a client of a2a-go v2: A2A 1.0 over JSON-RPC, HTTP+JSON and gRPC. interop/README.md has the scenarios.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	a2agrpc "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// limit is the time that a scenario may take.
+const limit = 30 * time.Second
+
+type job struct {
+	Binding     string `json:"binding"`
+	A           string `json:"a"`
+	B           string `json:"b"`
+	Through     string `json:"through"`
+	Cut         string `json:"cut"`
+	GRPCA       string `json:"grpc_a"`
+	GRPCB       string `json:"grpc_b"`
+	GRPCThrough string `json:"grpc_through"`
+}
+
+type result struct {
+	Scenario string `json:"scenario"`
+	Outcome  string `json:"outcome"`
+	Detail   string `json:"detail"`
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	content, err := os.ReadFile(os.Args[1])
+	if err != nil {
+		return err
+	}
+	var j job
+	if err := json.Unmarshal(content, &j); err != nil {
+		return err
+	}
+	s, err := connect(j)
+	if err != nil {
+		return fmt.Errorf("build the clients: %w", err)
+	}
+	out := json.NewEncoder(os.Stdout)
+	for _, c := range []struct {
+		name string
+		play func(context.Context) error
+	}{
+		{"card", s.theCard},
+		{"send", s.send},
+		{"return-immediately", s.returnImmediately},
+		{"stream", s.stream},
+		{"get", s.get},
+		{"list", s.list},
+		{"cancel", s.cancel},
+		{"multi-turn", s.multiTurn},
+		{"resubscribe", s.resubscribe},
+		{"parts", s.parts},
+		{"metadata", s.metadata},
+		{"error-not-found", s.errorNotFound},
+		{"error-terminal", s.errorTerminal},
+		{"push-unsupported", s.pushUnsupported},
+		{"extended-card", s.extendedCard},
+		{"concurrent", s.concurrent},
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		r := result{Scenario: c.name, Outcome: "passed"}
+		if err := c.play(ctx); err != nil {
+			r.Outcome, r.Detail = "failed", err.Error()
+		}
+		cancel()
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// session is what the scenarios work with: clients for replica A, for B, and for A through the proxy.
+type session struct {
+	job           job
+	card          *a2a.AgentCard
+	a, b, through *a2aclient.Client
+}
+
+func connect(j job) (*session, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	card, err := agentcard.DefaultResolver.Resolve(ctx, j.A)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{job: j, card: card}
+	for _, c := range []struct {
+		client **a2aclient.Client
+		http   string
+		grpc   string
+	}{
+		{&s.a, j.A, j.GRPCA},
+		{&s.b, j.B, j.GRPCB},
+		{&s.through, j.Through, j.GRPCThrough},
+	} {
+		if *c.client, err = s.clientAt(ctx, c.http, c.grpc); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// clientAt makes a client from the card, with another replica's address in the place of A's.
+func (s *session) clientAt(ctx context.Context, httpURL, grpcAddr string) (*a2aclient.Client, error) {
+	protocol := map[string]a2a.TransportProtocol{
+		"jsonrpc": a2a.TransportProtocolJSONRPC, "rest": a2a.TransportProtocolHTTPJSON, "grpc": a2a.TransportProtocolGRPC,
+	}[s.job.Binding]
+	card := *s.card
+	card.SupportedInterfaces = nil
+	for _, i := range s.card.SupportedInterfaces {
+		if i.ProtocolBinding != protocol {
+			continue
+		}
+		from, to := s.job.A, httpURL
+		if protocol == a2a.TransportProtocolGRPC {
+			from, to = s.job.GRPCA, grpcAddr
+		}
+		if !strings.Contains(i.URL, from) {
+			return nil, fmt.Errorf("the card has %s, which is not at %s", i.URL, from)
+		}
+		moved := *i
+		moved.URL = strings.Replace(i.URL, from, to, 1)
+		card.SupportedInterfaces = append(card.SupportedInterfaces, &moved)
+	}
+	return a2aclient.NewFromCard(ctx, &card,
+		a2agrpc.WithGRPCTransport(grpc.WithTransportCredentials(insecure.NewCredentials())))
+}
+
+func (s *session) theCard(context.Context) error {
+	return want("name", s.card.Name, "demo")
+}
+
+func (s *session) send(ctx context.Context) error {
+	task, err := sendText(ctx, s.a, "echo:hello")
+	if err != nil {
+		return err
+	}
+	return errors.Join(want("state", task.Status.State, a2a.TaskStateCompleted), want("text", textOf(task), "hello"))
+}
+
+func (s *session) returnImmediately(ctx context.Context) error {
+	task, err := sendTask(ctx, s.a, &a2a.SendMessageRequest{
+		Message: says("sleep=300ms"), Config: &a2a.SendMessageConfig{ReturnImmediately: true},
+	})
+	if err != nil {
+		return err
+	}
+	if task.Status.State.Terminal() {
+		return fmt.Errorf("the answer is %s already", task.Status.State)
+	}
+	for !task.Status.State.Terminal() {
+		time.Sleep(20 * time.Millisecond)
+		if task, err = s.a.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID}); err != nil {
+			return err
+		}
+	}
+	return want("state", task.Status.State, a2a.TaskStateCompleted)
+}
+
+func (s *session) stream(ctx context.Context) error {
+	var seen follower
+	for ev, err := range s.a.SendStreamingMessage(ctx, &a2a.SendMessageRequest{Message: says("chunks=20 size=64 delay=5ms")}) {
+		if err != nil {
+			return err
+		}
+		seen.take(ev)
+	}
+	return errors.Join(want("state", seen.state, a2a.TaskStateCompleted), inOrder(seen.chunks, 20))
+}
+
+func (s *session) get(ctx context.Context) error {
+	task, err := sendText(ctx, s.a, "ask:what?")
+	if err != nil {
+		return err
+	}
+	answer := a2a.NewMessageForTask(a2a.MessageRoleUser, task, a2a.NewTextPart("that"))
+	if _, err := sendTask(ctx, s.a, &a2a.SendMessageRequest{Message: answer}); err != nil {
+		return err
+	}
+	whole, err := s.a.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID})
+	if err != nil {
+		return err
+	}
+	one := 1
+	short, err := s.a.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID, HistoryLength: &one})
+	if err != nil {
+		return err
+	}
+	var said []string
+	for _, m := range whole.History {
+		said = append(said, m.Parts[0].Text())
+	}
+	if len(short.History) != 1 {
+		return fmt.Errorf("historyLength 1 returned %d messages", len(short.History))
+	}
+	return errors.Join(want("history", said, []string{"ask:what?", "what?", "that"}), want("artifacts", len(whole.Artifacts), 1),
+		want("the newest message", short.History[0].ID, whole.History[2].ID))
+}
+
+func (s *session) list(ctx context.Context) error {
+	contextID := a2a.NewContextID()
+	made := map[a2a.TaskID]int{}
+	for i := range 3 {
+		m := says(fmt.Sprint("echo:", i))
+		m.ContextID = contextID
+		task, err := sendTask(ctx, s.a, &a2a.SendMessageRequest{Message: m})
+		if err != nil {
+			return err
+		}
+		made[task.ID] = 0
+	}
+	first, err := s.a.ListTasks(ctx, &a2a.ListTasksRequest{ContextID: contextID, PageSize: 2})
+	if err != nil {
+		return err
+	}
+	second, err := s.a.ListTasks(ctx, &a2a.ListTasksRequest{ContextID: contextID, PageSize: 2, PageToken: first.NextPageToken})
+	if err != nil {
+		return err
+	}
+	for _, task := range append(first.Tasks, second.Tasks...) {
+		made[task.ID]++
+	}
+	for id, times := range made {
+		if times != 1 {
+			return fmt.Errorf("task %s is listed %d times", id, times)
+		}
+	}
+	return errors.Join(want("tasks", len(made), 3), want("first page", len(first.Tasks), 2),
+		want("total", first.TotalSize, 3), want("token after the last page", second.NextPageToken, ""))
+}
+
+func (s *session) cancel(ctx context.Context) error {
+	task, err := sendTask(ctx, s.a, &a2a.SendMessageRequest{
+		Message: says("hold"), Config: &a2a.SendMessageConfig{ReturnImmediately: true},
+	})
+	if err != nil {
+		return err
+	}
+	canceled, err := s.a.CancelTask(ctx, &a2a.CancelTaskRequest{ID: task.ID})
+	if err != nil {
+		return err
+	}
+	return want("state", canceled.Status.State, a2a.TaskStateCanceled)
+}
+
+func (s *session) multiTurn(ctx context.Context) error {
+	task, err := sendText(ctx, s.a, "ask:which?")
+	if err != nil {
+		return err
+	}
+	if err := want("state", task.Status.State, a2a.TaskStateInputRequired); err != nil {
+		return err
+	}
+	if err := want("question", task.Status.Message.Parts[0].Text(), "which?"); err != nil {
+		return err
+	}
+	answer := a2a.NewMessageForTask(a2a.MessageRoleUser, task, a2a.NewTextPart("the blue one"))
+	done, err := sendTask(ctx, s.b, &a2a.SendMessageRequest{Message: answer})
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(textOf(done), "the blue one") {
+		return fmt.Errorf("%q does not quote the answer", textOf(done))
+	}
+	return errors.Join(want("task", done.ID, task.ID), want("state", done.Status.State, a2a.TaskStateCompleted))
+}
+
+func (s *session) resubscribe(ctx context.Context) error {
+	const chunks = 60
+	var seen follower
+	cut := false
+	for ev, err := range s.through.SendStreamingMessage(ctx, &a2a.SendMessageRequest{
+		Message: says(fmt.Sprintf("chunks=%d size=64 delay=50ms", chunks)),
+	}) {
+		if err != nil {
+			break // that is the cut
+		}
+		seen.take(ev)
+		if len(seen.chunks) == 5 && !cut {
+			if err := s.cutConnections(ctx); err != nil {
+				return err
+			}
+			cut = true
+		}
+	}
+	if !cut || seen.state == a2a.TaskStateCompleted {
+		return fmt.Errorf("not cut in the middle: %d chunks, %s", len(seen.chunks), seen.state)
+	}
+	var rest follower
+	for ev, err := range s.b.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: seen.task}) {
+		if err != nil {
+			return err
+		}
+		rest.take(ev)
+	}
+	task, err := s.b.GetTask(ctx, &a2a.GetTaskRequest{ID: seen.task})
+	if err != nil {
+		return err
+	}
+	return errors.Join(want("state", rest.state, a2a.TaskStateCompleted), inOrder(rest.chunks, chunks),
+		inOrder(chunksOf(task), chunks))
+}
+
+// cutConnections has the proxy close every connection.
+func (s *session) cutConnections(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.job.Cut, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return want("status of the cut", resp.StatusCode, http.StatusOK)
+}
+
+func (s *session) parts(ctx context.Context) error {
+	sent := []*a2a.Part{
+		a2a.NewTextPart("look"),
+		{Content: a2a.Raw("\x00\x01\xfe\xff bytes"), Filename: "some.bin", MediaType: "application/octet-stream"},
+		{
+			Content:  a2a.Data{Value: map[string]any{"n": 1.5, "list": []any{"x", nil, true}, "o": map[string]any{"k": "ü"}}},
+			Metadata: map[string]any{"of": "part"},
+		},
+	}
+	task, err := sendTask(ctx, s.a, &a2a.SendMessageRequest{Message: a2a.NewMessage(a2a.MessageRoleUser, sent...)})
+	if err != nil {
+		return err
+	}
+	got, err := s.a.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID})
+	if err != nil {
+		return err
+	}
+	if len(got.History) != 1 {
+		return fmt.Errorf("history has %d messages", len(got.History))
+	}
+	file, err := sendText(ctx, s.a, "file")
+	if err != nil {
+		return err
+	}
+	data, err := sendText(ctx, s.a, "data")
+	if err != nil {
+		return err
+	}
+	f := file.Artifacts[0].Parts[0]
+	object, _ := data.Artifacts[0].Parts[0].Data().(map[string]any)
+	return errors.Join(
+		same("parts", []*a2a.Part(got.History[0].Parts), sent),
+		want("file", string(f.Raw()), "Hello from Holdfast.\n"), want("name", f.Filename, "hello.txt"),
+		want("type", f.MediaType, "text/plain"), want("data", object["greeting"], any("hello")),
+	)
+}
+
+func (s *session) metadata(ctx context.Context) error {
+	m := says("echo:x")
+	m.Metadata = map[string]any{
+		"plain": "text", "nested": map[string]any{"list": []any{1.0, "two", nil, map[string]any{"deep": true}}, "empty": map[string]any{}},
+	}
+	task, err := sendTask(ctx, s.a, &a2a.SendMessageRequest{Message: m})
+	if err != nil {
+		return err
+	}
+	got, err := s.a.GetTask(ctx, &a2a.GetTaskRequest{ID: task.ID})
+	if err != nil {
+		return err
+	}
+	return same("metadata", got.History[0].Metadata, m.Metadata)
+}
+
+func (s *session) errorNotFound(ctx context.Context) error {
+	_, err := s.a.GetTask(ctx, &a2a.GetTaskRequest{ID: a2a.NewTaskID()})
+	return wantError(err, a2a.ErrTaskNotFound)
+}
+
+func (s *session) errorTerminal(ctx context.Context) error {
+	task, err := sendText(ctx, s.a, "echo:done")
+	if err != nil {
+		return err
+	}
+	_, err = s.a.CancelTask(ctx, &a2a.CancelTaskRequest{ID: task.ID})
+	return wantError(err, a2a.ErrTaskNotCancelable)
+}
+
+func (s *session) pushUnsupported(ctx context.Context) error {
+	task, err := sendText(ctx, s.a, "echo:done")
+	if err != nil {
+		return err
+	}
+	_, err = s.a.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: task.ID, URL: "https://example.com/hook"})
+	return wantError(err, a2a.ErrPushNotificationNotSupported)
+}
+
+func (s *session) extendedCard(ctx context.Context) error {
+	card, err := s.a.GetExtendedAgentCard(ctx, &a2a.GetExtendedAgentCardRequest{})
+	if err != nil {
+		return err
+	}
+	return want("name", card.Name, "demo")
+}
+
+func (s *session) concurrent(ctx context.Context) error {
+	const sends = 20
+	tasks, errs := make([]*a2a.Task, sends), make([]error, sends)
+	var all sync.WaitGroup
+	for i := range sends {
+		all.Go(func() { tasks[i], errs[i] = sendText(ctx, s.a, fmt.Sprint("echo:", i)) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	ids := map[a2a.TaskID]bool{}
+	for i, task := range tasks {
+		ids[task.ID] = true
+		if err := errors.Join(want("state", task.Status.State, a2a.TaskStateCompleted), want("text", textOf(task), fmt.Sprint(i))); err != nil {
+			return err
+		}
+	}
+	return want("tasks", len(ids), sends)
+}
+
+func says(text string) *a2a.Message {
+	return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text))
+}
+
+func sendText(ctx context.Context, c *a2aclient.Client, text string) (*a2a.Task, error) {
+	return sendTask(ctx, c, &a2a.SendMessageRequest{Message: says(text)})
+}
+
+func sendTask(ctx context.Context, c *a2aclient.Client, r *a2a.SendMessageRequest) (*a2a.Task, error) {
+	res, err := c.SendMessage(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	task, ok := res.(*a2a.Task)
+	if !ok {
+		return nil, fmt.Errorf("the answer is a %T", res)
+	}
+	return task, nil
+}
+
+// textOf is the text of a task's first artifact.
+func textOf(task *a2a.Task) string {
+	var b strings.Builder
+	for _, artifact := range task.Artifacts {
+		for _, p := range artifact.Parts {
+			b.WriteString(p.Text())
+		}
+	}
+	return b.String()
+}
+
+// follower puts together what a stream tells.
+type follower struct {
+	task   a2a.TaskID
+	state  a2a.TaskState
+	chunks []string
+}
+
+func (f *follower) take(ev a2a.Event) {
+	f.task = ev.TaskInfo().TaskID
+	switch e := ev.(type) {
+	case *a2a.Task:
+		f.state = e.Status.State
+		f.chunks = chunksOf(e)
+	case *a2a.TaskStatusUpdateEvent:
+		f.state = e.Status.State
+	case *a2a.TaskArtifactUpdateEvent:
+		for _, p := range e.Artifact.Parts {
+			f.chunks = append(f.chunks, p.Text())
+		}
+	}
+}
+
+func chunksOf(task *a2a.Task) []string {
+	var chunks []string
+	for _, artifact := range task.Artifacts {
+		for _, p := range artifact.Parts {
+			chunks = append(chunks, p.Text())
+		}
+	}
+	return chunks
+}
+
+// inOrder holds if there are n chunks, each beginning with its index.
+func inOrder(chunks []string, n int) error {
+	for i, c := range chunks {
+		if !strings.HasPrefix(c, fmt.Sprintf("%08d ", i)) {
+			return fmt.Errorf("chunk %d is %q", i, c)
+		}
+	}
+	return want("chunks", len(chunks), n)
+}
+
+func want[T any](what string, got, expected T) error {
+	if !reflect.DeepEqual(got, expected) {
+		return fmt.Errorf("%s: got %v, want %v", what, got, expected)
+	}
+	return nil
+}
+
+// same compares values as JSON.
+func same(what string, got, expected any) error {
+	g, err := json.Marshal(got)
+	if err != nil {
+		return err
+	}
+	e, err := json.Marshal(expected)
+	if err != nil {
+		return err
+	}
+	return want(what, string(g), string(e))
+}
+
+func wantError(err, expected error) error {
+	if !errors.Is(err, expected) {
+		return fmt.Errorf("got %v, want %v", err, expected)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+//go:build interop
+
+package interop
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cache holds what has been installed, a folder for each version of a client's manifests.
+const cache = ".cache"
+
+// install makes a client runnable, and returns the command.
+func install(t *testing.T, name string) []string {
+	t.Helper()
+	source, err := filepath.Abs(filepath.Join("clients", name))
+	require.NoError(t, err)
+	switch {
+	case exists(t, filepath.Join(source, "go.mod")):
+		program := filepath.Join(cached(t, name), "client")
+		// Go's own cache makes the second time fast. A workspace would override the client's manifest.
+		execute(t, source, []string{"GOWORK=off", "GOFLAGS=-mod=readonly"}, "go", "build", "-o", program, ".")
+		return []string{program}
+	case exists(t, filepath.Join(source, "package-lock.json")):
+		dir := cached(t, name, "package.json", "package-lock.json")
+		once(t, dir, func() {
+			transfer(t, source, dir)
+			execute(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+		})
+		transfer(t, source, dir) // the program itself may have changed since
+		return []string{"node", filepath.Join(dir, "main.mjs")}
+	case exists(t, filepath.Join(source, "requirements.txt")):
+		dir := cached(t, name, "requirements.txt")
+		python := filepath.Join(dir, "venv", "bin", "python")
+		once(t, dir, func() {
+			execute(t, dir, nil, "python3", "-m", "venv", filepath.Join(dir, "venv"))
+			execute(t, dir, nil, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+				"--requirement", filepath.Join(source, "requirements.txt"))
+		})
+		return []string{python, filepath.Join(source, "main.py")}
+	default:
+		require.FailNow(t, "no manifest", "%s has neither go.mod nor package-lock.json nor requirements.txt", source)
+		return nil
+	}
+}
+
+// cached returns the folder of a client, by the content of its manifests.
+func cached(t *testing.T, name string, manifests ...string) string {
+	t.Helper()
+	sum := sha256.New()
+	for _, m := range manifests {
+		content, err := os.ReadFile(filepath.Join("clients", name, m))
+		require.NoError(t, err)
+		sum.Write(content)
+	}
+	dir, err := filepath.Abs(filepath.Join(cache, name+"-"+hex.EncodeToString(sum.Sum(nil))[:12]))
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+// once installs into a folder unless that has been done. What an interrupted attempt has left is removed.
+func once(t *testing.T, dir string, do func()) {
+	t.Helper()
+	done := filepath.Join(dir, ".installed")
+	if exists(t, done) {
+		return
+	}
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	do()
+	require.NoError(t, os.WriteFile(done, nil, 0o600))
+}
+
+// transfer copies the files of a folder over those of another.
+func transfer(t *testing.T, from, to string) {
+	t.Helper()
+	entries, err := os.ReadDir(from)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.IsDir() {
+			continue // node_modules of somebody who tried it there
+		}
+		content, err := os.ReadFile(filepath.Join(from, e.Name()))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(to, e.Name()), content, 0o600))
+	}
+}
+
+// execute runs a step of an installation.
+func execute(t *testing.T, dir string, env []string, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%v:\n%s", cmd.Args, out)
+}
+
+func exists(t *testing.T, file string) bool {
+	t.Helper()
+	_, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	require.NoError(t, err)
+	return true
+}

@@ -1,0 +1,185 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scenarios are what each client goes through, over each binding that it has. README.md tells what must hold.
+var scenarios = []string{
+	"card", "send", "return-immediately", "stream", "get", "list", "cancel", "multi-turn", "resubscribe", "parts", "metadata",
+	"error-not-found", "error-terminal", "push-unsupported", "extended-card", "concurrent",
+}
+
+var bindings = []string{"jsonrpc", "rest"}
+
+// runLimit bounds one run of a client, which has its own deadlines for scenarios.
+const runLimit = 3 * time.Minute
+
+// job is what a client is told. README.md describes it.
+type job struct {
+	Binding     string `json:"binding"`
+	A           string `json:"a"`
+	B           string `json:"b"`
+	Through     string `json:"through"`
+	Cut         string `json:"cut"`
+	GRPCA       string `json:"grpc_a"`
+	GRPCB       string `json:"grpc_b"`
+	GRPCThrough string `json:"grpc_through"`
+}
+
+// result is a line of a client's output.
+type result struct {
+	Scenario string `json:"scenario"`
+	Outcome  string `json:"outcome"`
+	Detail   string `json:"detail"`
+}
+
+func TestOfficialClients(t *testing.T) {
+	t.Parallel()
+	clients := clientNames(t)
+	requireNeeded(t, clients)
+	c := startCluster(t)
+	for _, name := range clients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command := install(t, name)
+			for _, binding := range bindings {
+				if _, ok := find(unsupported, name, binding, ""); ok {
+					continue
+				}
+				t.Run(binding, func(t *testing.T) {
+					t.Parallel()
+					results, stderr := runClient(t, command, c.job(t, binding))
+					judge(t, name, binding, results)
+					if t.Failed() {
+						t.Logf("stderr of %s over %s:\n%s", name, binding, stderr)
+					}
+				})
+			}
+		})
+	}
+}
+
+// clientNames lists the folders of clients.
+func clientNames(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir("clients")
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
+// requireNeeded fails for exceptions that concern nothing. That the others are needed, judge shows.
+func requireNeeded(t *testing.T, clients []string) {
+	t.Helper()
+	for _, e := range slices.Concat(unsupported, absences, defects) {
+		require.NotEmpty(t, e.why, "%+v: why?", e)
+		require.Contains(t, clients, e.client, "%+v: no such client", e)
+		if e.binding != "" {
+			require.Contains(t, []string{"jsonrpc", "rest", "grpc"}, e.binding, "%+v", e)
+		}
+		if e.scenario != "" {
+			require.Contains(t, scenarios, e.scenario, "%+v", e)
+		}
+	}
+}
+
+// find returns the exception for a case.
+func find(list []exception, client, binding, scenario string) (exception, bool) {
+	for _, e := range list {
+		if e.client == client && (e.binding == "" || e.binding == binding) && (e.scenario == "" || e.scenario == scenario) {
+			return e, true
+		}
+	}
+	return exception{}, false
+}
+
+// runClient runs a client to its end, and returns what it said.
+func runClient(t *testing.T, command []string, j job) (results []result, stderr string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "job.json")
+	content, err := json.Marshal(j)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, content, 0o600))
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, command[0], append(command[1:], file)...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = 5 * time.Second
+	err = cmd.Run()
+	require.NoError(t, err, "stdout:\n%s\nstderr:\n%s", &out, &errs)
+	for line := range strings.Lines(out.String()) {
+		var r result
+		require.NoError(t, json.Unmarshal([]byte(line), &r), "not a result: %s\nstderr:\n%s", line, &errs)
+		results = append(results, r)
+	}
+	return results, errs.String()
+}
+
+// judge compares what a client reported with what is expected of it.
+func judge(t *testing.T, client, binding string, results []result) {
+	t.Helper()
+	reported := map[string]result{}
+	for _, r := range results {
+		if _, twice := reported[r.Scenario]; twice {
+			t.Errorf("%s: reported twice", r.Scenario)
+		}
+		if !slices.Contains(scenarios, r.Scenario) {
+			t.Errorf("%s: no such scenario", r.Scenario)
+		}
+		reported[r.Scenario] = r
+	}
+	counts := map[string]int{}
+	var notes []string
+	for _, s := range scenarios {
+		r, ok := reported[s]
+		if !ok {
+			t.Errorf("%s: not reported", s)
+			continue
+		}
+		want, e := expected(client, binding, s)
+		counts[r.Outcome]++
+		switch {
+		case r.Outcome != want && want == "passed":
+			t.Errorf("%s: %s: %s", s, r.Outcome, r.Detail)
+		case r.Outcome != want:
+			t.Errorf("%s: %s, and defects.go says that it is %s (%s): %s", s, r.Outcome, want, e.why, r.Detail)
+		case want != "passed":
+			notes = append(notes, fmt.Sprintf("\n%s %s: %s", s, r.Outcome, r.Detail))
+		}
+	}
+	t.Logf("%d passed, %d absent, %d failed for a known defect%s",
+		counts["passed"], counts["absent"], counts["failed"], strings.Join(notes, ""))
+}
+
+// expected is the outcome that a scenario must have.
+func expected(client, binding, scenario string) (outcome string, e exception) {
+	if e, ok := find(absences, client, binding, scenario); ok {
+		return "absent", e
+	}
+	if e, ok := find(defects, client, binding, scenario); ok {
+		return "failed", e
+	}
+	return "passed", exception{}
+}
