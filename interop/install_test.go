@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,28 @@ import (
 
 // cache holds what has been installed, a folder for each version of a client's manifests.
 const cache = ".cache"
+
+// folders lists those below clients: the clients themselves, and what they share.
+func folders(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir("clients")
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// isClient reports whether a folder has a manifest.
+func isClient(t *testing.T, folder string) bool {
+	t.Helper()
+	return slices.ContainsFunc([]string{"go.mod", "package-lock.json", "requirements.txt"}, func(manifest string) bool {
+		return exists(t, filepath.Join("clients", folder, manifest))
+	})
+}
 
 // install makes a client runnable, and returns the command.
 func install(t *testing.T, name string) []string {
@@ -30,13 +53,20 @@ func install(t *testing.T, name string) []string {
 		execute(t, source, []string{"GOWORK=off", "GOFLAGS=-mod=readonly"}, "go", "build", "-o", program, ".")
 		return []string{program}
 	case exists(t, filepath.Join(source, "package-lock.json")):
+		// Modules are looked for beside the program, so that is copied, and with it the folders that clients share.
 		dir := cached(t, name, "package.json", "package-lock.json")
+		copied := filepath.Join(dir, name)
 		once(t, dir, func() {
-			transfer(t, source, dir)
-			execute(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+			transfer(t, source, copied)
+			execute(t, copied, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 		})
-		transfer(t, source, dir) // the program itself may have changed since
-		return []string{"node", filepath.Join(dir, "main.mjs")}
+		transfer(t, source, copied) // it may have changed since
+		for _, folder := range folders(t) {
+			if !isClient(t, folder) {
+				transfer(t, filepath.Join("clients", folder), filepath.Join(dir, folder))
+			}
+		}
+		return []string{"node", filepath.Join(copied, "main.mjs")}
 	case exists(t, filepath.Join(source, "requirements.txt")):
 		dir := cached(t, name, "requirements.txt")
 		python := filepath.Join(dir, "venv", "bin", "python")
@@ -47,7 +77,7 @@ func install(t *testing.T, name string) []string {
 		})
 		return []string{python, filepath.Join(source, "main.py")}
 	default:
-		require.FailNow(t, "no manifest", "%s has neither go.mod nor package-lock.json nor requirements.txt", source)
+		require.FailNow(t, "no manifest")
 		return nil
 	}
 }
@@ -85,6 +115,7 @@ func transfer(t *testing.T, from, to string) {
 	t.Helper()
 	entries, err := os.ReadDir(from)
 	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(to, 0o755))
 	for _, e := range entries {
 		if e.IsDir() {
 			continue // node_modules of somebody who tried it there
