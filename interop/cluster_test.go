@@ -43,7 +43,7 @@ type cluster struct{ a, b *replica }
 
 // replica is a server process.
 type replica struct {
-	api, admin string // host:port
+	api, grpc, admin string // host:port
 }
 
 func startCluster(t *testing.T) *cluster {
@@ -70,9 +70,9 @@ func startReplica(t *testing.T, name, binary, config, db string) *replica {
 		defer close(ended)
 		for in := bufio.NewScanner(stderr); in.Scan(); {
 			log.Write(append(in.Bytes(), '\n'))
-			var line struct{ Msg, Listen, Admin string }
+			var line struct{ Msg, Listen, GRPC, Admin string }
 			if json.Unmarshal(in.Bytes(), &line) == nil && line.Msg == "holdfast serves" {
-				serving <- &replica{api: line.Listen, admin: strings.TrimPrefix(line.Admin, "http://")}
+				serving <- &replica{api: line.Listen, grpc: line.GRPC, admin: strings.TrimPrefix(line.Admin, "http://")}
 			}
 		}
 		_ = cmd.Wait()
@@ -112,18 +112,20 @@ func (r *replica) waitReady(t *testing.T) {
 // job describes the cluster to a client, which gets proxies of its own.
 func (c *cluster) job(t *testing.T, binding string) job {
 	t.Helper()
-	api := newProxy(t, c.a.api)
+	api, grpc := newProxy(t, c.a.api), newProxy(t, c.a.grpc)
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.URL.Path != "/cut" {
 			http.Error(w, "POST /cut", http.StatusNotFound)
 			return
 		}
 		api.cut()
+		grpc.cut()
 	}))
 	t.Cleanup(cut.Close)
 	return job{
 		Binding: binding,
 		A:       "http://" + c.a.api, B: "http://" + c.b.api, Through: "http://" + api.addr(), Cut: cut.URL + "/cut",
+		GRPCA: c.a.grpc, GRPCB: c.b.grpc, GRPCThrough: grpc.addr(),
 	}
 }
 
