@@ -1,0 +1,113 @@
+"""What the interop programs of the Python SDKs share: the job, how scenarios are run and
+reported, and checks of what the demo agent says. It knows no A2A: that is the SDKs' part."""
+
+import asyncio
+import json
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+DEADLINE = 30  # seconds for one scenario
+
+# Metadata and data that careless handling flattens, reorders or drops. Its numbers are such that a
+# protobuf Struct, which knows doubles only, can hold them.
+NESTED = {
+    "trace": "t-1",
+    "empty": {},
+    "nested": {"list": [1, "two", None, True, {"deep": 0.5}], "z": {"é": "ü"}, "a": []},
+}
+
+# Not UTF-8, so that what treats them as text is found out.
+BYTES = bytes([0, 255, 254, 128, 10, 13]) + b"text"
+
+# What the demo agent answers to "file" and "data".
+DEMO_FILE = b"Hello from Holdfast.\n"
+DEMO_DATA = '{"greeting":"hello","big":12345678901234567890,"float":1.0,"list":[1,"two",null,true],"a":{"z":1,"a":2}}'
+
+
+class Absent(Exception):
+    """This release line has no such call over this binding."""
+
+
+class Mismatch(Exception):
+    """Something else than the scenario wants."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the harness asks for."""
+
+    binding: str
+    a: str
+    b: str
+    through: str
+    cut: str
+    grpc_a: str = ""
+    grpc_b: str = ""
+    grpc_through: str = ""
+
+    def moved(self, url: str, to: str) -> str:
+        """The address of replica A in a card, exchanged for that of "a" (as it is), "b" or "through"."""
+        for a, other in (
+            (self.a, {"a": self.a, "b": self.b, "through": self.through}[to]),
+            (self.grpc_a, {"a": self.grpc_a, "b": self.grpc_b, "through": self.grpc_through}[to]),
+        ):
+            if a and url.startswith(a):
+                return other + url.removeprefix(a)
+        raise Mismatch(f"the card of {self.a} names another server: {url}")
+
+    async def cut_connections(self) -> None:
+        async with httpx.AsyncClient() as http:
+            (await http.post(self.cut)).raise_for_status()
+
+
+Scenario = Callable[[Job], Awaitable[None]]
+
+
+def main(scenarios: list[Scenario]) -> None:
+    """Runs the scenarios on the job that the command line names. A scenario is called what its function is:
+    return_immediately is return-immediately, and list_ is list."""
+    with open(sys.argv[1], encoding="utf-8") as f:
+        job = Job(**json.load(f))
+    asyncio.run(_run_all(job, scenarios))
+
+
+async def _run_all(job: Job, scenarios: list[Scenario]) -> None:
+    for scenario in scenarios:
+        outcome, detail = "passed", ""
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await scenario(job)
+        except Absent as e:
+            outcome, detail = "absent", str(e)
+        except Exception as e:
+            outcome, detail = "failed", f"{type(e).__name__}: {e}"[:500]
+            traceback.print_exc()
+        name = scenario.__name__.removesuffix("_").replace("_", "-")
+        print(json.dumps({"scenario": name, "outcome": outcome, "detail": detail}), flush=True)
+
+
+def expect(ok: Any, otherwise: str) -> None:
+    if not ok:
+        raise Mismatch(otherwise)
+
+
+def equal(got: Any, want: Any, what: str) -> None:
+    expect(got == want, f"{what}: got {got!r}, want {want!r}")
+
+
+def equal_chunks(texts: list[str], count: int, size: int) -> None:
+    """Each chunk of the demo agent begins with its index in eight digits."""
+    equal([int(t[:8]) for t in texts], list(range(count)), "indexes of the chunks")
+    equal({len(t) for t in texts}, {size}, "sizes of the chunks")
+
+
+async def until(get: Callable[[], Awaitable[Any]], done: Callable[[Any], bool]) -> Any:
+    """Polls until done; the scenario's deadline ends what never is."""
+    while not done(got := await get()):
+        await asyncio.sleep(0.05)
+    return got
