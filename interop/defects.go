@@ -14,10 +14,16 @@ type exception struct {
 // unsupported are bindings that a client does not have; it is not run over these.
 var unsupported = []exception{
 	{client: "go-0.3", binding: "rest", why: "a2a-go v0.3.15: a2aclient has grpc.go and jsonrpc.go, and no transport for HTTP+JSON"},
+	{client: "py-0.2", binding: "rest", why: "a2a-sdk 0.2.16: a2a/client has client.py (JSON-RPC) and grpc_client.py, and no client for HTTP+JSON"},
 }
 
 // absences are calls that a client does not have; it must report them as absent.
-var absences = []exception{}
+var absences = []exception{
+	{client: "py-0.2", scenario: "list", why: "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it"},
+	{client: "py-0.2", scenario: "resubscribe", why: "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it"},
+	{client: "py-0.2", binding: "grpc", scenario: "extended-card", why: "a2a-sdk 0.2.16: A2AGrpcClient has no call for a card"},
+	{client: "py-0.3", scenario: "list", why: "a2a-sdk 0.3.26: a2a/client/client.py has no call for it"},
+}
 
 // defects are faults of clients, with evidence; these scenarios must fail.
 var defects = []exception{
@@ -25,4 +31,22 @@ var defects = []exception{
 		client: "go-0.3", binding: "jsonrpc", scenario: "list",
 		why: "calls tasks/list (a2a-go v0.3.15, internal/jsonrpc/jsonrpc.go:35), which no version has on JSON-RPC: 0.3.0 lists over HTTP+JSON only",
 	},
+	{
+		client: "py-0.2", binding: "grpc", scenario: "get",
+		why: "get_task sends no history_length (a2a-sdk 0.2.16, a2a/client/grpc_client.py:138), and gets all of the history",
+	},
+	{
+		client: "py-0.2", binding: "grpc", scenario: "metadata",
+		why: "sends and reads only those members of metadata that are strings (a2a-sdk 0.2.16, a2a/utils/proto_utils.py:43, 449)",
+	},
+	{
+		client: "py-0.2", binding: "grpc", scenario: "parts",
+		why: "leaves out a file's media type and name, and takes its bytes for base64 text (a2a-sdk 0.2.16, a2a/utils/proto_utils.py:78, 480)",
+	},
+	{client: "py-0.3", binding: "rest", scenario: "parts", why: doublyEncoded},
+	{client: "py-0.3", binding: "grpc", scenario: "parts", why: doublyEncoded},
 }
+
+// doublyEncoded is what a2a-sdk 0.3 makes of files in protobuf and ProtoJSON, whose bytes are those of the file.
+const doublyEncoded = "puts base64 text where the bytes of a file belong, and takes what it gets for such text " +
+	"(a2a-sdk 0.3.26, a2a/utils/proto_utils.py:185, 661; noted in a2aproject/a2a-python#754, worked around in a2aproject/a2a-go#367)"
