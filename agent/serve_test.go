@@ -21,6 +21,7 @@ func TestServeServesTheProgramsAgents(t *testing.T) {
 	t.Setenv("HOLDFAST_DATABASE_URL", storetest.New(t).URL)
 	t.Setenv("HOLDFAST_LISTEN", addr)
 	t.Setenv("HOLDFAST_ADMIN_LISTEN", freeAddr(t))
+	t.Setenv("HOLDFAST_GRPC_LISTEN", "off")
 	t.Setenv("HOLDFAST_CONFIG", "")
 
 	shout := agent.Func(func(ctx context.Context, run *agent.Run, out agent.Emitter) error {

@@ -18,6 +18,7 @@ import (
 
 const strict = `
 listen: 127.0.0.1:0
+grpc_listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
 limits: {max_body: 64KiB, max_depth: 32, header_timeout: 1s, body_timeout: 1s}
 store: {pool_size: 4}

@@ -99,7 +99,7 @@ func TestREADMETour(t *testing.T) {
 	pasted := strings.NewReplacer("127.0.0.1:8080", public, "127.0.0.1:9000", agent, "http_agent.py 9000", "http_agent.py "+port).
 		Replace(script.String())
 
-	out := paste(t, pasted, "HOLDFAST_LISTEN="+public, "HOLDFAST_ADMIN_LISTEN="+admin)
+	out := paste(t, pasted, "HOLDFAST_LISTEN="+public, "HOLDFAST_ADMIN_LISTEN="+admin, "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
 	said := strings.Split(out, "\n== ")[1:]
 	require.Len(t, said, len(tour), "answers:\n%s", out)
 	answers := map[string][]string{}

@@ -28,6 +28,7 @@ const patience = 60 * time.Second
 // settings makes a replica quick to notice things. Tests add their agents, or replace it.
 const settings = `
 listen: 127.0.0.1:0
+grpc_listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
 worker: {lease_ttl: 3s, poll_interval: 200ms, stop_grace: 1s}
 hub: {poll_interval: 500ms}
@@ -44,6 +45,7 @@ type replica struct {
 	name  string
 	opt   replicaOptions
 	url   string // of the public API
+	grpc  string // address of gRPC
 	admin string
 	cmd   *exec.Cmd
 	logs  *logs
@@ -113,7 +115,7 @@ func (r *replica) run() {
 		env = append(env, "HOLDFAST_DATABASE_URL="+r.opt.DB)
 	}
 	if r.url != "" {
-		env = append(env, "HOLDFAST_LISTEN="+hostOf(r.url), "HOLDFAST_ADMIN_LISTEN="+hostOf(r.admin))
+		env = append(env, "HOLDFAST_LISTEN="+hostOf(r.url), "HOLDFAST_ADMIN_LISTEN="+hostOf(r.admin), "HOLDFAST_GRPC_LISTEN="+r.grpc)
 	}
 	cmd := exec.Command(cmp.Or(r.opt.Binary, binary), args...)
 	cmd.Env, cmd.Dir = env, r.opt.Dir
@@ -128,7 +130,7 @@ func (r *replica) run() {
 	r.cmd, r.serving, r.ended = cmd, serving, ended
 	go r.logs.follow(reader, func(line *logLine) {
 		if line.Msg == "holdfast serves" || line.Msg == "holdfast runs agents" {
-			r.url, r.admin = line.URL, line.Admin
+			r.url, r.grpc, r.admin = line.URL, line.GRPC, line.Admin
 			if line.Listen != "" { // where it is, whatever its cards say
 				r.url = "http://" + line.Listen
 			}
@@ -250,7 +252,7 @@ type logs struct {
 }
 
 type logLine struct {
-	Msg, URL, Listen, Admin string
+	Msg, URL, Listen, GRPC, Admin string
 }
 
 func (l *logs) follow(r io.ReadCloser, each func(*logLine)) {

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
@@ -84,6 +85,7 @@ type server struct {
 	api      *rpc.Server  // nil without the api role
 	keys     *keys.Ring   // nil without the api role, or when nothing is signed
 	public   net.Listener
+	grpcL    net.Listener // nil without the api role, or when gRPC is off
 	admin    *http.Server
 	adminL   net.Listener
 	missing  map[task.ID]task.Attempt // of the previous reconciliation
@@ -103,6 +105,12 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	if cfg.HasRole(config.RoleAPI) {
 		if s.public, err = listen.Listen(ctx, "tcp", cfg.Listen); err != nil {
 			return nil, fmt.Errorf("listen: %w", err)
+		}
+	}
+	if cfg.ServesGRPC() {
+		if s.grpcL, err = listen.Listen(ctx, "tcp", cfg.GRPCListen); err != nil {
+			s.closeListeners()
+			return nil, fmt.Errorf("grpc_listen: %w", err)
 		}
 	}
 	if s.adminL, err = listen.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
@@ -180,6 +188,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			Observer:        s.rpcObserver(),
 		})
 		limits := body.Limits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
+		statuses100 := cfg.Protocol.StatusTable == config.Statuses100
 		strict := cfg.Protocol.VersionHeader == config.VersionStrict
 		api := rpc.Options{
 			Agents: agents.rpc, PublicURL: cfg.BaseURL(s.public.Addr().String()), Log: log,
@@ -190,8 +199,16 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			}),
 			REST: rest.New(rest.Options{
 				Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict,
-				Statuses100: cfg.Protocol.StatusTable == config.Statuses100, Log: log,
+				Statuses100: statuses100, Log: log,
 			}),
+		}
+		if s.grpcL != nil {
+			api.GRPC = grpcapi.New(grpcapi.Options{
+				Operations: operations, Limits: limits, StrictVersion: strict, Statuses100: statuses100, Log: log,
+				HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
+				KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
+				Address: cfg.GRPCAddress(s.grpcL.Addr().String()),
+			})
 		}
 		if cfg.Signing.Cards {
 			s.keys = keys.New(keys.Options{
@@ -237,6 +254,9 @@ func (s *server) run(ctx, base context.Context) error {
 	background.Go(func() error { return serveAdmin(s.admin, s.adminL) })
 	if s.api != nil {
 		background.Go(func() error { return s.api.Serve(s.public) })
+	}
+	if s.grpcL != nil {
+		background.Go(func() error { return s.api.ServeGRPC(s.grpcL) })
 	}
 	keeping, stopKeeping := context.WithCancel(bctx)
 	defer stopKeeping()
@@ -313,7 +333,7 @@ func serveAdmin(s *http.Server, l net.Listener) error {
 }
 
 func (s *server) closeListeners() {
-	for _, l := range []net.Listener{s.public, s.adminL} {
+	for _, l := range []net.Listener{s.public, s.grpcL, s.adminL} {
 		if l != nil {
 			_ = l.Close()
 		}
@@ -328,7 +348,11 @@ func (s *server) announce() {
 		return
 	}
 	url := s.cfg.BaseURL(s.public.Addr().String())
-	s.log.Info("holdfast serves", "url", url, "listen", s.public.Addr().String(), "admin", admin)
+	where := []any{"url", url, "listen", s.public.Addr().String()}
+	if s.grpcL != nil {
+		where = append(where, "grpc", s.grpcL.Addr().String())
+	}
+	s.log.Info("holdfast serves", append(where, "admin", admin)...)
 	if s.banner != nil {
 		_, _ = fmt.Fprintf(s.banner, banner, url)
 	}

@@ -22,7 +22,8 @@ over environment variables, and these over the file; docs/configuration.md has a
 		Args: argCount(0, 0),
 	}
 	flags := cmd.Flags()
-	flags.String("listen", "", "address of the public API (default 127.0.0.1:8080)")
+	flags.String("listen", "", "address of the public API over HTTP (default 127.0.0.1:8080)")
+	flags.String("grpc-listen", "", "address of the public API over gRPC, or off (default: the port after that of --listen)")
 	flags.String("admin-listen", "", "address of metrics and health (default 127.0.0.1:9090)")
 	flags.String("database-url", "", "PostgreSQL to use in place of the embedded one")
 	flags.String("public-url", "", "base URL that the agent cards give")

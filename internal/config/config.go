@@ -7,6 +7,7 @@ package config
 
 import (
 	"net"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,9 +15,12 @@ import (
 // Config is everything that an operator decides. A Config that Load returned is
 // complete: defaults are filled in and every value was checked.
 type Config struct {
-	Listen            string `yaml:"listen" env:"HOLDFAST_LISTEN"`
+	Listen string `yaml:"listen" env:"HOLDFAST_LISTEN"`
+	// GRPCListen is GRPCOff for none.
+	GRPCListen        string `yaml:"grpc_listen" env:"HOLDFAST_GRPC_LISTEN"`
 	AdminListen       string `yaml:"admin_listen" env:"HOLDFAST_ADMIN_LISTEN"`
 	PublicURL         string `yaml:"public_url" env:"HOLDFAST_PUBLIC_URL"`
+	PublicGRPCAddress string `yaml:"public_grpc_address" env:"HOLDFAST_PUBLIC_GRPC_ADDRESS"`
 	DatabaseURL       string `yaml:"database_url" env:"HOLDFAST_DATABASE_URL"`
 	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL"`
 	DataDir           string `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
@@ -296,6 +300,36 @@ func (c *Config) BaseURL(bound string) string {
 		return strings.TrimRight(c.PublicURL, "/")
 	}
 	return "http://" + ReachableAddr(bound)
+}
+
+// GRPCOff is the grpc_listen of a server without gRPC.
+const GRPCOff = "off"
+
+// ServesGRPC reports whether clients are served over gRPC.
+func (c *Config) ServesGRPC() bool {
+	return c.HasRole(RoleAPI) && c.GRPCListen != GRPCOff
+}
+
+// GRPCAddress is what cards give for gRPC, as host:port: PublicGRPCAddress, or the address
+// that the listener was bound to. Where a PublicURL says that clients come by another way
+// it is "", for nobody said which.
+func (c *Config) GRPCAddress(bound string) string {
+	if c.PublicGRPCAddress != "" || c.PublicURL != "" {
+		return c.PublicGRPCAddress
+	}
+	return ReachableAddr(bound)
+}
+
+// besideListen is the address of gRPC when none was given: the port behind that of listen.
+func besideListen(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if n, perr := strconv.ParseUint(port, 10, 16); err == nil && perr == nil {
+		if n > 0 {
+			n++
+		}
+		return net.JoinHostPort(host, strconv.FormatUint(n, 10))
+	}
+	return GRPCOff // listen has a mistake, which is reported
 }
 
 // ReachableAddr replaces the wildcard host of a listen address by the loopback address.

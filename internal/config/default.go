@@ -7,6 +7,7 @@ import "time"
 func Default() *Config {
 	return &Config{
 		Listen:      "127.0.0.1:8080",
+		GRPCListen:  "127.0.0.1:8081",
 		AdminListen: "127.0.0.1:9090",
 		DataDir:     "./.holdfast",
 		Roles:       []Role{RoleAPI, RoleWorker},

@@ -53,6 +53,9 @@ func Load(src Source) (*Config, error) {
 			c.Agents = []Agent{demoAgent()}
 		}
 	}
+	if !l.given("grpc_listen") {
+		c.GRPCListen = besideListen(c.Listen)
+	}
 	l.validate(c)
 	if err := l.err(); err != nil {
 		return nil, err

@@ -76,11 +76,32 @@ func (l *loader) addresses(c *Config) {
 	if _, port, err := net.SplitHostPort(c.Listen); err == nil && port != "0" && c.Listen == c.AdminListen {
 		l.at("admin_listen", "is the same address as listen")
 	}
+	l.grpc(c)
 	if c.PublicURL == "" {
 		return
 	}
 	if l.webURL("public_url", c.PublicURL) && strings.ContainsAny(c.PublicURL, "?#") {
 		l.at("public_url", "must have neither a query nor a fragment")
+	}
+}
+
+func (l *loader) grpc(c *Config) {
+	if c.PublicGRPCAddress != "" {
+		l.address("public_grpc_address", c.PublicGRPCAddress)
+		if strings.HasPrefix(c.PublicGRPCAddress, ":") {
+			l.at("public_grpc_address", "%q has no host", c.PublicGRPCAddress)
+		}
+	}
+	if c.GRPCListen == GRPCOff {
+		return
+	}
+	l.address("grpc_listen", c.GRPCListen)
+	if _, port, err := net.SplitHostPort(c.GRPCListen); err == nil && port != "0" {
+		for _, other := range []struct{ key, addr string }{{"listen", c.Listen}, {"admin_listen", c.AdminListen}} {
+			if c.GRPCListen == other.addr {
+				l.at("grpc_listen", "is the same address as %s", other.key)
+			}
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ type Entry struct {
 }
 
 // encodings is how many different encodings of an event are remembered.
-const encodings = 5
+const encodings = 7
 
 // Encoded returns the encoding in a slot, making it on first use.
 func (e *Entry) Encoded(slot int, encode func(*task.Event) ([]byte, error)) ([]byte, error) {

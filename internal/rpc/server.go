@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
@@ -39,6 +41,7 @@ type Options struct {
 	PublicURL string
 	JSONRPC   *jsonrpc.Binding
 	REST      *rest.Binding
+	GRPC      *grpcapi.Binding // nil: not served
 	// Keys sign the cards and are published. Nil: neither. Without PublicURL cards are not signed, for
 	// then their URLs are what the request says, and there is no operation for the extended one.
 	Keys KeySet
@@ -62,7 +65,6 @@ type Server struct {
 func New(o Options) *Server {
 	o.PublicURL = strings.TrimSuffix(o.PublicURL, "/")
 	s := &Server{opt: o, agents: map[string]*Agent{}}
-	s.cards = s.publisher(jsonrpc.Announced(), rest.Announced())
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
 	e.Pre(s.limitBody, s.rest, plainPath)
@@ -79,6 +81,11 @@ func New(o Options) *Server {
 			s.routes(e, "", a)
 		}
 	}
+	bindings := []card.Binding{jsonrpc.Announced(), rest.Announced()}
+	if o.GRPC != nil {
+		bindings = append(bindings, o.GRPC.Announced(s.common)...)
+	}
+	s.cards = s.publisher(bindings...)
 	s.http = &http.Server{
 		Handler: e, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
@@ -199,14 +206,26 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// ServeGRPC answers gRPC on a listener until Shutdown.
+func (s *Server) ServeGRPC(l net.Listener) error {
+	return s.opt.GRPC.Serve(l, s.endpoint(s.common, true))
+}
+
 // ServeHTTP answers one request; tests need no listener.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.http.Handler.ServeHTTP(w, r) }
 
 // Shutdown refuses new requests and waits for those under way. Streams end when
 // the hub is closed.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if err := s.http.Shutdown(ctx); err != nil {
-		return errors.Join(err, s.http.Close())
+	var all errgroup.Group
+	if s.opt.GRPC != nil {
+		all.Go(func() error { return s.opt.GRPC.Shutdown(ctx) })
 	}
-	return errors.Join(s.opt.JSONRPC.Wait(ctx), s.opt.REST.Wait(ctx))
+	all.Go(func() error {
+		if err := s.http.Shutdown(ctx); err != nil {
+			return errors.Join(err, s.http.Close())
+		}
+		return errors.Join(s.opt.JSONRPC.Wait(ctx), s.opt.REST.Wait(ctx))
+	})
+	return all.Wait()
 }

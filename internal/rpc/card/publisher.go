@@ -32,7 +32,8 @@ func IsCurrent(version string) bool { return version == "1" || strings.HasPrefix
 type Binding struct {
 	Name     string
 	Versions []string // that it speaks and that cards announce
-	// Address is where it serves an agent whose URL, without a slash at the end, is below.
+	// Address is where it serves an agent whose URL, without a slash at the end, is below. An
+	// agent that it does not serve has none.
 	Address func(agent, below string) (url, tenant string)
 }
 
@@ -81,6 +82,9 @@ func (p *Publisher) Interfaces(agent, below string) []Interface {
 		for _, b := range p.opt.Bindings {
 			if slices.Contains(b.Versions, version) {
 				url, tenant := b.Address(agent, below)
+				if url == "" {
+					continue
+				}
 				out = append(out, Interface{Binding: b.Name, Version: version, URL: url, Tenant: tenant})
 			}
 		}

@@ -17,8 +17,10 @@ const (
 	V01 ID = iota
 	V03
 	V10
-	V03Proto // 0.3 in the shapes of its proto file
-	V03Union // 0.3 with what a client of 0.1 looks for
+	V03Proto  // 0.3 in the shapes of its proto file
+	V03Binary // the same as its messages are on the wire, for gRPC
+	V03Union  // 0.3 with what a client of 0.1 looks for
+	V10Binary
 )
 
 // View is how much of a task a reply shows, as its request asked for.

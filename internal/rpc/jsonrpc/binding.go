@@ -110,7 +110,7 @@ func (x *exchange) decode(env *envelope) bool {
 		return false
 	}
 	x.taskID = x.Call.TaskID()
-	x.ReadHeaders(x.R.Header)
+	x.ReadHeaders(x.R.Header.Values)
 	return true
 }
 

@@ -30,7 +30,7 @@ func (x *exchange) reply(status int, member string, value []byte) {
 	head = append(head, x.id...)
 	head = append(head, member...)
 	h := x.W.Header()
-	x.Echo(h)
+	x.Echo(h.Set)
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(head)+len(value)+1))
 	x.W.WriteHeader(status)

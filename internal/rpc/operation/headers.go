@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 
@@ -14,22 +13,39 @@ const (
 	extensions03 = "X-A2a-Extensions"
 )
 
-// ReadHeaders takes from the headers of a request what is the same over JSON-RPC and
-// HTTP+JSON.
-func (r *Request) ReadHeaders(h http.Header) {
-	r.IdempotencyKey = h.Get("Idempotency-Key")
-	r.LastEventID = h.Get("Last-Event-ID")
-	r.Extensions = extensions(h)
-	r.ExactTotal = slices.ContainsFunc(h["Prefer"], func(list string) bool {
-		return strings.Contains(strings.ReplaceAll(list, " ", ""), "count=exact")
+// Headers of requests, which are metadata in gRPC.
+const (
+	VersionHeader     = "A2a-Version"
+	IdempotencyKey    = "Idempotency-Key"
+	LastEventID       = "Last-Event-Id"
+	preferHeader      = "Prefer"
+	preferExactTotals = "count=exact"
+)
+
+// ReadHeaders takes from the headers of a request what is the same in every binding.
+// values gives those of one name, in the form of a canonical HTTP header.
+func (r *Request) ReadHeaders(values func(name string) []string) {
+	r.IdempotencyKey = First(values(IdempotencyKey))
+	r.LastEventID = First(values(LastEventID))
+	r.Extensions = extensions(values)
+	r.ExactTotal = slices.ContainsFunc(values(preferHeader), func(list string) bool {
+		return strings.Contains(strings.ReplaceAll(list, " ", ""), preferExactTotals)
 	})
 }
 
+// First is the first of the values that a header has, or "".
+func First(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
 // extensions are the URIs that a client names, in the header of either version.
-func extensions(h http.Header) []string {
+func extensions(values func(name string) []string) []string {
 	var all []string
 	for _, name := range [...]string{extensions10, extensions03} {
-		for _, list := range h[name] {
+		for _, list := range values(name) {
 			for uri := range strings.SplitSeq(list, ",") {
 				if uri = strings.TrimSpace(uri); uri != "" {
 					all = append(all, uri)
@@ -41,7 +57,7 @@ func extensions(h http.Header) []string {
 }
 
 // Echo tells the client which of its extensions are in force.
-func (r *Request) Echo(h http.Header) {
+func (r *Request) Echo(set func(name, value string)) {
 	if len(r.active) == 0 {
 		return
 	}
@@ -49,5 +65,5 @@ func (r *Request) Echo(h http.Header) {
 	if r.Codec.Version() == v03.Version {
 		name = extensions03
 	}
-	h.Set(name, strings.Join(r.active, ", "))
+	set(name, strings.Join(r.active, ", "))
 }

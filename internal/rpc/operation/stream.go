@@ -30,7 +30,12 @@ type Stream struct {
 	op     engine.Op
 	st     *engine.Stream
 	opened bool // the task, or an event of it, has been shown
+	cut    bool // the server stopped before the stream had ended
 }
+
+// Cut reports, of a stream that was followed, whether the server ended it because it
+// stops. The client goes on elsewhere.
+func (s *Stream) Cut() bool { return s.cut }
 
 // Open runs an operation whose answer is a stream. An error is for the client to see.
 func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
@@ -76,6 +81,7 @@ func (s *Stream) Follow(ctx context.Context, out Sink) error {
 	switch err := f.run(ctx); {
 	case err == nil, ctx.Err() != nil, errors.As(err, new(writeError)):
 	case errors.Is(err, engine.ErrClosed):
+		s.cut = true
 		// The end of the body is a write too, and the deadline of the last one may have passed.
 		_ = f.flush()
 	default:

@@ -38,7 +38,7 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at operation.End
 	if !x.route() || !x.negotiate() {
 		return
 	}
-	if err := registry.Admit(x.version, x.requestedVersion(), b.StrictVersion); err != nil {
+	if err := registry.Admit(x.version, x.requestedVersion(), "path", b.StrictVersion); err != nil {
 		x.Fail(err)
 		return
 	}
@@ -88,7 +88,7 @@ func (x *exchange) decode() bool {
 	if x.tenant != "" {
 		call.Tenant = x.tenant
 	}
-	x.ReadHeaders(x.R.Header)
+	x.ReadHeaders(x.R.Header.Values)
 	return true
 }
 

@@ -83,7 +83,7 @@ func (x *exchange) reply(status int, mediaType string, document []byte) {
 	// A client that takes nothing must not hold the goroutine and the answer for good.
 	_ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(x.b.Limits.Timeout))
 	h := x.W.Header()
-	x.Echo(h)
+	x.Echo(h.Set)
 	h.Set("Content-Type", mediaType)
 	h.Set("Content-Length", strconv.Itoa(len(document)))
 	// A task changes, and belongs to its caller.

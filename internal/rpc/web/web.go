@@ -98,7 +98,7 @@ func (x *Exchange) Stream(b *Binding, a Answerer) {
 		a.Fail(err)
 		return
 	}
-	x.Echo(x.W.Header())
+	x.Echo(x.W.Header().Set)
 	b.streams.Serve(x.W, x.R, func(ctx context.Context, out *sse.Writer) {
 		x.Ctx, x.Out = ctx, out
 		// It may live for hours and is to hold on to no more than it needs.

@@ -87,9 +87,10 @@ func Pick(method, header, pin string, strict bool) (Choice, error) {
 	return Choice{Codec: newest}, task.Errorf(task.Version, "A2A-Version %s does not have this method", version)
 }
 
-// Admit checks an A2A-Version against the version that a path of HTTP+JSON belongs to,
-// in the same way: the path leaves no doubt, and strict does not let it speak alone.
-func Admit(c dialect.Codec, header string, strict bool) error {
+// Admit checks an A2A-Version against the version of what the request is sent to, a path of
+// HTTP+JSON or a service of gRPC, in the same way: that leaves no doubt, and strict does not let
+// it speak alone.
+func Admit(c dialect.Codec, header, place string, strict bool) error {
 	version, err := parseVersion(header)
 	switch {
 	case err != nil:
@@ -97,9 +98,9 @@ func Admit(c dialect.Codec, header string, strict bool) error {
 	case !strict, version == c.Version(), version == "" && c.Version() == v03.Version:
 		return nil
 	case version == "":
-		return task.Errorf(task.Version, "without A2A-Version it is 0.3, which does not have this path")
+		return task.Errorf(task.Version, "without A2A-Version it is 0.3, which does not have this %s", place)
 	}
-	return task.Errorf(task.Version, "A2A-Version %s does not have this path", version)
+	return task.Errorf(task.Version, "A2A-Version %s does not have this %s", version, place)
 }
 
 var published = regexp.MustCompile(`^(0\.1|0\.2|0\.3|1\.0)(\.[0-9]{1,3})?$`)

@@ -141,7 +141,7 @@ func TestAdmit(t *testing.T) {
 		{"0.3", "latest", false, false},
 	} {
 		for strict, want := range map[bool]bool{false: tt.lenient, true: tt.strict} {
-			err := registry.Admit(registry.ByVersion(tt.version), tt.header, strict)
+			err := registry.Admit(registry.ByVersion(tt.version), tt.header, "path", strict)
 			if want {
 				require.NoError(t, err, "%+v", tt)
 			} else {

@@ -12,7 +12,12 @@ import (
 
 // Codec is the vocabulary of a2a.v1. What it does not say itself is as on JSON-RPC:
 // version, errors, and when streams end.
-type Codec struct{ v03.Codec }
+type Codec struct {
+	v03.Codec
+	// Younger has the names that the proto file got after 0.3.0, and its references between tasks.
+	// On the wire of gRPC names do not count, and the official library's messages have these.
+	Younger bool
+}
 
 var _ dialect.Codec = Codec{}
 
@@ -43,11 +48,11 @@ func (Codec) Operation(method string) (engine.Op, bool) {
 // Opening renders the task with all its history and, when it has settled, the final
 // status event that a client waits for.
 func (c Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
-	documents := [][]byte{style.Opening(op, t)}
+	documents := [][]byte{c.style().Opening(op, t)}
 	bare := op == engine.OpStream && t.Direct && t.Status.Message != nil
 	if t.Status.State.Settled() && !bare {
 		e := &task.Event{Kind: task.EventStatus, State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
-		documents = append(documents, style.Event(t, e, true))
+		documents = append(documents, c.style().Event(t, e, true))
 	}
 	return documents, nil
 }

@@ -13,27 +13,43 @@ var style = &proto.Style{
 	Canceled: "TASK_STATE_CANCELLED", Parts: "content", Part: appendPart, ReadPart: part, ShortRoles: true, Final: true,
 }
 
+// younger is how the proto file words it since.
+var younger = func() *proto.Style {
+	s := *style
+	s.Parts, s.References = "parts", true
+	return &s
+}()
+
+func (c Codec) style() *proto.Style {
+	if c.Younger {
+		return younger
+	}
+	return style
+}
+
 // Result renders a Task, or in answer to a send a SendMessageResponse.
-func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
-	return style.Result(op, t, v), nil
+func (c Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
+	return c.style().Result(op, t, v), nil
 }
 
 // Page renders what 1.0 calls a ListTasksResponse. The document of 0.3 has a bare
 // array, which has no place for the next page.
-func (Codec) Page(p *engine.Page, v dialect.View) ([]byte, error) { return style.Page(p, v), nil }
+func (c Codec) Page(p *engine.Page, v dialect.View) ([]byte, error) { return c.style().Page(p, v), nil }
 
 // Event renders a StreamResponse with a status or artifact event.
-func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
-	return style.Event(t, e, e.State.Settled()), nil
+func (c Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
+	return c.style().Event(t, e, e.State.Settled()), nil
 }
 
 // Passed renders a status event without the mark of the last one.
-func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
-	return style.Event(t, e, false), nil
+func (c Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
+	return c.style().Event(t, e, false), nil
 }
 
 // Direct renders a StreamResponse with a bare message.
-func (Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return style.Direct(t, e), nil }
+func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) {
+	return c.style().Direct(t, e), nil
+}
 
 // appendPart appends a Part. Its metadata and the name of a file came into the proto
 // file after 0.3.0.

@@ -1,0 +1,160 @@
+// Package binary speaks the versions that have a proto file as their messages are on the
+// wire, which is what gRPC carries. It decides nothing: a request is turned into the
+// ProtoJSON that the version's own codec reads, and what that codec writes is turned into
+// messages. So a version has one codec, and gRPC shows what the other bindings show.
+package binary
+
+import (
+	"cmp"
+	"errors"
+
+	pb03 "github.com/a2aproject/a2a-go/a2apb"
+	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Codec is the vocabulary of a version as binary messages.
+type Codec struct {
+	dialect.Codec // as ProtoJSON
+	id            dialect.ID
+	depth         int
+	service       string
+	methods       []Method
+	requests      map[engine.Op]protoreflect.MessageType
+	replies       map[engine.Op]protoreflect.MessageType
+}
+
+var _ dialect.Codec = (*Codec)(nil)
+
+// Method is a method of a version's service.
+type Method struct {
+	Name string
+	Op   engine.Op
+}
+
+// New03 makes the codec of 0.3. Metadata and data of requests may be nested to a depth, as JSON.
+func New03(depth int) *Codec {
+	return newCodec(v03proto.Codec{Younger: true}, dialect.V03Binary, pb03.File_a2a_proto, depth)
+}
+
+// New10 makes the codec of 1.0.
+func New10(depth int) *Codec {
+	return newCodec(v10.Codec{}, dialect.V10Binary, pb10.File_a2av1_proto, depth)
+}
+
+func newCodec(c dialect.Codec, id dialect.ID, file protoreflect.FileDescriptor, depth int) *Codec {
+	service := file.Services().ByName("A2AService")
+	b := &Codec{
+		Codec: c, id: id, depth: cmp.Or(depth, strictjson.MaxDepth), service: string(service.FullName()),
+		requests: map[engine.Op]protoreflect.MessageType{}, replies: map[engine.Op]protoreflect.MessageType{},
+	}
+	for i := range service.Methods().Len() {
+		m := service.Methods().Get(i)
+		op, ok := c.Operation(string(m.Name()))
+		if !ok || op == engine.OpList && id == dialect.V03Binary {
+			continue // the file is younger than 0.3.0, whose service has no lists
+		}
+		b.methods = append(b.methods, Method{string(m.Name()), op})
+		b.requests[op], b.replies[op] = messageType(m.Input()), messageType(m.Output())
+	}
+	return b
+}
+
+func messageType(d protoreflect.MessageDescriptor) protoreflect.MessageType {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		panic(err) // generated code registers what it uses
+	}
+	return t
+}
+
+// ID returns dialect.V03Binary or dialect.V10Binary.
+func (c *Codec) ID() dialect.ID { return c.id }
+
+// Service is the full name of the version's service.
+func (c *Codec) Service() string { return c.service }
+
+// Methods are those of the service that are served.
+func (c *Codec) Methods() []Method { return c.methods }
+
+// Decode reads the request message of an operation. Unlike those of other codecs, its
+// bytes may be anything.
+func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
+	m := c.requests[op].New().Interface()
+	if err := proto.Unmarshal(message, m); err != nil {
+		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be parsed", Cause: err}
+	}
+	params, err := toJSON(m)
+	if err != nil {
+		return nil, &task.Error{Kind: task.Invalid, Msg: "the message has no form in JSON: a number that is none, or a value without a kind", Cause: err}
+	}
+	var bad *strictjson.Error
+	if err := strictjson.Check(params, c.depth); errors.As(err, &bad) {
+		return nil, task.InvalidField(bad.Path, "%s", bad.Msg)
+	} else if err != nil {
+		return nil, err
+	}
+	return c.Codec.Decode(op, params)
+}
+
+// Result renders the answer of OpSend, OpGet or OpCancel.
+func (c *Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
+	document, err := c.Codec.Result(op, t, v)
+	return c.encode(op, document, err)
+}
+
+// Page renders the answer of OpList.
+func (c *Codec) Page(p *engine.Page, v dialect.View) ([]byte, error) {
+	document, err := c.Codec.Page(p, v)
+	return c.encode(engine.OpList, document, err)
+}
+
+// Opening renders what a stream begins with.
+func (c *Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
+	documents, err := c.Codec.Opening(op, t)
+	for i := range documents {
+		if documents[i], err = c.encode(op, documents[i], err); err != nil {
+			return nil, err
+		}
+	}
+	return documents, err
+}
+
+// Event renders a streamed event.
+func (c *Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
+	document, err := c.Codec.Event(t, e)
+	return c.encode(engine.OpStream, document, err)
+}
+
+// Passed renders a status that once ended streams.
+func (c *Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
+	document, err := c.Codec.Passed(t, e)
+	return c.encode(engine.OpStream, document, err)
+}
+
+// Direct renders a bare Message reply.
+func (c *Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) {
+	document, err := c.Codec.Direct(t, e)
+	return c.encode(engine.OpStream, document, err)
+}
+
+// Encode turns an answer of an operation into its message.
+func (c *Codec) Encode(op engine.Op, document []byte) ([]byte, error) {
+	return c.encode(op, document, nil)
+}
+
+func (c *Codec) encode(op engine.Op, document []byte, err error) ([]byte, error) {
+	if document == nil || err != nil {
+		return nil, err
+	}
+	return fromJSON(document, c.replies[op].New().Interface())
+}

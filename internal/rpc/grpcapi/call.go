@@ -1,0 +1,199 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+)
+
+// call is one call on its way, and then its stream.
+type call struct {
+	operation.Request
+	b      *Binding
+	s      *service
+	op     engine.Op
+	stream grpc.ServerStream
+	ctx    context.Context //nolint:containedctx // of the call
+	cancel context.CancelCauseFunc
+	taskID string // as the request names it
+	opened bool   // a stream was opened, and counted
+	begun  bool   // its headers were sent
+	added  [][]byte
+	size   int // of added
+	large  int // size of the message that was sent last
+}
+
+// What a call is ended for by us.
+var (
+	errLate  = errors.New("the request did not arrive in time")
+	errStuck = errors.New("the client takes nothing")
+)
+
+// handle answers one call.
+func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (err error) {
+	c := &call{b: b, s: s, op: op, stream: stream, ctx: stream.Context()}
+	c.Request = operation.Request{Endpoint: b.at, Codec: s.Codec}
+	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelCauseFunc)
+	defer c.contain(&err)
+	message, err := c.read()
+	if err != nil {
+		return err
+	}
+	if err := c.decode(message); err != nil {
+		return c.fail(err)
+	}
+	if op.Streams() {
+		return c.follow()
+	}
+	return c.answer()
+}
+
+// contain keeps a panic from taking the process down.
+func (c *call) contain(err *error) {
+	if v := recover(); v != nil {
+		*err = c.broken(operation.Panicked(v), "stack", string(debug.Stack()))
+	}
+}
+
+// read takes the request in, within its bounds of size and time.
+func (c *call) read() (frame, error) {
+	late := time.AfterFunc(c.b.Limits.Timeout, func() { c.cancel(errLate) })
+	defer late.Stop()
+	var message frame
+	err := c.stream.RecvMsg(&message)
+	if errors.Is(context.Cause(c.ctx), errLate) {
+		err = status.Error(codes.DeadlineExceeded, errLate.Error())
+	}
+	if err != nil {
+		c.observe(operation.Refused)
+	}
+	return message, err
+}
+
+// decode reads the request in the words of its version.
+func (c *call) decode(message frame) error {
+	md, _ := metadata.FromIncomingContext(c.ctx)
+	c.ReadHeaders(func(name string) []string {
+		if name == operation.LastEventID {
+			name = "a2a-" + name
+		}
+		return md.Get(name)
+	})
+	if err := registry.Admit(c.s, operation.First(md.Get(operation.VersionHeader)), "service", c.b.StrictVersion); err != nil {
+		return err
+	}
+	var err error
+	if c.Call, err = c.s.Decode(c.op, message); err != nil {
+		return err
+	}
+	c.taskID = c.Call.TaskID()
+	// What the endpoint renders is JSON, like everything else that is not our codec's.
+	if render := c.ExtendedCard; render != nil {
+		c.ExtendedCard = func(agent, version string) ([]byte, error) {
+			document, err := render(agent, version)
+			if err != nil {
+				return nil, err
+			}
+			return c.s.Encode(engine.OpExtendedCard, document)
+		}
+	}
+	return nil
+}
+
+// answer runs an operation that has one answer.
+func (c *call) answer() error {
+	result, err := c.b.Operations.Call(c.ctx, &c.Request)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.observe(operation.Succeeded)
+	c.echo()
+	return c.stream.SendMsg(frame(result))
+}
+
+// follow opens a stream and sends it.
+func (c *call) follow() error {
+	st, err := c.b.Operations.Open(c.ctx, &c.Request)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.opened = true
+	c.echo()
+	// It may live for hours and is to hold on to no more than it needs.
+	c.Request = operation.Request{Codec: c.Codec}
+	err = st.Follow(c.ctx, c)
+	switch {
+	case err != nil:
+		return c.fail(err)
+	case errors.Is(context.Cause(c.ctx), errStuck):
+		return status.Error(codes.Unavailable, "the stream was not read for too long: follow the task again")
+	case st.Cut():
+		return status.Error(codes.Unavailable, "the server is stopping: follow the task again")
+	}
+	return nil
+}
+
+func (c *call) observe(outcome string) { c.b.Operations.Observe(c.op, c.Codec, outcome) }
+
+// echo names the extensions in force.
+func (c *call) echo() {
+	c.Echo(func(name, value string) {
+		_ = c.stream.SetHeader(metadata.Pairs(strings.ToLower(name), value)) // fails once they were sent, which they were not
+	})
+}
+
+// A stream is a message for each event.
+var _ operation.Sink = (*call)(nil)
+
+// Event adds a message. Its id is in it, for those who asked for the extension.
+func (c *call) Event(_ int64, document []byte) {
+	c.added = append(c.added, document)
+	c.size += len(document)
+}
+
+// KeepAlive adds nothing: the connection has its own signs of life.
+func (c *call) KeepAlive() {}
+
+// Full reports whether it is time to flush.
+func (c *call) Full() bool { return c.size >= 64<<10 }
+
+// Flush sends what was added, and the headers first.
+func (c *call) Flush() error {
+	if !c.begun {
+		c.begun = true
+		if err := c.stream.SendHeader(nil); err != nil {
+			return err
+		}
+	}
+	defer func() { clear(c.added); c.added, c.size = c.added[:0], 0 }()
+	for _, document := range c.added {
+		if err := c.send(document); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain is how many bytes in a second the client of a stream must take at least.
+const drain = 64 << 10
+
+// send sends one message. It waits for the ones before, of which the last may be large and
+// on its way.
+func (c *call) send(document []byte) error {
+	patience := c.b.WriteTimeout + time.Duration(c.large/drain)*time.Second
+	stuck := time.AfterFunc(patience, func() { c.cancel(errStuck) })
+	defer stuck.Stop()
+	c.large = len(document)
+	return c.stream.SendMsg(frame(document))
+}

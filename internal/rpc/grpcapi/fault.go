@@ -1,0 +1,57 @@
+package grpcapi
+
+import (
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // the objects that details name
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// fail is the status of an error of an operation.
+func (c *call) fail(err error) error {
+	e, ours := operation.Known(err)
+	switch {
+	case !ours:
+		return c.tell(e, fault.Incident{TaskID: c.taskID})
+	case c.ctx.Err() != nil: // what breaks because the client has left is nobody's fault
+		return status.FromContextError(c.ctx.Err()).Err()
+	}
+	return c.broken(err)
+}
+
+// broken is the status of a fault of our own. The client sees no more of it than the id
+// that it has in the log.
+func (c *call) broken(err error, attrs ...any) error {
+	id := operation.LogFault(c.b.Log, c.op, c.taskID, err, attrs...)
+	return c.tell(&task.Error{Kind: task.Internal}, fault.Incident{ID: id})
+}
+
+// tell is the status of an error, with the same details in both versions: 0.3 has none of
+// its own for gRPC.
+func (c *call) tell(e *task.Error, in fault.Incident) error {
+	row := c.s.faults.Row(e.Kind)
+	if !c.opened {
+		c.observe(row.Reason)
+	}
+	_, message := c.s.faults.Describe(e)
+	b := strconv.AppendUint([]byte(`{"code":`), uint64(row.GRPC), 10)
+	b, _ = jsontext.AppendQuote(append(b, `,"message":`...), message)
+	b = append(append(b, `,"details":`...), c.s.faults.Details(e, in)...)
+	if wait := fault.RetryAfter(e); wait != "" {
+		b = append(b[:len(b)-1], `,{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"`+wait+`s"}]`...)
+	}
+	s := new(spb.Status)
+	if err := protojson.Unmarshal(append(b, '}'), s); err != nil {
+		c.b.Log.Error("an error has no binary form", "error", err)
+		return status.Error(codes.Code(row.GRPC), message)
+	}
+	return status.ErrorProto(s)
+}
