@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,6 +55,8 @@ func TestOfficialClients(t *testing.T) {
 	require.NotEmpty(t, clients)
 	requireNeeded(t, clients)
 	c := startCluster(t)
+	var total tally
+	t.Cleanup(func() { t.Logf("%d clients, %s", len(clients), &total) })
 	for _, name := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +68,7 @@ func TestOfficialClients(t *testing.T) {
 				t.Run(binding, func(t *testing.T) {
 					t.Parallel()
 					results, stderr := runClient(t, command, c.job(t, binding))
-					judge(t, name, binding, results)
+					total.add(judge(t, name, binding, results))
 					if t.Failed() {
 						t.Logf("stderr of %s over %s:\n%s", name, binding, stderr)
 					}
@@ -123,8 +126,8 @@ func runClient(t *testing.T, command []string, j job) (results []result, stderr 
 	return results, errs.String()
 }
 
-// judge compares what a client reported with what is expected of it.
-func judge(t *testing.T, client, binding string, results []result) {
+// judge compares what a client reported with what is expected of it, and counts outcomes.
+func judge(t *testing.T, client, binding string, results []result) (counts map[string]int) {
 	t.Helper()
 	reported := map[string]result{}
 	for _, r := range results {
@@ -136,7 +139,7 @@ func judge(t *testing.T, client, binding string, results []result) {
 		}
 		reported[r.Scenario] = r
 	}
-	counts := map[string]int{}
+	counts = map[string]int{}
 	var notes []string
 	for _, s := range scenarios {
 		r, ok := reported[s]
@@ -157,6 +160,7 @@ func judge(t *testing.T, client, binding string, results []result) {
 	}
 	t.Logf("%d passed, %d absent, %d failed%s",
 		counts["passed"], counts["absent"], counts["failed"], strings.Join(notes, ""))
+	return counts
 }
 
 // expected is the outcome that a scenario must have.
@@ -168,4 +172,25 @@ func expected(client, binding, scenario string) (outcome string, e exception) {
 		return "failed", e
 	}
 	return "passed", exception{}
+}
+
+// tally counts the outcomes of all clients.
+type tally struct {
+	mu     sync.Mutex
+	runs   int
+	counts [3]int
+}
+
+func (l *tally) add(counts map[string]int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs++
+	for i, outcome := range []string{"passed", "absent", "failed"} {
+		l.counts[i] += counts[outcome]
+	}
+}
+
+func (l *tally) String() string {
+	return fmt.Sprintf("%d runs over a binding, %d scenarios each: %d passed, %d absent, %d failed",
+		l.runs, len(scenarios), l.counts[0], l.counts[1], l.counts[2])
 }
