@@ -15,6 +15,8 @@ type exception struct {
 var unsupported = []exception{
 	{client: "go-0.3", binding: "rest", why: "a2a-go v0.3.15: a2aclient has grpc.go and jsonrpc.go, and no transport for HTTP+JSON"},
 	{client: "py-0.2", binding: "rest", why: "a2a-sdk 0.2.16: a2a/client has client.py (JSON-RPC) and grpc_client.py, and no client for HTTP+JSON"},
+	{client: "js-0.2", binding: "rest", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
+	{client: "js-0.2", binding: "grpc", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 }
 
 // absences are calls that a client does not have; it must report them as absent.
@@ -23,6 +25,9 @@ var absences = []exception{
 	{client: "py-0.2", scenario: "resubscribe", why: "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it"},
 	{client: "py-0.2", binding: "grpc", scenario: "extended-card", why: "a2a-sdk 0.2.16: A2AGrpcClient has no call for a card"},
 	{client: "py-0.3", scenario: "list", why: "a2a-sdk 0.3.26: a2a/client/client.py has no call for it"},
+	{client: "js-0.2", scenario: "list", why: "0.2 has no such method"},
+	{client: "js-0.2", scenario: "extended-card", why: "@a2a-js/sdk 0.2.5: A2AClient has no such call"},
+	{client: "js-0.3", scenario: "list", why: "@a2a-js/sdk 0.3.14: Client and its transports have no such call"},
 }
 
 // defects are faults of clients, with evidence; these scenarios must fail.
@@ -45,6 +50,16 @@ var defects = []exception{
 	},
 	{client: "py-0.3", binding: "rest", scenario: "parts", why: doublyEncoded},
 	{client: "py-0.3", binding: "grpc", scenario: "parts", why: doublyEncoded},
+	{
+		client: "js-0.3", binding: "rest", scenario: "stream",
+		why: "@a2a-js/sdk 0.3.14 drops append from artifact updates (FromProto.taskArtifactUpdateEvent, dist/chunk-5ONEQMOQ.js:1504), " +
+			"so that its user takes every chunk for the whole artifact",
+	},
+	{
+		client: "js-0.3", binding: "rest", scenario: "parts",
+		why: "@a2a-js/sdk 0.3.14 neither sends nor reads the name of a file (ToProto.part and FilePart, dist/chunk-5ONEQMOQ.js:1927 and 198), " +
+			"which the proto file of 0.3.0 forgot: https://github.com/a2aproject/A2A/issues/984",
+	},
 }
 
 // doublyEncoded is what a2a-sdk 0.3 makes of files in protobuf and ProtoJSON, whose bytes are those of the file.

@@ -1,0 +1,217 @@
+// @a2a-js/sdk 0.3: Client, which speaks A2A 0.3 over JSON-RPC, HTTP+JSON and gRPC.
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import {
+  ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory, PushNotificationNotSupportedError, RestTransportFactory,
+  TaskNotCancelableError, TaskNotFoundError,
+} from '@a2a-js/sdk/client';
+import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
+import {
+  Chunks, absent, address, expectChunks, followUntilCut, job, run, sampleData, sampleFile, sent, until,
+} from '../js-common/run.mjs';
+
+const transport = {
+  jsonrpc: new JsonRpcTransportFactory(), rest: new RestTransportFactory(), grpc: new GrpcTransportFactory(),
+}[job.binding];
+
+// It has one transport, so that it cannot turn to another one.
+const factory = new ClientFactory({ transports: [transport] });
+
+const card = new DefaultAgentCardResolver().resolve(job.a);
+card.catch(() => {}); // the scenarios tell
+
+/** A client made from the card, as it is. */
+const clientA = async () => factory.createFromAgentCard(await card);
+
+/** A client made from the card, with another address in it. */
+const clientAt = async (where, change = {}) => factory.createFromAgentCard({
+  ...(await card), url: address(where), preferredTransport: transport.protocolName, additionalInterfaces: [], ...change,
+});
+
+const message = (text, more = {}) => ({
+  kind: 'message', messageId: randomUUID(), role: 'user', parts: [{ kind: 'text', text }], ...more,
+});
+
+const send = (client, msg, configuration = {}) => client.sendMessage({ message: msg, configuration });
+
+const texts = (parts) => parts.map((p) => p.text);
+
+const settled = (task) => ['completed', 'failed', 'canceled', 'rejected'].includes(task.status.state);
+
+const unnamed = (parts) => parts.map((p) => (p.file ? { ...p, file: { ...p.file, name: undefined } } : p));
+
+/** Reads a stream to its end and returns the last state. */
+async function follow(stream, chunks, each = () => {}) {
+  let state;
+  for await (const event of stream) {
+    switch (event.kind) {
+      case 'task':
+        chunks.snapshot((event.artifacts ?? []).flatMap((a) => texts(a.parts)));
+        state = event.status.state;
+        break;
+      case 'artifact-update':
+        chunks.update(texts(event.artifact.parts), event.append);
+        break;
+      case 'status-update':
+        assert.equal(event.final, settled(event));
+        state = event.status.state;
+        break;
+      default:
+        assert.fail(`event of kind ${event.kind}`);
+    }
+    await each(event);
+  }
+  return state;
+}
+
+await run({
+  async card() {
+    const a = await clientA();
+    assert.equal((await card).name, 'demo');
+    assert.equal((await card).protocolVersion, '0.3.0');
+    assert.equal((await send(a, message('echo:hello'))).status.state, 'completed');
+  },
+
+  async send() {
+    const task = await send(await clientA(), message('echo:hello'));
+    assert.equal(task.kind, 'task');
+    assert.equal(task.status.state, 'completed');
+    assert.deepEqual(texts(task.artifacts[0].parts), ['hello']);
+  },
+
+  async 'return-immediately'() {
+    const a = await clientA();
+    const task = await send(a, message('sleep=300ms'), { blocking: false });
+    assert.ok(!settled(task), task.status.state);
+    const last = await until(settled, () => a.getTask({ id: task.id }));
+    assert.equal(last.status.state, 'completed');
+  },
+
+  async stream() {
+    const a = await clientA();
+    const chunks = new Chunks();
+    const state = await follow(a.sendMessageStream({ message: message('chunks=20 size=64 delay=5ms') }), chunks);
+    assert.equal(state, 'completed');
+    chunks.expect(20, 64);
+    chunks.expectAppends();
+  },
+
+  async get() {
+    const a = await clientA();
+    const { id } = await send(a, message('ask:which?'));
+    await send(a, message('this one', { taskId: id }));
+    const task = await a.getTask({ id });
+    assert.deepEqual(task.history.map((m) => m.parts[0].text), ['ask:which?', 'which?', 'this one']);
+    assert.deepEqual(texts(task.artifacts[0].parts), ['You answered: this one']);
+    const short = await a.getTask({ id, historyLength: 1 });
+    assert.deepEqual(short.history.map((m) => m.parts[0].text), ['this one']);
+  },
+
+  list: absent('Client has no call for listing tasks'),
+
+  async cancel() {
+    const a = await clientA();
+    const { id } = await send(a, message('hold'), { blocking: false });
+    await until((t) => t.status.state === 'working', () => a.getTask({ id }));
+    const task = await a.cancelTask({ id });
+    assert.equal(task.status.state, 'canceled');
+    assert.equal((await a.getTask({ id })).status.state, 'canceled');
+  },
+
+  async 'multi-turn'() {
+    const asked = await send(await clientA(), message('ask:which?'));
+    assert.equal(asked.status.state, 'input-required');
+    assert.deepEqual(texts(asked.status.message.parts), ['which?']);
+    const b = await clientAt('b');
+    const task = await send(b, message('that one', { taskId: asked.id, contextId: asked.contextId }));
+    assert.equal(task.id, asked.id);
+    assert.equal(task.status.state, 'completed');
+    assert.match(task.artifacts[0].parts[0].text, /that one/);
+  },
+
+  async resubscribe() {
+    const through = await clientAt('through');
+    const chunks = new Chunks();
+    let id;
+    const stream = through.sendMessageStream({ message: message('chunks=60 size=64 delay=50ms') });
+    await followUntilCut((each) => follow(stream, chunks, async (event) => {
+      id ??= event.id;
+      await each();
+    }), chunks);
+
+    const b = await clientAt('b');
+    assert.equal(await follow(b.resubscribeTask({ id }), chunks), 'completed');
+    chunks.expect(60, 64);
+    expectChunks((await b.getTask({ id })).artifacts.flatMap((a) => texts(a.parts)), 60, 64);
+  },
+
+  async parts() {
+    const a = await clientA();
+    const parts = [
+      { kind: 'text', text: 'look' },
+      { kind: 'file', file: { bytes: sent.file.bytes.toString('base64'), name: sent.file.name, mimeType: sent.file.mediaType } },
+      { kind: 'data', data: sent.data },
+    ];
+    const data = (await send(a, message('data'))).artifacts[0].parts;
+    assert.deepEqual(data, [{ kind: 'data', data: sampleData }]);
+    const file = (await send(a, message('file'))).artifacts[0].parts;
+    const sample = [
+      { kind: 'file', file: { bytes: sampleFile.bytes.toString('base64'), name: sampleFile.name, mimeType: sampleFile.mediaType } },
+    ];
+    const { id } = await send(a, message('', { parts }));
+    const task = await a.getTask({ id });
+
+    // First without the names of files, to see all else even where these are lost.
+    assert.deepEqual(unnamed(file), unnamed(sample));
+    assert.deepEqual(unnamed(task.history[0].parts), unnamed(parts));
+    assert.deepEqual(unnamed(task.artifacts[0].parts), unnamed(parts));
+    assert.deepEqual(file, sample, 'the name of a file');
+    assert.deepEqual(task.history[0].parts, parts, 'the name of a file');
+    assert.deepEqual(task.artifacts[0].parts, parts, 'the name of a file');
+  },
+
+  async metadata() {
+    const a = await clientA();
+    const { id } = await send(a, message('echo:hello', { metadata: sent.metadata }));
+    assert.deepEqual((await a.getTask({ id })).history[0].metadata, sent.metadata);
+  },
+
+  async 'error-not-found'() {
+    await assert.rejects((await clientA()).getTask({ id: randomUUID() }), TaskNotFoundError);
+  },
+
+  async 'error-terminal'() {
+    const a = await clientA();
+    const { id } = await send(a, message('echo:hello'));
+    await assert.rejects(a.cancelTask({ id }), TaskNotCancelableError);
+  },
+
+  async 'push-unsupported'() {
+    const a = await clientA();
+    const { id } = await send(a, message('echo:hello'));
+    const config = { taskId: id, pushNotificationConfig: { id: 'hook', url: 'https://example.com/hook' } };
+    await assert.rejects(async () => a.setTaskPushNotificationConfig(config), PushNotificationNotSupportedError);
+    // The card decides for the client. One that claims support lets it ask.
+    const asking = await clientAt('a', { capabilities: { streaming: true, pushNotifications: true } });
+    await assert.rejects(asking.setTaskPushNotificationConfig(config), PushNotificationNotSupportedError);
+  },
+
+  async 'extended-card'() {
+    const a = await clientA();
+    assert.ok((await card).supportsAuthenticatedExtendedCard, 'the card does not have one, so the client would not ask');
+    const extended = await a.getAgentCard();
+    assert.notEqual(extended, await card);
+    assert.equal(extended.name, 'demo');
+  },
+
+  async concurrent() {
+    const a = await clientA();
+    const tasks = await Promise.all(Array.from({ length: 20 }, (_, i) => send(a, message(`echo:hello ${i}`))));
+    tasks.forEach((task, i) => {
+      assert.equal(task.status.state, 'completed');
+      assert.deepEqual(texts(task.artifacts[0].parts), [`hello ${i}`]);
+    });
+    assert.equal(new Set(tasks.map((t) => t.id)).size, 20);
+  },
+});
