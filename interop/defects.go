@@ -50,18 +50,25 @@ var defects = []exception{
 	},
 	{client: "py-0.3", binding: "rest", scenario: "parts", why: doublyEncoded},
 	{client: "py-0.3", binding: "grpc", scenario: "parts", why: doublyEncoded},
+	{client: "js-0.3", binding: "rest", scenario: "stream", why: neverAppends},
+	{client: "js-0.3", binding: "grpc", scenario: "stream", why: neverAppends},
+	{client: "js-0.3", binding: "rest", scenario: "parts", why: unnamedFiles},
+	{client: "js-0.3", binding: "grpc", scenario: "parts", why: unnamedFiles},
 	{
-		client: "js-0.3", binding: "rest", scenario: "stream",
-		why: "@a2a-js/sdk 0.3.14 drops append from artifact updates (FromProto.taskArtifactUpdateEvent, dist/chunk-5ONEQMOQ.js:1504), " +
-			"so that its user takes every chunk for the whole artifact",
-	},
-	{
-		client: "js-0.3", binding: "rest", scenario: "parts",
-		why: "@a2a-js/sdk 0.3.14 neither sends nor reads the name of a file (ToProto.part and FilePart, dist/chunk-5ONEQMOQ.js:1927 and 198), " +
-			"which the proto file of 0.3.0 forgot: https://github.com/a2aproject/A2A/issues/984",
+		client: "js-0.3", binding: "grpc", scenario: "metadata",
+		why: "cannot send a null, and reads one as 0 (@a2a-js/sdk 0.3.14, dist/chunk-QQCCX2KH.js:221, 238): " +
+			"https://github.com/a2aproject/a2a-js/issues/576",
 	},
 }
 
 // doublyEncoded is what a2a-sdk 0.3 makes of files in protobuf and ProtoJSON, whose bytes are those of the file.
 const doublyEncoded = "puts base64 text where the bytes of a file belong, and takes what it gets for such text " +
 	"(a2a-sdk 0.3.26, a2a/utils/proto_utils.py:185, 661; noted in a2aproject/a2a-python#754, worked around in a2aproject/a2a-go#367)"
+
+// neverAppends is what @a2a-js/sdk 0.3 makes of artifact updates in protobuf and ProtoJSON. Its users take every chunk for
+// the whole artifact.
+const neverAppends = "drops append from artifact updates (@a2a-js/sdk 0.3.14, FromProto.taskArtifactUpdateEvent, dist/chunk-5ONEQMOQ.js:1504)"
+
+// unnamedFiles is what it makes of files there. The proto file of 0.3.0 has no name for them.
+const unnamedFiles = "neither sends nor reads the name of a file (@a2a-js/sdk 0.3.14, dist/chunk-5ONEQMOQ.js:1927, 1229; " +
+	"https://github.com/a2aproject/A2A/issues/984)"
