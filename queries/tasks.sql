@@ -57,6 +57,38 @@ WITH inp AS MATERIALIZED (
 )
 SELECT id, created_at FROM created;
 
+-- name: TaskReopen :one
+-- Creates a task that takes over the id that a client chose from one that has ended (@old, by primary key), which keeps
+-- its own. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
+-- more, as after an earlier copy of this statement.
+WITH lck AS MATERIALIZED (
+    SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
+      FROM holdfast.tasks t
+     WHERE t.id = @old AND t.client_id = @client_id::text AND t.state + 0 >= 5
+       FOR NO KEY UPDATE
+), keyed AS (
+    INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
+    SELECT @tenant, @owner, @key::text, @request_hash::bytea, @id::uuid FROM lck WHERE @key::text <> ''
+    ON CONFLICT DO NOTHING
+    RETURNING task
+), released AS (
+    UPDATE holdfast.tasks t SET client_id = NULL
+      FROM lck WHERE t.id = lck.id AND (@key::text = '' OR EXISTS (SELECT FROM keyed))
+    RETURNING lck.stream_base
+), created AS (
+    -- Each row comes out of the update that frees its name.
+    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base)
+    SELECT @id::uuid, @client_id::text, @agent, @tenant, @owner, @context_id, 1, 1, 1, @dialect, nullif(@metadata::text, '')::json, r.stream_base
+      FROM released r
+    RETURNING id, agent, created_at, stream_base
+), queued AS (
+    INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM created
+), logged AS (
+    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
+    SELECT id, 1, 1, 0, CAST(@payload::text AS json) FROM created
+)
+SELECT created_at, stream_base::bigint AS stream_base FROM created;
+
 -- name: MessageAppend :one
 -- Adds a user's message to a task that has not ended. A parked task becomes submitted and
 -- is queued; one that has a run keeps it, and the message waits (pending) unless the agent

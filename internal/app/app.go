@@ -182,6 +182,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		operations := operation.New(operation.Options{
 			Engine: engine.New(eng), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
 			LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
+			ReopenTerminal:  cfg.Protocol.V01ReopenTerminal,
 			ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
 			Ambiguous:       ambiguous[cfg.Protocol.AmbiguousResult],
 			Agents:          agents.operation,

@@ -77,12 +77,14 @@ type Limits struct {
 type Protocol struct {
 	// LegacyClientTaskIDs lets an unknown message.taskId of 0.2 and 0.3 become the id of
 	// a new task, as early clients expect.
-	LegacyClientTaskIDs bool            `yaml:"legacy_client_task_ids"`
-	BlockingDefault     BlockingDefault `yaml:"blocking_default"`
-	VersionHeader       VersionHeader   `yaml:"version_header"`
-	StatusTable         StatusTable     `yaml:"status_table"`
-	CardUnversioned     CardUnversioned `yaml:"card_unversioned"`
-	AmbiguousResult     AmbiguousResult `yaml:"ambiguous_result"`
+	LegacyClientTaskIDs bool `yaml:"legacy_client_task_ids"`
+	// V01ReopenTerminal lets a message of 0.1 to a task that has ended begin it anew.
+	V01ReopenTerminal bool            `yaml:"v01_reopen_terminal"`
+	BlockingDefault   BlockingDefault `yaml:"blocking_default"`
+	VersionHeader     VersionHeader   `yaml:"version_header"`
+	StatusTable       StatusTable     `yaml:"status_table"`
+	CardUnversioned   CardUnversioned `yaml:"card_unversioned"`
+	AmbiguousResult   AmbiguousResult `yaml:"ambiguous_result"`
 }
 
 // BlockingDefault is what message/send does when the request does not say.

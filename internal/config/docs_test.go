@@ -33,7 +33,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
 	require.NoError(t, err)
 	inDocs := map[string]documented{}
-	row := regexp.MustCompile("(?m)^\\| `([a-z_.\\[\\]]+)` \\| ([^|]*)\\| ([^|]*)\\| .+ \\|$")
+	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([^|]*)\\| ([^|]*)\\| .+ \\|$")
 	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
 		d := documented{Default: strings.TrimSpace(m[2]), Variable: strings.Trim(m[3], " `")}
 		if inWords[m[1]] {

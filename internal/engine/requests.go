@@ -65,6 +65,7 @@ type SendRequest struct {
 	Dialect        string // version string of the codec, becomes the new task's origin
 	TaskID         string // public id; empty for a new task
 	MayCreate      bool   // an unknown TaskID becomes the id of a new task (0.1)
+	MayReopen      bool   // a task of this Dialect that has ended gives its id, which a client chose, to a new one
 	ContextID      string // empty: the server makes one, or takes the task's
 	ContextMember  string // what the version calls ContextID, for messages
 	Message        *task.Message
@@ -113,7 +114,7 @@ type CancelRequest struct {
 	Metadata json.RawMessage
 }
 
-// SubscribeRequest joins the stream of a task, from After (exclusive) when Resume is set,
+// SubscribeRequest joins the stream of a task, from the id After (exclusive) when Resume is set,
 // else with a snapshot.
 type SubscribeRequest struct {
 	Caller

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -141,7 +142,7 @@ func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, s
 		s.sub = e.opt.Hub.Subscribe(&n.Task)
 	}
 	var slot Slot
-	if e.opt.Reserve != nil {
+	if e.opt.Reserve != nil && n.Reopens == nil {
 		if slot = e.opt.Reserve(n.Task.Agent); slot != nil {
 			n.Worker = slot.WorkerID()
 		}
@@ -180,6 +181,9 @@ func (e *Engine) taken(ctx context.Context, r *SendRequest, n *store.NewTask, su
 		return e.again(h, subscribe), nil
 	}
 	n.Worker = task.ID{}
+	if n.Reopens != nil { // another message did before this one
+		n.Reopens, n.Message.References = nil, n.Message.References[:len(n.Message.References)-1]
+	}
 	return e.resume(ctx, r, n, h, e.agents[r.Agent], subscribe)
 }
 
@@ -206,6 +210,9 @@ func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h
 			return e.again(old, subscribe), nil
 		}
 	}
+	if h.Status.State.Terminal() && reopens(r, h) {
+		return e.reopen(ctx, r, n, h, subscribe)
+	}
 	s := &sent{header: h}
 	if subscribe {
 		s.sub = e.opt.Hub.Subscribe(h)
@@ -221,12 +228,33 @@ func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h
 	if s.sub != nil {
 		s.sub.Close()
 	}
-	if errors.Is(err, store.ErrTaken) {
+	switch {
+	case errors.Is(err, store.ErrTaken):
 		old, _, err := e.opt.Store.Existing(ctx, n)
 		if err != nil {
 			return nil, err
 		}
 		return e.again(old, subscribe), nil
+	case errors.Is(err, task.Terminal) && reopens(r, h): // it has ended since it was read
+		return e.reopen(ctx, r, n, h, subscribe)
 	}
 	return nil, err
+}
+
+// reopens reports whether a message to a task that has ended begins it anew.
+func reopens(r *SendRequest, h *task.Task) bool {
+	return r.MayReopen && h.Dialect == r.Dialect && h.PublicID != h.ID.String()
+}
+
+// reopen begins a task anew: as another one, since what has ended does not change. It has
+// the id and the context of the old one, and refers to that by the id that it keeps.
+func (e *Engine) reopen(ctx context.Context, r *SendRequest, n *store.NewTask, h *task.Task, subscribe bool) (*sent, error) {
+	n.Reopens = h
+	n.Task.ContextID = h.ContextID
+	if n.Task.Metadata == nil {
+		n.Task.Metadata = h.Metadata
+	}
+	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
+	n.Message.References = append(slices.Clone(n.Message.References), h.ID.String())
+	return e.create(ctx, r, n, subscribe)
 }

@@ -58,8 +58,8 @@ func (e *Engine) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
 }
 
 // Subscribe follows a task from a snapshot, or from the event after r.After. A
-// position that the log does not know (the database lost its newest commits) is
-// void: the client gets a snapshot. task.Terminal: r.Live, and there is nothing to follow.
+// position that the log does not know (the database lost its newest commits, or it is of
+// an earlier task of the same id) is void: the client gets a snapshot. task.Terminal: r.Live, and there is nothing to follow.
 func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, error) {
 	h, err := e.Find(ctx, r.Caller, r.TaskID)
 	if err != nil {
@@ -69,10 +69,11 @@ func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, e
 	// Read again: what was committed between the first read and the registration has no hint.
 	if h, err = e.opt.Store.Header(ctx, h.ID); err == nil {
 		st.status = h.Status.Seq
-		if r.Resume && r.After <= h.LastSeq {
+		after := r.After - h.StreamBase
+		if r.Resume && after >= 0 && after <= h.LastSeq {
 			// What may stand behind the settling status are notes that no stream shows.
-			st.Over = r.After >= h.Status.Seq && (h.Status.State.Terminal() || h.Status.State.Parked() && !r.Live)
-			st.sub.Resume(r.After, h.LastSeq)
+			st.Over = after >= h.Status.Seq && (h.Status.State.Terminal() || h.Status.State.Parked() && !r.Live)
+			st.sub.Resume(after, h.LastSeq)
 			return st, nil
 		}
 		if r.Live && h.Status.State.Terminal() {
@@ -88,6 +89,9 @@ func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, e
 
 // Next waits for events, in order and without a gap.
 func (s *Stream) Next(ctx context.Context) ([]*Entry, error) { return s.sub.Next(ctx) }
+
+// ID is the id of an event on streams: what SubscribeRequest.After counts in.
+func (s *Stream) ID(seq task.Seq) int64 { return int64(s.Header.StreamBase + seq) }
 
 // Superseded reports whether a parking status lies so far back that the task has
 // moved on since: a resumed stream passes over it.

@@ -26,6 +26,9 @@ type NewTask struct {
 	Message     *task.Message
 	Idempotency Idempotency
 	Worker      task.ID // not zero: claimed by this worker in the same commit, as attempt 1
+	// Reopens is the task, which has ended, that gives its client's id to this one, which no
+	// worker may have yet. Its public id is then its own. Create fills in Task.StreamBase.
+	Reopens *task.Task
 }
 
 type create struct {
@@ -57,12 +60,17 @@ var ErrTaken = errors.New("id or key already taken")
 // client's id or the key is in use; look at Existing.
 func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	c := newCreate(n)
-	if !s.creates[s.shard(n.Task.ID)].add(c) {
+	var r createResult
+	switch {
+	case n.Reopens != nil:
+		r = s.reopen(ctx, c)
+	case s.creates[s.shard(n.Task.ID)].add(c):
+		// Not bounded by ctx: what was queued may be committed at any moment, and whoever asked
+		// must not be told that it was not.
+		r = <-c.done
+	default:
 		return nil, task.Errorf(task.Unavailable, "the server is stopping")
 	}
-	// Not bounded by ctx: what was queued may be committed at any moment, and whoever asked
-	// must not be told that it was not.
-	r := <-c.done
 	if r.err != nil {
 		return nil, r.err
 	}

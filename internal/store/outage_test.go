@@ -60,6 +60,18 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				await(t, lost)
 				require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'b'"))
 
+				ended, err := f.Cancel(t.Context(), &n.Task)
+				require.NoError(t, err)
+				require.True(t, ended)
+				lost = proxy.Lose("TaskReopen", loss, times)
+				again := keyed(chosen("b", "id"), "another key", "1")
+				again.Reopens = &n.Task
+				_, err = f.Create(t.Context(), again)
+				require.NoError(t, err)
+				await(t, lost)
+				require.Equal(t, task.Seq(2), again.Task.StreamBase)
+				require.Equal(t, 2, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'b'"))
+
 				// A message to a parked task, of an agent that refuses busy ones: the repetition meets
 				// a task that is busy because of the first copy.
 				for i, key := range []string{"", "message"} {
@@ -84,7 +96,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 
 				waiting := f.create(fresh("e"))
 				lost = proxy.Lose("TaskCancel", loss, times)
-				ended, err := f.Cancel(t.Context(), waiting)
+				ended, err = f.Cancel(t.Context(), waiting)
 				require.NoError(t, err)
 				require.True(t, ended)
 				await(t, lost)

@@ -26,6 +26,10 @@ type Task struct {
 	Metadata  json.RawMessage
 	CreatedAt time.Time
 
+	// StreamBase is added to the seq of an event for its id on streams: the events that
+	// earlier tasks had under the same PublicID.
+	StreamBase Seq
+
 	LastSeq   Seq
 	Status    Status
 	Direct    bool // ended by a bare Message

@@ -42,6 +42,8 @@ type Options struct {
 	MaxStreams int           // open at a time, in all bindings; default any number
 	// LegacyTaskIDs lets an unknown task id in message/send become a new task.
 	LegacyTaskIDs bool
+	// ReopenTerminal lets a message of 0.1 to a task that has ended begin it anew.
+	ReopenTerminal bool
 	// ReturnByDefault answers a send that does not say whether to wait when it is stored.
 	ReturnByDefault bool
 	// Ambiguous is the shape of answers where the request does not tell its version.

@@ -44,6 +44,7 @@ func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
 	s.ContextMember = "message.contextId"
 	if r.Codec.ID() == dialect.V01 {
 		s.ContextMember = "sessionId"
+		s.MayReopen = o.opt.ReopenTerminal
 	}
 	if o.opt.LegacyTaskIDs && r.Codec.Version() == v03.Version {
 		if complaint := wire.TaskIDFault(s.TaskID); complaint != "" {

@@ -178,7 +178,7 @@ func (s *following) open() (ended bool, err error) {
 	for i, doc := range docs {
 		id := int64(0)
 		if i == len(docs)-1 {
-			id = int64(t.LastSeq)
+			id = s.st.ID(t.LastSeq)
 		}
 		s.out.Event(id, doc)
 	}
@@ -225,7 +225,7 @@ func (s *following) show(ev *engine.Entry) (ended bool, err error) {
 		ended = ev.Kind == task.EventStatus && s.codec.Closes(s.op, ev.State)
 	}
 	if doc != nil && err == nil {
-		s.out.Event(int64(ev.Seq), doc)
+		s.out.Event(s.st.ID(ev.Seq), doc)
 	}
 	return ended, err
 }

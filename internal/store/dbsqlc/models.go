@@ -77,4 +77,6 @@ type Task struct {
 	ClaimedAt pgtype.Timestamptz
 	// When cancel_requested was first set.
 	CancelRequestedAt pgtype.Timestamptz
+	// How many events the tasks had that had its client_id before; null when it is the first. Stream ids are this plus seq, so that those of one public id never go back.
+	StreamBase pgtype.Int8
 }

@@ -155,7 +155,7 @@ func (q *Queries) MessageFind(ctx context.Context, db DBTX, arg MessageFindParam
 }
 
 const taskByClientID = `-- name: TaskByClientID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, stream_base FROM holdfast.tasks
  WHERE tenant = $1 AND owner = $2 AND agent = $3 AND client_id = $4::text
 `
 
@@ -200,12 +200,13 @@ func (q *Queries) TaskByClientID(ctx context.Context, db DBTX, arg TaskByClientI
 		&i.CreatedAt,
 		&i.ClaimedAt,
 		&i.CancelRequestedAt,
+		&i.StreamBase,
 	)
 	return i, err
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, stream_base FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller checks whose it is.
@@ -237,6 +238,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.CreatedAt,
 		&i.ClaimedAt,
 		&i.CancelRequestedAt,
+		&i.StreamBase,
 	)
 	return i, err
 }
@@ -409,6 +411,79 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		return nil, err
 	}
 	return items, nil
+}
+
+const taskReopen = `-- name: TaskReopen :one
+WITH lck AS MATERIALIZED (
+    SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
+      FROM holdfast.tasks t
+     WHERE t.id = $1 AND t.client_id = $2::text AND t.state + 0 >= 5
+       FOR NO KEY UPDATE
+), keyed AS (
+    INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
+    SELECT $3, $4, $5::text, $6::bytea, $7::uuid FROM lck WHERE $5::text <> ''
+    ON CONFLICT DO NOTHING
+    RETURNING task
+), released AS (
+    UPDATE holdfast.tasks t SET client_id = NULL
+      FROM lck WHERE t.id = lck.id AND ($5::text = '' OR EXISTS (SELECT FROM keyed))
+    RETURNING lck.stream_base
+), created AS (
+    -- Each row comes out of the update that frees its name.
+    INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base)
+    SELECT $7::uuid, $2::text, $8, $3, $4, $9, 1, 1, 1, $10, nullif($11::text, '')::json, r.stream_base
+      FROM released r
+    RETURNING id, agent, created_at, stream_base
+), queued AS (
+    INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM created
+), logged AS (
+    INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
+    SELECT id, 1, 1, 0, CAST($12::text AS json) FROM created
+)
+SELECT created_at, stream_base::bigint AS stream_base FROM created
+`
+
+type TaskReopenParams struct {
+	Old         uuid.UUID
+	ClientID    string
+	Tenant      string
+	Owner       string
+	Key         string
+	RequestHash []byte
+	ID          uuid.UUID
+	Agent       string
+	ContextID   string
+	Dialect     string
+	Metadata    string
+	Payload     string
+}
+
+type TaskReopenRow struct {
+	CreatedAt  time.Time
+	StreamBase int64
+}
+
+// Creates a task that takes over the id that a client chose from one that has ended (@old, by primary key), which keeps
+// its own. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
+// more, as after an earlier copy of this statement.
+func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams) (TaskReopenRow, error) {
+	row := db.QueryRow(ctx, taskReopen,
+		arg.Old,
+		arg.ClientID,
+		arg.Tenant,
+		arg.Owner,
+		arg.Key,
+		arg.RequestHash,
+		arg.ID,
+		arg.Agent,
+		arg.ContextID,
+		arg.Dialect,
+		arg.Metadata,
+		arg.Payload,
+	)
+	var i TaskReopenRow
+	err := row.Scan(&i.CreatedAt, &i.StreamBase)
+	return i, err
 }
 
 const taskSeqs = `-- name: TaskSeqs :many

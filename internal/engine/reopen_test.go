@@ -1,0 +1,211 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// reopening is a message of 0.1 under an id of the client's, where the operator lets tasks be reopened.
+func reopening(text, id string) *engine.SendRequest {
+	q := send(text)
+	q.TaskID, q.MayCreate, q.MayReopen, q.Dialect = id, true, true, "0.1"
+	return q
+}
+
+func (r *replica) get(t testing.TB, id string) *task.Task {
+	t.Helper()
+	got, err := r.Get(t.Context(), &engine.GetRequest{Caller: alice, TaskID: id, WithArtifacts: true})
+	require.NoError(t, err)
+	return got
+}
+
+// A task that has ended is begun anew under its id by another task. What has ended stays what it is.
+func TestReopening(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	for id, end := range map[string]task.State{"done": task.StateCompleted, "fail": task.StateFailed} {
+		q := reopening(id, id)
+		q.Metadata = []byte(`{"a":1}`)
+		old := r.must(t, q)
+		require.Equal(t, end, old.Status.State)
+		before := r.log(t, old)
+
+		fresh := r.must(t, reopening("again", id))
+		require.Equal(t, id, fresh.PublicID)
+		require.NotEqual(t, old.ID, fresh.ID)
+		require.Equal(t, old.ContextID, fresh.ContextID)
+		require.Equal(t, task.StateCompleted, fresh.Status.State)
+		require.JSONEq(t, `{"a":1}`, string(fresh.Metadata))
+		require.Len(t, fresh.History, 1)
+		require.Equal(t, "again", fresh.History[0].FirstText())
+		require.Equal(t, []string{old.ID.String()}, fresh.History[0].References, "the way back")
+		require.Equal(t, fresh.ID, r.get(t, id).ID)
+
+		kept := r.get(t, old.ID.String())
+		require.Equal(t, old.ID.String(), kept.PublicID)
+		require.Equal(t, end, kept.Status.State)
+		require.Empty(t, cmp.Diff(before, r.log(t, old)), "not an event more")
+		_, err := r.Send(t.Context(), reopening("more", old.ID.String()))
+		require.ErrorIs(t, err, task.Terminal, "under its own id it has ended for good")
+	}
+}
+
+func TestWhatIsNotReopened(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	r.must(t, reopening("hi", "t"))
+	unasked := reopening("more", "t")
+	unasked.MayReopen = false
+	_, err := r.Send(t.Context(), unasked)
+	require.ErrorIs(t, err, task.Terminal, "not by default")
+
+	later := reopening("hi", "later")
+	later.Dialect = "0.3"
+	r.must(t, later)
+	_, err = r.Send(t.Context(), reopening("more", "later"))
+	require.ErrorIs(t, err, task.Terminal, "clients of later versions rely on the end")
+
+	serverMade := r.must(t, send("hi"))
+	_, err = r.Send(t.Context(), reopening("more", serverMade.PublicID))
+	require.ErrorIs(t, err, task.Terminal)
+
+	elsewhere := reopening("more", "t")
+	elsewhere.ContextID = "another"
+	_, err = r.Send(t.Context(), elsewhere)
+	require.ErrorIs(t, err, task.Invalid)
+
+	bob := reopening("hi", "t")
+	bob.Principal.Subject = "bob"
+	mine := r.get(t, "t")
+	require.NotEqual(t, mine.ID, r.must(t, bob).ID, "bob's own")
+	require.Equal(t, mine.ID, r.get(t, "t").ID)
+
+	parked := r.must(t, reopening("ask", "parked"))
+	require.Equal(t, parked.ID, r.must(t, reopening("done", "parked")).ID, "what has not ended goes on")
+}
+
+// The ids on the streams of one public id never go back, so a client that saw some of an earlier task misses nothing.
+func TestStreamsOfAReopenedTask(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	first := r.must(t, reopening("chunks 3", "t"))
+	second := r.must(t, reopening("chunks 2", "t"))
+	require.Equal(t, first.LastSeq, second.StreamBase)
+
+	st, err := r.Stream(t.Context(), reopening("chunks 4", "t"))
+	require.NoError(t, err)
+	defer st.Close()
+	base := first.LastSeq + second.LastSeq
+	require.Equal(t, int64(base)+1, st.ID(st.Task.LastSeq))
+	var ids []int64
+	for end := false; !end; {
+		evs, err := st.Next(t.Context())
+		require.NoError(t, err)
+		for _, ev := range evs {
+			ids = append(ids, st.ID(ev.Seq))
+			end = ev.State.Terminal()
+		}
+	}
+	third := r.get(t, "t")
+	require.Equal(t, task.Seq(ids[len(ids)-1]), base+third.LastSeq)
+
+	for _, live := range []bool{false, true} {
+		subscribe := func(after task.Seq) (*engine.Stream, error) {
+			return r.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: alice, TaskID: "t", Resume: true, After: after, Live: live})
+		}
+		for after := base; after < base+third.LastSeq; after++ {
+			st, err := subscribe(after)
+			require.NoError(t, err)
+			require.Nil(t, st.Task)
+			require.False(t, st.Over)
+			evs, err := st.Next(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, int64(after)+1, st.ID(evs[0].Seq))
+			st.Close()
+		}
+		st, err := subscribe(base + third.LastSeq)
+		require.NoError(t, err)
+		require.True(t, st.Over)
+		st.Close()
+		// Before it: something was missed that this log does not have. Behind it: there is no such event.
+		for _, after := range []task.Seq{0, first.LastSeq, base - 1, base + third.LastSeq + 1} {
+			st, err := subscribe(after)
+			if live {
+				require.ErrorIs(t, err, task.Terminal)
+				continue
+			}
+			require.NoError(t, err)
+			require.NotNil(t, st.Task, "a snapshot")
+			require.Equal(t, int64(base+third.LastSeq), st.ID(st.Task.LastSeq))
+			st.Close()
+		}
+	}
+}
+
+func TestRepetitionsOfReopening(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	keyed := func(text, key string) *engine.SendRequest {
+		q := reopening(text, "t")
+		q.IdempotencyKey = key
+		return q
+	}
+	first := r.must(t, keyed("one", "1"))
+	second := r.must(t, keyed("two", "2"))
+	require.NotEqual(t, first.ID, second.ID)
+	require.Equal(t, second.ID, r.must(t, keyed("two", "2")).ID)
+	require.Equal(t, first.ID, r.must(t, keyed("one", "1")).ID, "what the first message led to")
+	_, err := r.Send(t.Context(), keyed("three", "2"))
+	require.ErrorIs(t, err, task.Invalid)
+	require.Equal(t, second.ID, r.get(t, "t").ID)
+}
+
+// Messages that come at once all find a place: each begins a task, or goes to the one that another has begun.
+func TestManyReopenAtOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{})
+	first := r.must(t, reopening("first", "t"))
+	const many = 20
+	var g errgroup.Group
+	for i := range many {
+		g.Go(func() error {
+			q := reopening(fmt.Sprintf("m%d", i), "t")
+			q.Wait = i%2 == 0
+			if i%4 == 0 {
+				q.IdempotencyKey = fmt.Sprint(i)
+			}
+			_, err := r.Send(t.Context(), q)
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	said, base := map[string]bool{}, task.Seq(0)
+	h := r.get(t, "t")
+	for tasks := 0; ; tasks++ {
+		require.LessOrEqual(t, tasks, many)
+		if tasks == 0 {
+			base = h.StreamBase
+		}
+		require.Equal(t, base, h.StreamBase)
+		for _, m := range h.History {
+			if m.Role == task.RoleUser {
+				require.False(t, said[m.FirstText()], "twice: %s", m.FirstText())
+				said[m.FirstText()] = true
+			}
+		}
+		if h.ID == first.ID {
+			break
+		}
+		h = r.get(t, h.History[0].References[0])
+		base -= h.LastSeq
+	}
+	require.Zero(t, base)
+	require.Len(t, said, many+1)
+}
