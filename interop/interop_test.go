@@ -25,7 +25,7 @@ var scenarios = []string{
 	"error-not-found", "error-terminal", "push-unsupported", "extended-card", "concurrent",
 }
 
-var bindings = []string{"jsonrpc", "rest"}
+var bindings = []string{"jsonrpc", "rest", "grpc"}
 
 // runLimit bounds one run of a client, which has its own deadlines for scenarios.
 const runLimit = 3 * time.Minute
@@ -78,17 +78,20 @@ func TestOfficialClients(t *testing.T) {
 	}
 }
 
-// requireNeeded fails for exceptions that concern nothing. That the others are needed, judge shows.
+// requireNeeded fails for exceptions that concern nothing, or nothing more. That the others are needed, judge shows.
 func requireNeeded(t *testing.T, clients []string) {
 	t.Helper()
-	for _, e := range slices.Concat(unsupported, absences, defects) {
+	all := slices.Concat(unsupported, absences, defects)
+	for i, e := range all {
+		_, twice := find(all[:i], e.client, e.binding, e.scenario)
+		require.False(t, twice, "%+v: an entry before it says that already", e)
 		require.NotEmpty(t, e.why, "%+v: why?", e)
 		require.Contains(t, clients, e.client, "%+v: no such client", e)
 		if e.binding != "" {
-			require.Contains(t, []string{"jsonrpc", "rest", "grpc"}, e.binding, "%+v", e)
+			require.Contains(t, bindings, e.binding, "%+v: no such binding", e)
 		}
 		if e.scenario != "" {
-			require.Contains(t, scenarios, e.scenario, "%+v", e)
+			require.Contains(t, scenarios, e.scenario, "%+v: no such scenario", e)
 		}
 	}
 }
