@@ -1,4 +1,5 @@
-# Holdfast. `make` lists the targets. Everything here needs Go; PostgreSQL is found, fetched or installed by what runs.
+# Holdfast. `make` lists the targets. Everything here needs Go, interop some more; PostgreSQL is found, fetched or
+# installed by what runs.
 .DEFAULT_GOAL := help
 
 SHELL    := /bin/bash
