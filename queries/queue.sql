@@ -96,6 +96,11 @@ SELECT t.id, t.attempt, t.cancel_requested
   FROM holdfast.task_queue q JOIN holdfast.tasks t ON t.id = q.id
  WHERE q.worker_id = @worker::uuid;
 
+-- name: RunsCanceled :many
+-- Which of some tasks a worker runs and was asked to end: what it looks at when it is told so. By primary key.
+SELECT id, attempt FROM holdfast.tasks
+ WHERE id = ANY(@ids::uuid[]) AND worker_id = @worker::uuid AND cancel_requested;
+
 -- name: QueueDepth :many
 -- For metrics: what waits and what runs, by agent.
 SELECT agent,

@@ -127,7 +127,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		},
 		OnCancel: func(id task.ID) {
 			if s.pool != nil {
-				s.pool.Cancel(id)
+				s.pool.CancelHint(id)
 			}
 		},
 	})

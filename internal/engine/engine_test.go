@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
@@ -75,7 +77,7 @@ func start(t testing.TB, s setup) *replica {
 		},
 		OnCancel: func(id task.ID) {
 			if pool != nil {
-				pool.Cancel(id)
+				pool.CancelHint(id)
 			}
 		},
 	})
@@ -604,6 +606,41 @@ func TestCancel(t *testing.T) {
 		require.Equal(t, task.StateCanceled, got.Status.State)
 		_, err = cancel(r, &task.Task{PublicID: "unknown"})
 		require.ErrorIs(t, err, task.NotFound)
+	}
+}
+
+// A login that may do nothing else can send a hint. The run that it names goes on; a real wish is heard as before.
+func TestAForgedCancel(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
+	var hs []*task.Task
+	for range 2 {
+		q := send("hold")
+		q.Wait = false
+		hs = append(hs, a.must(t, q))
+		await(t, a.begun)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), "SELECT pg_notify($1, $2)", store.Channel, "forger,c:"+hex.EncodeToString(hs[0].ID[:]))
+	require.NoError(t, err)
+	// The process hears hints in their order, and looks at them in that order.
+	got, err := b.Cancel(t.Context(), &engine.CancelRequest{Caller: alice, TaskID: hs[1].PublicID})
+	require.NoError(t, err)
+	require.Equal(t, task.StateCanceled, got.Status.State)
+	close(a.gate)
+	st, err := b.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: alice, TaskID: hs[0].PublicID, Resume: true, After: 1})
+	require.NoError(t, err)
+	defer st.Close()
+	for end := false; !end; {
+		evs, err := st.Next(t.Context())
+		require.NoError(t, err)
+		for _, ev := range evs {
+			require.NotEqual(t, task.StateCanceled, ev.State)
+			end = ev.State.Terminal()
+		}
 	}
 }
 

@@ -40,7 +40,9 @@ type Options struct {
 	Observer     Observer
 	Log          *slog.Logger
 	// OnReady is called when another replica has queued work for an agent ("" for any);
-	// OnCancel when a running task was asked to end. They must not block.
+	// OnCancel when a running task is said to have been asked to end. Both are reasons to
+	// look and no more, for everybody who may log in to the database can send hints. They
+	// must not block.
 	OnReady  func(agent string)
 	OnCancel func(id task.ID)
 }

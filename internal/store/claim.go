@@ -139,6 +139,23 @@ func (s *Store) Owned(ctx context.Context, worker task.ID) ([]Owned, error) {
 	return out, nil
 }
 
+// Canceled tells which of some tasks a worker runs and was asked to end, with the attempt.
+func (s *Store) Canceled(ctx context.Context, worker task.ID, ids []task.ID) (map[task.ID]task.Attempt, error) {
+	arg := dbsqlc.RunsCanceledParams{Worker: uuid.UUID(worker), Ids: make([]uuid.UUID, len(ids))}
+	for i, id := range ids {
+		arg.Ids[i] = uuid.UUID(id)
+	}
+	rows, err := s.q.RunsCanceled(ctx, s.hot, arg)
+	if err != nil {
+		return nil, translate("canceled runs", err)
+	}
+	out := make(map[task.ID]task.Attempt, len(rows))
+	for _, r := range rows {
+		out[task.ID(r.ID)] = task.Attempt(r.Attempt)
+	}
+	return out, nil
+}
+
 // QueueDepth is what waits and runs for one agent.
 type QueueDepth struct {
 	Agent            string

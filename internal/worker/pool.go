@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ type Store interface {
 	Append(a *store.Append)
 	GiveBack(ctx context.Context, r store.Requeue) error
 	Owned(ctx context.Context, worker task.ID) ([]store.Owned, error)
+	Canceled(ctx context.Context, worker task.ID, ids []task.ID) (map[task.ID]task.Attempt, error)
 	ArtifactIDs(ctx context.Context, id task.ID) ([]string, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error)
@@ -68,7 +71,9 @@ type Pool struct {
 
 	mu      sync.Mutex
 	running map[task.ID]*run
-	closing bool // no more claims
+	hinted  map[task.ID]struct{} // runs that are said to have been asked to end
+	looking bool                 // whether that is so
+	closing bool                 // no more claims
 	// stopping: the grace for runs is over as well
 	stopping bool
 	runs     sync.WaitGroup
@@ -90,7 +95,7 @@ func New(o Options) *Pool {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}}
+	p := &Pool{opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
 	for _, a := range o.Agents {
 		a.Concurrency, a.MaxAttempts = max(a.Concurrency, 1), max(a.MaxAttempts, 1)
 		p.agents[a.Name] = &slots{Agent: a, free: a.Concurrency, ready: true}
@@ -174,15 +179,46 @@ func (p *Pool) release(s *slots) {
 	}
 }
 
-// Cancel asks a local run to end.
-func (p *Pool) Cancel(id task.ID) { p.interrupt(id, executor.ErrCanceled) }
-
-func (p *Pool) interrupt(id task.ID, cause error) {
+// CancelHint says that a run may have been asked to end. It is ended if the database
+// says so: whoever may log in there can send a hint.
+func (p *Pool) CancelHint(id task.ID) {
 	p.mu.Lock()
-	r := p.running[id]
-	p.mu.Unlock()
-	if r != nil {
-		r.interrupt(cause)
+	defer p.mu.Unlock()
+	if p.running[id] == nil {
+		return
+	}
+	p.hinted[id] = struct{}{}
+	if !p.looking {
+		p.looking = true
+		p.runs.Go(p.look) // a run is still counted, so nobody has done waiting
+	}
+}
+
+// look asks about everything hinted until nothing is left: at once when it is idle, and
+// for all that has come together while it asked.
+func (p *Pool) look() {
+	for {
+		p.mu.Lock()
+		ids := slices.Collect(maps.Keys(p.hinted))
+		clear(p.hinted)
+		p.looking = len(ids) > 0
+		p.mu.Unlock()
+		if len(ids) == 0 {
+			return
+		}
+		asking, cancel := context.WithTimeout(context.Background(), claimTimeout)
+		canceled, err := p.opt.Store.Canceled(asking, p.opt.Worker(), ids)
+		cancel()
+		if err != nil {
+			p.opt.Log.Debug("a cancel hint is left to the next round", "error", err)
+		}
+		p.mu.Lock()
+		for id, attempt := range canceled {
+			if r := p.running[id]; r != nil && r.attempt == attempt {
+				r.interrupt(executor.ErrCanceled)
+			}
+		}
+		p.mu.Unlock()
 	}
 }
 

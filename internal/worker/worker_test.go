@@ -63,7 +63,7 @@ func (p *process) Ready(agent string) {
 
 func (p *process) CancelWanted(id task.ID) {
 	if !p.deaf.Load() {
-		p.pool.Cancel(id)
+		p.pool.CancelHint(id)
 	}
 }
 
@@ -384,6 +384,63 @@ func TestCancel(t *testing.T) {
 	require.NoError(t, err)
 	p.become(h, task.StateCanceled)
 	require.ErrorIs(t, await(t, causes), executor.ErrCanceled)
+}
+
+// asked counts the looks for canceled runs, and holds them.
+type asked struct {
+	*store.Store
+	begun chan []task.ID
+	goOn  chan struct{}
+}
+
+func (a *asked) Canceled(ctx context.Context, w task.ID, ids []task.ID) (map[task.ID]task.Attempt, error) {
+	a.begun <- ids
+	<-a.goOn
+	return a.Store.Canceled(ctx, w, ids)
+}
+
+// Whoever may log in to the database can send a hint. It makes the process look, and ends nothing by itself.
+func TestAForgedCancelEndsNothing(t *testing.T) {
+	t.Parallel()
+	db := &asked{begun: make(chan []task.ID, 10), goOn: make(chan struct{}, 10)}
+	begun, causes, release := make(chan struct{}, 3), make(chan error, 3), make(chan struct{})
+	a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
+		begun <- struct{}{}
+		select {
+		case <-ctx.Done():
+			causes <- context.Cause(ctx)
+			return context.Cause(ctx)
+		case <-release:
+			return nil
+		}
+	})
+	a.Concurrency = 3
+	p := start(t, setup{wrap: func(s *store.Store) worker.Store { db.Store = s; return db }}, a)
+	hs := []*task.Task{p.create("a", "x"), p.create("a", "y"), p.create("a", "z")}
+	for range hs {
+		await(t, begun)
+	}
+	p.pool.CancelHint(store.NewID()) // of nobody's task: not even a look
+	p.pool.CancelHint(hs[0].ID)
+	require.Equal(t, []task.ID{hs[0].ID}, await(t, db.begun))
+	// What is said during a look is asked about together, however often it is said.
+	ended, err := p.store.Cancel(t.Context(), hs[2])
+	require.NoError(t, err)
+	require.False(t, ended)
+	for range 100 {
+		p.pool.CancelHint(hs[0].ID)
+		p.pool.CancelHint(hs[1].ID)
+	}
+	db.goOn <- struct{}{}
+	require.ElementsMatch(t, []task.ID{hs[0].ID, hs[1].ID, hs[2].ID}, await(t, db.begun))
+	db.goOn <- struct{}{}
+	p.become(hs[2], task.StateCanceled)
+	require.ErrorIs(t, await(t, causes), executor.ErrCanceled)
+	require.Empty(t, causes, "the others were asked about before it, or with it")
+	close(release)
+	p.become(hs[0], task.StateCompleted)
+	p.become(hs[1], task.StateCompleted)
+	require.Empty(t, db.begun, "two looks")
 }
 
 func TestALostLease(t *testing.T) {

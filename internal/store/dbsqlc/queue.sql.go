@@ -261,6 +261,42 @@ func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams)
 	return i, err
 }
 
+const runsCanceled = `-- name: RunsCanceled :many
+SELECT id, attempt FROM holdfast.tasks
+ WHERE id = ANY($1::uuid[]) AND worker_id = $2::uuid AND cancel_requested
+`
+
+type RunsCanceledParams struct {
+	Ids    []uuid.UUID
+	Worker uuid.UUID
+}
+
+type RunsCanceledRow struct {
+	ID      uuid.UUID
+	Attempt int32
+}
+
+// Which of some tasks a worker runs and was asked to end: what it looks at when it is told so. By primary key.
+func (q *Queries) RunsCanceled(ctx context.Context, db DBTX, arg RunsCanceledParams) ([]RunsCanceledRow, error) {
+	rows, err := db.Query(ctx, runsCanceled, arg.Ids, arg.Worker)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsCanceledRow
+	for rows.Next() {
+		var i RunsCanceledRow
+		if err := rows.Scan(&i.ID, &i.Attempt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const runsOwned = `-- name: RunsOwned :many
 SELECT t.id, t.attempt, t.cancel_requested
   FROM holdfast.task_queue q JOIN holdfast.tasks t ON t.id = q.id
