@@ -127,6 +127,11 @@ func TestSubscribe(t *testing.T) {
 			v03:  []string{"2 task working", "3 status-update completed final"},
 		},
 		{
+			name: "from an id that the log of an ended task has not reached", last: "99", before: []task.Event{status(task.StateCompleted)},
+			v01: []string{"2 completed final"},
+			v03: []string{"- task completed", "2 status-update completed final"},
+		},
+		{
 			name: "past a question that was answered", last: "1",
 			before: []task.Event{status(task.StateInputRequired), says("Rome"), status(task.StateSubmitted)},
 			then:   []task.Event{status(task.StateWorking), status(task.StateInputRequired)},

@@ -110,6 +110,12 @@ func TestSubscribe10(t *testing.T) {
 			want: []string{"- error -32004"},
 		},
 		{
+			name: "from an id that the log has not reached", last: "99", before: []task.Event{status(task.StateWorking)},
+			then: []task.Event{status(task.StateCompleted)},
+			want: []string{"2 task TASK_STATE_WORKING", "3 statusUpdate TASK_STATE_COMPLETED"},
+		},
+		{
+			// As without a header: nothing is known of what the client has seen.
 			name: "from an id that the log of an ended task has not reached", last: "99", before: []task.Event{status(task.StateCompleted)},
 			want: []string{"- error -32004"},
 		},
