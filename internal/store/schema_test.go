@@ -1,7 +1,10 @@
 package store
 
 import (
+	"crypto/rand"
 	"database/sql"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -21,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -333,6 +337,47 @@ func TestPlansMadeForAnEmptyQueue(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A page ends where it gets too large. What lies behind is not read to find that out: a page's worth, and what it shows,
+// whatever the tasks hold.
+func TestAPageOfLargeTasksReadsLittleMoreThanItShows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const tasks, size = 20, pageBytes * 2 / 5
+	noise := make([]byte, size*3/4) // as text, size
+	var arg dbsqlc.EventsOfManyParams
+	for range tasks {
+		_, _ = rand.Read(noise)
+		n := fresh("a")
+		n.Message.Parts[0].Text = base64.StdEncoding.EncodeToString(noise)
+		f.create(n)
+		arg.Tasks, arg.Froms, arg.Uptos = append(arg.Tasks, uuid.UUID(n.Task.ID)), append(arg.Froms, 1), append(arg.Uptos, 1)
+	}
+	arg.Lowest, arg.Highest, arg.Budget, arg.WithMessages = arg.Tasks[0], arg.Tasks[tasks-1], pageBytes, true
+	rows, err := f.q.EventsOfMany(t.Context(), f.api, arg)
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+
+	c := f.conn()
+	_, err = c.Exec(t.Context(), "SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	var plan []byte
+	text := statements(t)["EventsOfMany"]
+	_, text, _ = strings.Cut(text, "\n") // EXPLAIN stands before the comment with the name
+	require.NoError(t, c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+text,
+		arg.Tasks, arg.Froms, arg.Uptos, arg.WithMessages, arg.Lowest, arg.Highest, arg.WithArtifacts, arg.Budget).Scan(&plan))
+	require.NoError(t, json.Unmarshal(plan, &plans))
+	// The values that are shown leave the plan packed, and are not in its count.
+	read := 8192 * (plans[0].Plan.Hit + plans[0].Plan.Read)
+	require.Greater(t, read, size, "what is counted")
+	require.Less(t, read, pageBytes*3/2, "%d tasks of %d bytes", tasks, size)
 }
 
 // Three years of history are 36 partitions; a statement that opens each of them pays for it every time.

@@ -16,17 +16,21 @@ import (
 const eventsOfMany = `-- name: EventsOfMany :many
 SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload, e.created_at
   FROM (
-    SELECT x.task, x.seq, x.kind, x.state, x.attempt, x.append, x.last, x.artifact_id, x.created_at, x.payload, w.ord, sum(coalesce(octet_length(x.payload::text), 0)) OVER (ORDER BY w.ord) AS bytes
-      FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS first, unnest($3::bigint[]) AS upto,
-                   generate_subscripts($1::uuid[], 1) AS ord) w
-     CROSS JOIN LATERAL (
-        SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
-               CASE WHEN l.kind <> 1 OR $4::boolean THEN l.payload END AS payload
-          FROM holdfast.task_events l
-         WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN $5 AND $6
-           AND (l.kind <> 3 OR $7::boolean)
-         ORDER BY l.seq
-     ) x
+    SELECT s.task, s.seq, s.kind, s.state, s.attempt, s.append, s.last, s.artifact_id, s.created_at, s.payload, s.ord, s.stored, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.ord) AS bytes
+      FROM (
+        SELECT x.task, x.seq, x.kind, x.state, x.attempt, x.append, x.last, x.artifact_id, x.created_at, x.payload, w.ord, sum(coalesce(pg_column_size(x.payload), 0)) OVER (ORDER BY w.ord) AS stored
+          FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS first, unnest($3::bigint[]) AS upto,
+                       generate_subscripts($1::uuid[], 1) AS ord) w
+         CROSS JOIN LATERAL (
+            SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
+                   CASE WHEN l.kind <> 1 OR $4::boolean THEN l.payload END AS payload
+              FROM holdfast.task_events l
+             WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN $5 AND $6
+               AND (l.kind <> 3 OR $7::boolean)
+             ORDER BY l.seq
+         ) x
+      ) s
+     WHERE s.ord = 1 OR s.stored <= $8::bigint
   ) e
  WHERE e.ord = 1 OR e.bytes <= $8::bigint
  ORDER BY e.ord, e.seq
@@ -59,6 +63,9 @@ type EventsOfManyRow struct {
 // What a page of tasks shows of their logs, in the order given: whole logs, as many as fit into the budget of bytes, and
 // the first one whatever its size. Of messages that are not wanted only the fact is read. By primary key; the
 // lowest and the highest of the ids keep the partitions out that hold none of them.
+//
+// To know how long a payload is it has to be read and unpacked, so that is asked only of logs that may fit by what they
+// take on disk, which a row tells by itself.
 func (q *Queries) EventsOfMany(ctx context.Context, db DBTX, arg EventsOfManyParams) ([]EventsOfManyRow, error) {
 	rows, err := db.Query(ctx, eventsOfMany,
 		arg.Tasks,
