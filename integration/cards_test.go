@@ -157,3 +157,39 @@ func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
 		require.Equal(t, 1, valid)
 	}
 }
+
+// The extended card is for clients who have authenticated, which nobody can: a card declares one only where the
+// configuration says so, and what asks for one that is not there is told what its version says.
+func TestAnExtendedCardIsDeclaredOnRequest(t *testing.T) {
+	t.Parallel()
+	r := start(t, replicaOptions{Name: "a", DB: storetest.New(t).URL, Config: settings +
+		"  - {name: guarded, executor: {kind: demo}, card: {extended: true}}\n"})
+	statuses := func(base string) (all [3]int) {
+		for i, path := range []string{"/agent/authenticatedExtendedCard", "/v1/card", "/extendedAgentCard"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody)
+			require.NoError(t, err)
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			all[i] = resp.StatusCode
+		}
+		return all
+	}
+	for name, declared := range map[string]bool{"demo": false, "guarded": true} {
+		base := r.url + "/agents/" + name
+		for _, path := range []string{"/agent.json", "/agent-card.json", "/agent-card.json?A2A-Version=1.0"} {
+			var c struct {
+				Supports     bool `json:"supportsAuthenticatedExtendedCard"`
+				Capabilities struct{ ExtendedAgentCard bool }
+			}
+			require.NoError(t, json.Unmarshal(fetch(t, base+"/.well-known"+path).body, &c))
+			require.Equal(t, declared, c.Supports || c.Capabilities.ExtendedAgentCard, name+path)
+		}
+	}
+	require.Equal(t, [3]int{http.StatusOK, http.StatusOK, http.StatusOK}, statuses(r.url+"/agents/guarded"))
+	require.Equal(t, [3]int{http.StatusNotFound, http.StatusNotFound, http.StatusBadRequest}, statuses(r.url))
+	for method, code := range map[string]string{"agent/getAuthenticatedExtendedCard": "-32007", "GetExtendedAgentCard": "-32004"} {
+		_, err := r.try(method, struct{}{})
+		require.ErrorContains(t, err, code, method)
+	}
+}

@@ -34,6 +34,7 @@ agents:
   - name: demo
     executor: {kind: demo}
     card:
+      extended: true
       default_input_modes: [text/plain, application/json, "*/*"]
       default_output_modes: [text/plain, application/json, "*/*"]
 `

@@ -148,7 +148,7 @@ func describe(a *config.Agent) card.Card {
 		Name: a.Card.Name, Description: a.Card.Description, Version: a.Card.Version,
 		DocumentationURL: a.Card.DocumentationURL, IconURL: a.Card.IconURL,
 		InputModes: a.Card.DefaultInputModes, OutputModes: a.Card.DefaultOutputModes,
-		Capabilities: card.Capabilities{Streaming: true, StateTransitionHistory: true, ExtendedCard: true},
+		Capabilities: card.Capabilities{Streaming: true, StateTransitionHistory: true, ExtendedCard: a.Card.Extended},
 	}
 	if p := a.Card.Provider; p.Organization != "" {
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}

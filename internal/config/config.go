@@ -200,6 +200,9 @@ type Card struct {
 	Skills             []Skill  `yaml:"skills"`
 
 	Extensions []Extension `yaml:"extensions"`
+
+	// Extended declares an extended card, which is the public one.
+	Extended bool `yaml:"extended"`
 }
 
 // Provider is who offers the agent; empty when the card does not say.

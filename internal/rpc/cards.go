@@ -100,8 +100,8 @@ func (s *Server) baseURL(c echo.Context) (url string, fixed bool) {
 	return c.Scheme() + "://" + c.Request().Host, false
 }
 
-// extendedCard is what the operations for the extended card answer in a version. So far
-// it is the public card for everybody.
+// extendedCard is what the operations for the extended card answer in a version: the
+// public card, for an agent that declares one.
 func (s *Server) extendedCard(agent, version string) ([]byte, error) {
 	a := s.agents[agent]
 	switch {
