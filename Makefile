@@ -14,10 +14,10 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH_STORED
 
-.PHONY: help run build test race chaos interop check lint fmt generate sqlc-vet bench fuzz model cover clean
+.PHONY: help run build test race chaos interop check lint fmt generate sqlc-vet bench fuzz model conformance cover clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## serve the demo agent on http://127.0.0.1:8080, with a database in ./.holdfast
 	go run ./cmd/server
@@ -71,6 +71,10 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 
 model: ## MODELRUNS (150) sequences of random operations on three replicas against the model; `make test` plays two
 	go test -run RandomOperations -v -timeout 0 ./integration -model.runs $(MODELRUNS) -model.replicas 3
+
+conformance: ## the public conformance kit of A2A, of which TCK is a clone, and record it in docs/conformance.md
+	python3 examples/conformance/run.py --record docs/conformance.md \
+		$(or $(TCK),$(error TCK is not set: make conformance TCK=<clone of https://github.com/a2aproject/a2a-tck>))
 
 cover: ## test coverage across packages
 	go test -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
