@@ -446,7 +446,7 @@ func TestStreamsEndCleanlyWhenTheServerStops(t *testing.T) {
 func TestAStreamThatBreaksOffSaysSo(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
-	s.readErr = errors.New("password=hunter2")
+	s.log.ReadErr = errors.New("password=hunter2")
 	id := s.task("0.3", status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
 	// A second stream has put the tail into the topic, so that the first must read back.
 	live := s.open(t, subscribe(id))

@@ -18,13 +18,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Every operation of both versions; the answers are golden.
 func TestOperations(t *testing.T) {
 	t.Parallel()
-	e := &recorder{task: sample()}
+	e := &rpctest.Recorder{Task: sample()}
 	s := serve(t, e, rest.Options{})
 	for _, tt := range []struct {
 		golden, verb, path, body string
@@ -53,7 +54,7 @@ func TestOperations(t *testing.T) {
 	} {
 		for _, base := range []string{"", "/agents/demo", "/agents/%6fther"} {
 			a := s.do(t, tt.verb, base+tt.path, tt.body, "Content-Type", "application/json")
-			asked := e.last()
+			asked := e.Last()
 			if tt.want == nil {
 				require.Nil(t, asked)
 				require.GreaterOrEqual(t, a.StatusCode, 400)
@@ -70,13 +71,13 @@ func TestOperations(t *testing.T) {
 
 func TestStreamsOfUnknownTasks(t *testing.T) {
 	t.Parallel()
-	e := &recorder{err: &task.Error{Kind: task.NotFound}}
+	e := &rpctest.Recorder{Err: &task.Error{Kind: task.NotFound}}
 	s := serve(t, e, rest.Options{})
 	for _, prefix := range []string{"", "/v1"} {
 		for _, verb := range []string{"GET", "POST"} {
 			a := s.do(t, verb, prefix+"/tasks/t-9:subscribe", "", "Last-Event-ID", "7")
 			require.Equal(t, http.StatusNotFound, a.StatusCode, "a real status, and no stream")
-			asked, ok := e.last().(*engine.SubscribeRequest)
+			asked, ok := e.Last().(*engine.SubscribeRequest)
 			require.True(t, ok)
 			require.Equal(t, "t-9", asked.TaskID)
 			require.True(t, asked.Resume)
@@ -85,7 +86,7 @@ func TestStreamsOfUnknownTasks(t *testing.T) {
 		}
 		a := s.do(t, "POST", prefix+"/message:stream", map[string]string{"": send10, "/v1": send03}[prefix], "Idempotency-Key", "k")
 		require.Equal(t, http.StatusNotFound, a.StatusCode)
-		asked, ok := e.last().(*engine.SendRequest)
+		asked, ok := e.Last().(*engine.SendRequest)
 		require.True(t, ok)
 		require.Equal(t, "k", asked.IdempotencyKey)
 	}
@@ -105,7 +106,7 @@ func TestAFaultOnAStreamIsItsLastEvent(t *testing.T) {
 		{"0.3", "/v1/message:stream", send03},
 		{"0.3", "/v1/tasks/t-1:subscribe", ""},
 	} {
-		s := serve(t, &recorder{task: working}, rest.Options{})
+		s := serve(t, &rpctest.Recorder{Task: working}, rest.Options{})
 		a := s.do(t, "POST", tt.path, tt.body)
 		require.Equal(t, http.StatusOK, a.StatusCode)
 		require.Equal(t, "text/event-stream", a.Header.Get("Content-Type"))
@@ -140,7 +141,7 @@ func TestFaults(t *testing.T) {
 			if k == task.Internal || k == task.LeaseLost {
 				continue // their id is another each time
 			}
-			s := serve(t, &recorder{err: task.Errorf(k, "the detail")}, tt.opt)
+			s := serve(t, &rpctest.Recorder{Err: task.Errorf(k, "the detail")}, tt.opt)
 			a := s.do(t, "GET", tt.path, "")
 			all[fmt.Sprintf("%s: %d", k.Error(), a.StatusCode)] = a.body
 			require.Equal(t, k == task.Unavailable || k == task.RateLimited, a.Header.Get("Retry-After") == "1", k.Error())
@@ -154,7 +155,7 @@ func TestFaults(t *testing.T) {
 func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/tasks/t-1", "/v1/tasks/t-1"} {
-		s := serve(t, &recorder{err: errors.New("password=hunter2")}, rest.Options{})
+		s := serve(t, &rpctest.Recorder{Err: errors.New("password=hunter2")}, rest.Options{})
 		a := s.do(t, "GET", path, "")
 		require.Equal(t, http.StatusInternalServerError, a.StatusCode)
 		require.NotContains(t, string(a.body), "hunter2")
@@ -169,7 +170,7 @@ func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
 
 func TestAPanicIsAnError(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &recorder{}, rest.Options{}) // whose task is nil
+	s := serve(t, &rpctest.Recorder{}, rest.Options{}) // whose task is nil
 	a := s.do(t, "GET", "/tasks/t-1", "")
 	require.Equal(t, http.StatusInternalServerError, a.StatusCode)
 	require.Equal(t, "INTERNAL", a.fault10(t).Status)
@@ -179,7 +180,7 @@ func TestAPanicIsAnError(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
-	e := &recorder{task: sample()}
+	e := &rpctest.Recorder{Task: sample()}
 	s := serve(t, e, rest.Options{Limits: body.Limits{Size: 4096, Depth: 10}})
 	deep := strings.Repeat(`{"a":`, 11) + "1" + strings.Repeat("}", 11)
 	for _, tt := range []struct {
@@ -226,14 +227,14 @@ func TestBadRequests(t *testing.T) {
 			require.Equal(t, tt.class, class)
 			require.Negative(t, code)
 			require.Contains(t, message, tt.message)
-			require.Nil(t, e.last())
+			require.Nil(t, e.Last())
 		})
 	}
 }
 
 func TestABodyThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &recorder{}, rest.Options{Limits: body.Limits{Timeout: 100 * time.Millisecond}})
+	s := serve(t, &rpctest.Recorder{}, rest.Options{Limits: body.Limits{Timeout: 100 * time.Millisecond}})
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
@@ -249,7 +250,7 @@ func TestABodyThatDoesNotArrive(t *testing.T) {
 
 func TestVerbs(t *testing.T) {
 	t.Parallel()
-	e := &recorder{task: sample()}
+	e := &rpctest.Recorder{Task: sample()}
 	s := serve(t, e, rest.Options{})
 	for path, want := range map[string]string{
 		"/message:send": "OPTIONS, POST", "/message:stream": "OPTIONS, POST", "/tasks": "OPTIONS, GET, HEAD",
@@ -270,14 +271,14 @@ func TestVerbs(t *testing.T) {
 	require.Equal(t, http.StatusOK, head.StatusCode)
 	require.Empty(t, head.body)
 	require.EqualValues(t, len(full.body), head.ContentLength)
-	e.last()
+	e.Last()
 	require.Equal(t, http.StatusMethodNotAllowed, s.do(t, "HEAD", "/tasks/t:subscribe", "").StatusCode)
-	require.Nil(t, e.last(), "a stream without a body is none")
+	require.Nil(t, e.Last(), "a stream without a body is none")
 }
 
 func TestMediaTypes(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &recorder{task: sample()}, rest.Options{})
+	s := serve(t, &rpctest.Recorder{Task: sample()}, rest.Options{})
 	const own, plain = "application/a2a+json", "application/json"
 	for _, tt := range []struct{ content, accept, want string }{
 		{"", "", plain},
@@ -309,7 +310,7 @@ func TestMediaTypes(t *testing.T) {
 
 func TestTenantsAreAgents(t *testing.T) {
 	t.Parallel()
-	e := &recorder{task: sample()}
+	e := &rpctest.Recorder{Task: sample()}
 	s := serve(t, e, rest.Options{})
 	for _, tt := range []struct{ path, agent string }{
 		{"/tasks/t", "demo"},
@@ -333,32 +334,32 @@ func TestTenantsAreAgents(t *testing.T) {
 			continue
 		}
 		require.Equal(t, http.StatusOK, a.StatusCode, "%s: %s", tt.path, a.body)
-		asked, ok := e.last().(*engine.GetRequest)
+		asked, ok := e.Last().(*engine.GetRequest)
 		require.True(t, ok)
 		require.Equal(t, tt.agent, asked.Agent, tt.path)
 	}
 	a := s.do(t, "POST", "/other/message:send", strings.Replace(send10, "{", `{"tenant":"demo",`, 1))
 	require.Equal(t, http.StatusOK, a.StatusCode, "the path decides: %s", a.body)
-	asked, ok := e.last().(*engine.SendRequest)
+	asked, ok := e.Last().(*engine.SendRequest)
 	require.True(t, ok)
 	require.Equal(t, "other", asked.Agent)
 }
 
 func TestIDs(t *testing.T) {
 	t.Parallel()
-	e := &recorder{task: sample()}
+	e := &rpctest.Recorder{Task: sample()}
 	s := serve(t, e, rest.Options{})
 	for _, id := range []string{"t-1", "a b", "a/b", "a/pushNotificationConfigs", "a:cancel", "x:y", "ü😀", `"quoted\`, "..", "100%", "a?b#c", "tasks"} {
 		for _, prefix := range []string{"", "/demo", "/v1", "/agents/demo", "/agents/demo/v1"} {
 			escaped := strings.NewReplacer(":", "%3A", ".", "%2E").Replace(url.PathEscape(id))
 			require.Equal(t, http.StatusOK, s.do(t, "GET", prefix+"/tasks/"+escaped, "").StatusCode, id)
-			got, ok := e.last().(*engine.GetRequest)
+			got, ok := e.Last().(*engine.GetRequest)
 			require.True(t, ok)
 			require.Equal(t, id, got.TaskID)
 			for _, body := range []string{"", "null", " {} ", `{"id":"another","name":"tasks/another","metadata":{"a":1.0}}`} {
 				a := s.do(t, "POST", prefix+"/tasks/"+escaped+":cancel", body)
 				require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)
-				canceled, ok := e.last().(*engine.CancelRequest)
+				canceled, ok := e.Last().(*engine.CancelRequest)
 				require.True(t, ok)
 				require.Equal(t, id, canceled.TaskID)
 				if strings.Contains(body, "metadata") {
@@ -368,14 +369,14 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	s.do(t, "GET", "/tasks/a:b", "")
-	got, ok := e.last().(*engine.GetRequest)
+	got, ok := e.Last().(*engine.GetRequest)
 	require.True(t, ok)
 	require.Equal(t, "a:b", got.TaskID, "what is no action is a part of the id")
 }
 
 func TestQueries(t *testing.T) {
 	t.Parallel()
-	e := &recorder{task: sample()}
+	e := &rpctest.Recorder{Task: sample()}
 	s := serve(t, e, rest.Options{})
 	at := time.Date(2026, 1, 5, 10, 0, 2, 120_000_000, time.UTC)
 	for _, query := range []string{
@@ -386,7 +387,7 @@ func TestQueries(t *testing.T) {
 		for _, path := range []string{"/tasks?", "/demo/tasks/?", "/v1/tasks?"} {
 			a := s.do(t, "GET", path+query, "", "Prefer", "count=exact")
 			require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)
-			asked, ok := e.last().(*engine.ListRequest)
+			asked, ok := e.Last().(*engine.ListRequest)
 			require.True(t, ok)
 			require.True(t, at.Equal(asked.Since))
 			require.Equal(t, &engine.ListRequest{
@@ -399,7 +400,7 @@ func TestQueries(t *testing.T) {
 
 func TestVersionHeader(t *testing.T) {
 	t.Parallel()
-	lenient, strict := serve(t, &recorder{task: sample()}, rest.Options{}), serve(t, &recorder{task: sample()}, rest.Options{StrictVersion: true})
+	lenient, strict := serve(t, &rpctest.Recorder{Task: sample()}, rest.Options{}), serve(t, &rpctest.Recorder{Task: sample()}, rest.Options{StrictVersion: true})
 	for _, tt := range []struct {
 		path, version string
 		strict        bool
@@ -423,7 +424,7 @@ func TestVersionHeader(t *testing.T) {
 
 func TestExtensionsAreEchoed(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &recorder{task: sample()}, rest.Options{})
+	s := serve(t, &rpctest.Recorder{Task: sample()}, rest.Options{})
 	require.Equal(t, "urn:a", s.do(t, "GET", "/tasks/t", "", "A2A-Extensions", "urn:z, urn:a").Header.Get("A2A-Extensions"))
 	require.Equal(t, "urn:a", s.do(t, "GET", "/v1/tasks/t", "", "X-A2A-Extensions", "urn:a").Header.Get("X-A2A-Extensions"))
 }

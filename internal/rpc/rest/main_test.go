@@ -8,17 +8,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -27,70 +26,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait: a test that is right never comes near it.
 const patience = 20 * time.Second
 
-// recorder is an engine that answers every operation alike, and remembers the last request.
-type recorder struct {
-	task *task.Task
-	err  error
-
-	mu    sync.Mutex
-	asked any
-}
-
-func (e *recorder) ask(request any) (*task.Task, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.asked = request
-	if e.err != nil {
-		return nil, e.err
-	}
-	return e.task, nil
-}
-
-func (e *recorder) last() any {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	defer func() { e.asked = nil }()
-	return e.asked
-}
-
-func (e *recorder) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
-	return e.ask(r)
-}
-
-func (e *recorder) Get(_ context.Context, r *engine.GetRequest) (*task.Task, error) { return e.ask(r) }
-
-func (e *recorder) Cancel(_ context.Context, r *engine.CancelRequest) (*task.Task, error) {
-	return e.ask(r)
-}
-
-func (e *recorder) List(_ context.Context, r *engine.ListRequest) (*engine.Page, error) {
-	t, err := e.ask(r)
-	if err != nil {
-		return nil, err
-	}
-	return &engine.Page{Tasks: []*task.Task{t}, Size: r.PageSize, Total: 1}, nil
-}
-
-// Stream and Subscribe open streams that have no events: to ask for one panics. Streams that
-// live are in the integration tests.
-func (e *recorder) Stream(_ context.Context, r *engine.SendRequest) (*engine.Stream, error) {
-	t, err := e.ask(r)
-	return &engine.Stream{Task: t, Header: t}, err
-}
-
-func (e *recorder) Subscribe(_ context.Context, r *engine.SubscribeRequest) (*engine.Stream, error) {
-	t, err := e.ask(r)
-	return &engine.Stream{Task: t, Header: t}, err
-}
-
 // server is the whole public server on a real listener.
 type server struct {
 	*httptest.Server
-	engine *recorder
+	engine *rpctest.Recorder
 	logs   *strings.Builder // to be read after an answer
 }
 
-func serve(t testing.TB, e *recorder, o rest.Options) *server {
+func serve(t testing.TB, e *rpctest.Recorder, o rest.Options) *server {
 	t.Helper()
 	s := &server{engine: e, logs: new(strings.Builder)}
 	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))

@@ -1,0 +1,211 @@
+// Package rpctest is what the tests of the bindings share: an engine that answers
+// everything alike, and a log for a real engine and a real hub without a database.
+package rpctest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Log is a log without a database: what the engine and the hub ask of the store.
+// The agent is the test, which calls Add.
+type Log struct {
+	Hub *hub.Hub
+
+	mu      sync.Mutex
+	headers map[task.ID]task.Task
+	events  map[task.ID][]task.Event
+	keys    map[string]task.ID
+	Created chan task.ID // receives each task that is made or gets a message
+	ReadErr error        // of EventsAfter
+}
+
+// NewLog makes an empty log.
+func NewLog() *Log {
+	m := &Log{
+		headers: map[task.ID]task.Task{}, events: map[task.ID][]task.Event{}, keys: map[string]task.ID{},
+		Created: make(chan task.ID, 100), Hub: hub.New(hub.Options{}),
+	}
+	m.Hub.SetReader(m)
+	return m
+}
+
+// Engine is an engine on the log, with the agents demo and other, which replies directly.
+func (m *Log) Engine() *engine.Engine {
+	return engine.New(engine.Options{
+		Store: m, Hub: m.Hub,
+		Agents: []engine.Agent{{Name: "demo"}, {Name: "other", DirectReplies: true}},
+	})
+}
+
+func (m *Log) header(id task.ID) *task.Task {
+	h := m.headers[id]
+	t, err := task.Fold(h, m.events[id])
+	if err != nil {
+		panic(err)
+	}
+	h.LastSeq, h.Status, h.Direct = t.LastSeq, t.Status, t.Direct
+	return &h
+}
+
+func (m *Log) append(id task.ID, e task.Event) *task.Event {
+	e.Task, e.Seq, e.At = id, task.Seq(len(m.events[id])+1), time.Unix(1e9, 0)
+	m.events[id] = append(m.events[id], e)
+	return &e
+}
+
+// Add is the agent's doing: events are stored, then published.
+func (m *Log) Add(id task.ID, evs ...task.Event) {
+	m.mu.Lock()
+	out := make([]*task.Event, len(evs))
+	for i, e := range evs {
+		out[i] = m.append(id, e)
+	}
+	m.mu.Unlock()
+	m.Hub.Committed(out)
+}
+
+// Task makes a task of a version with a message and further events.
+func (m *Log) Task(version string, evs ...task.Event) task.ID {
+	id := store.NewID()
+	m.mu.Lock()
+	m.headers[id] = task.Task{ID: id, PublicID: id.String(), Agent: "demo", ContextID: "c-1", Dialect: version}
+	m.append(id, Says("hi"))
+	m.mu.Unlock()
+	m.Add(id, evs...)
+	return id
+}
+
+// Says is a message of the user.
+func Says(text string) task.Event {
+	return task.Event{Kind: task.EventMessage, Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}}
+}
+
+// Status is a change of status.
+func Status(s task.State) task.Event { return task.Event{Kind: task.EventStatus, State: s} }
+
+// Chunk is a chunk of the artifact a.
+func Chunk(text string) task.Event {
+	return task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text(text)}}}
+}
+
+// Direct is a bare reply.
+func Direct(text string) task.Event {
+	return task.Event{Kind: task.EventStatus, State: task.StateCompleted, Direct: true, Message: &task.Message{
+		ID: "r", Role: task.RoleAgent, Parts: []task.Part{task.Text(text)},
+	}}
+}
+
+// List finds none.
+func (m *Log) List(context.Context, *store.Listing) ([]*task.Task, bool, error) {
+	return nil, false, nil
+}
+
+// Count finds none.
+func (m *Log) Count(context.Context, *store.Listing, int) (int, error) { return 0, nil }
+
+// Create stores a task.
+func (m *Log) Create(_ context.Context, n *store.NewTask) (*task.Event, error) {
+	m.mu.Lock()
+	if _, taken := m.keys[n.Idempotency.Key]; taken {
+		m.mu.Unlock()
+		return nil, store.ErrTaken
+	}
+	if n.Idempotency.Key != "" {
+		m.keys[n.Idempotency.Key] = n.Task.ID
+	}
+	m.headers[n.Task.ID] = n.Task
+	e := m.append(n.Task.ID, task.Event{Kind: task.EventMessage, Message: n.Message})
+	m.mu.Unlock()
+	m.Hub.Committed([]*task.Event{e})
+	m.Created <- n.Task.ID
+	return e, nil
+}
+
+// Existing finds the task of a key.
+func (m *Log) Existing(_ context.Context, n *store.NewTask) (*task.Task, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id, ok := m.keys[n.Idempotency.Key]; ok {
+		return m.header(id), true, nil
+	}
+	return nil, false, task.NotFound
+}
+
+// FindTask finds a task by its public id.
+func (m *Log) FindTask(_ context.Context, _ store.Owner, publicID string) (*task.Task, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, h := range m.headers {
+		if h.PublicID == publicID {
+			return m.header(id), nil
+		}
+	}
+	return nil, task.Errorf(task.NotFound, "there is no such task")
+}
+
+// Header reads a task without its events.
+func (m *Log) Header(_ context.Context, id task.ID) (*task.Task, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.header(id), nil
+}
+
+// Snapshot reads a task.
+func (m *Log) Snapshot(_ context.Context, h *task.Task, _ bool) (*task.Task, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return task.Fold(*store.Empty(h), m.events[h.ID][:h.LastSeq])
+}
+
+// AddMessage stores a message.
+func (m *Log) AddMessage(_ context.Context, n *store.NewMessage) (task.Seq, error) {
+	m.mu.Lock()
+	h := m.header(n.Task.ID)
+	if h.Status.State.Terminal() {
+		m.mu.Unlock()
+		return 0, task.Errorf(task.Terminal, "the task is already %s", h.Status.State)
+	}
+	out := []*task.Event{m.append(h.ID, task.Event{Kind: task.EventMessage, Message: n.Message})}
+	if h.Status.State.Parked() {
+		out = append(out, m.append(h.ID, Status(task.StateSubmitted)))
+	}
+	m.mu.Unlock()
+	m.Hub.Committed(out)
+	m.Created <- h.ID
+	return out[len(out)-1].Seq, nil
+}
+
+// Cancel ends a task.
+func (m *Log) Cancel(_ context.Context, h *task.Task) (bool, error) {
+	m.Add(h.ID, Status(task.StateCanceled))
+	return true, nil
+}
+
+// EventsAfter reads events.
+func (m *Log) EventsAfter(_ context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ReadErr != nil {
+		return nil, m.ReadErr
+	}
+	var out []*task.Event
+	for _, e := range m.events[owner.ID][after:min(len(m.events[owner.ID]), int(after)+limit)] {
+		out = append(out, &e)
+	}
+	return out, nil
+}
+
+// CatchUp reads nothing: all commits are our own.
+func (m *Log) CatchUp(context.Context, []store.Position, int) ([]*task.Event, error) {
+	return nil, nil
+}
+
+// LastSeqs reads nothing, for the same reason.
+func (m *Log) LastSeqs(context.Context, []task.ID) (map[task.ID]task.Seq, error) { return nil, nil }

@@ -1,0 +1,70 @@
+package rpctest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Recorder is an engine that answers every operation alike, and remembers the last request.
+type Recorder struct {
+	Task *task.Task
+	Err  error
+
+	mu    sync.Mutex
+	asked any
+}
+
+func (e *Recorder) ask(request any) (*task.Task, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked = request
+	if e.Err != nil {
+		return nil, e.Err
+	}
+	return e.Task, nil
+}
+
+// Last is the last request, once.
+func (e *Recorder) Last() any {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer func() { e.asked = nil }()
+	return e.asked
+}
+
+// Send answers with the task.
+func (e *Recorder) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
+	return e.ask(r)
+}
+
+// Get answers with the task.
+func (e *Recorder) Get(_ context.Context, r *engine.GetRequest) (*task.Task, error) { return e.ask(r) }
+
+// Cancel answers with the task.
+func (e *Recorder) Cancel(_ context.Context, r *engine.CancelRequest) (*task.Task, error) {
+	return e.ask(r)
+}
+
+// List answers with the task.
+func (e *Recorder) List(_ context.Context, r *engine.ListRequest) (*engine.Page, error) {
+	t, err := e.ask(r)
+	if err != nil {
+		return nil, err
+	}
+	return &engine.Page{Tasks: []*task.Task{t}, Size: r.PageSize, Total: 1}, nil
+}
+
+// Stream opens a stream that has no events: to ask for one panics.
+func (e *Recorder) Stream(_ context.Context, r *engine.SendRequest) (*engine.Stream, error) {
+	t, err := e.ask(r)
+	return &engine.Stream{Task: t, Header: t}, err
+}
+
+// Subscribe opens such a stream, too.
+func (e *Recorder) Subscribe(_ context.Context, r *engine.SubscribeRequest) (*engine.Stream, error) {
+	t, err := e.ask(r)
+	return &engine.Stream{Task: t, Header: t}, err
+}
