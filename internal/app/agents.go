@@ -113,11 +113,11 @@ func historyOption(messages int) int {
 // describes them for others who serve or call.
 var ownExtensions = []config.Extension{
 	{
-		URI:         "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/resume.md",
+		URI:         operation.ResumeURI,
 		Description: "Last-Event-ID continues the stream of a task after that event",
 	},
 	{
-		URI:         "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/idempotency.md",
+		URI:         operation.IdempotencyURI,
 		Description: "Idempotency-Key makes a repeated send find the task of the first one",
 	},
 }

@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"context"
-	"errors"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -25,7 +24,7 @@ type call struct {
 	op     engine.Op
 	stream grpc.ServerStream
 	ctx    context.Context //nolint:containedctx // of the call
-	cancel context.CancelCauseFunc
+	cancel context.CancelFunc
 	taskID string // as the request names it
 	opened bool   // a stream was opened, and counted
 	begun  bool   // its headers were sent
@@ -34,17 +33,11 @@ type call struct {
 	large  int // size of the message that was sent last
 }
 
-// What a call is ended for by us.
-var (
-	errLate  = errors.New("the request did not arrive in time")
-	errStuck = errors.New("the client takes nothing")
-)
-
 // handle answers one call.
 func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (err error) {
 	c := &call{b: b, s: s, op: op, stream: stream, ctx: stream.Context()}
 	c.Request = operation.Request{Endpoint: b.at, Codec: s.Codec}
-	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelCauseFunc)
+	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelFunc)
 	defer c.contain(&err)
 	message, err := c.read()
 	if err != nil {
@@ -68,14 +61,11 @@ func (c *call) contain(err *error) {
 
 // read takes the request in, within its bounds of size and time.
 func (c *call) read() (frame, error) {
-	late := time.AfterFunc(c.b.Limits.Timeout, func() { c.cancel(errLate) })
+	late := time.AfterFunc(c.b.Limits.Timeout, c.cancel)
 	defer late.Stop()
 	var message frame
 	err := c.stream.RecvMsg(&message)
-	if errors.Is(context.Cause(c.ctx), errLate) {
-		err = status.Error(codes.DeadlineExceeded, errLate.Error())
-	}
-	if err != nil {
+	if err != nil { // the library has told the client, if it is there
 		c.observe(operation.Refused)
 	}
 	return message, err
@@ -132,16 +122,13 @@ func (c *call) follow() error {
 	c.echo()
 	// It may live for hours and is to hold on to no more than it needs.
 	c.Request = operation.Request{Codec: c.Codec}
-	err = st.Follow(c.ctx, c)
-	switch {
-	case err != nil:
+	if err := st.Follow(c.ctx, c); err != nil {
 		return c.fail(err)
-	case errors.Is(context.Cause(c.ctx), errStuck):
-		return status.Error(codes.Unavailable, "the stream was not read for too long: follow the task again")
-	case st.Cut():
+	}
+	if st.Cut() {
 		return status.Error(codes.Unavailable, "the server is stopping: follow the task again")
 	}
-	return nil
+	return status.FromContextError(c.ctx.Err()).Err() // of a client that took nothing, as of one that has left
 }
 
 func (c *call) observe(outcome string) { c.b.Operations.Observe(c.op, c.Codec, outcome) }
@@ -192,7 +179,7 @@ const drain = 64 << 10
 // on its way.
 func (c *call) send(document []byte) error {
 	patience := c.b.WriteTimeout + time.Duration(c.large/drain)*time.Second
-	stuck := time.AfterFunc(patience, func() { c.cancel(errStuck) })
+	stuck := time.AfterFunc(patience, c.cancel)
 	defer stuck.Stop()
 	c.large = len(document)
 	return c.stream.SendMsg(frame(document))

@@ -40,6 +40,6 @@ type cancelKey struct{}
 // withCancel lets us end a call from outside of its handler, which may wait in a read or in
 // a write that the client does not let go on. The library has no deadlines for these.
 func withCancel(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	ctx, cancel := context.WithCancelCause(ctx) // its parent ends with the call
+	ctx, cancel := context.WithCancel(ctx) // its parent ends with the call
 	return context.WithValue(ctx, cancelKey{}, cancel), nil
 }

@@ -316,3 +316,26 @@ func TestHeadersOf10(t *testing.T) {
 		require.Equal(t, exact, list.ExactTotal)
 	}
 }
+
+// A client whose library keeps the ids of server-sent events to itself finds them in the documents.
+func TestIDsInDocuments(t *testing.T) {
+	t.Parallel()
+	const in = `"metadata":{"` + operation.ResumeURI + `":{"eventId":"`
+	agents := []operation.Agent{{Name: "demo", Extensions: []operation.Extension{{URI: operation.ResumeURI}}}}
+	for _, body := range []string{stream10, stream03, stream01} {
+		for _, named := range []string{"", operation.ResumeURI} {
+			s := serveStreams(t, options{Agents: agents})
+			c := s.open(t, body, "A2A-Extensions", named)
+			id := wait(t, s.created)
+			wants := named != "" && body != stream01 // which has no extensions
+			f := c.next(t)
+			require.Equal(t, wants, strings.Contains(string(f.answer.Result), in+`1"}}`), "%s", f.answer.Result)
+			s.add(id, chunk("x"), task.Event{Kind: task.EventStatus, State: task.StateCompleted, Metadata: []byte(`{"a":1}`)})
+			f = c.next(t)
+			require.Equal(t, wants, strings.Contains(string(f.answer.Result), in+`2"}}`), "%s", f.answer.Result)
+			f = c.next(t)
+			require.Equal(t, wants, strings.Contains(string(f.answer.Result), `"metadata":{"a":1,"`+operation.ResumeURI+`":{"eventId":"3"}}`), "%s", f.answer.Result)
+			c.ends(t)
+		}
+	}
+}

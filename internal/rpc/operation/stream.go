@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
@@ -30,6 +31,7 @@ type Stream struct {
 	op     engine.Op
 	st     *engine.Stream
 	opened bool // the task, or an event of it, has been shown
+	marks  bool // documents have their ids in them, too
 	cut    bool // the server stopped before the stream had ended
 }
 
@@ -65,7 +67,8 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 		o.opt.Observer.Resumed(r.Codec.Version())
 	}
 	opened = true
-	return &Stream{runner: o, codec: r.Codec, op: r.Call.Op, st: st}, nil
+	marks := slices.Contains(r.active, ResumeURI) && r.Codec.ID() != dialect.V01 // which has no extensions
+	return &Stream{runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks}, nil
 }
 
 // Follow shows the stream until it ends, the client leaves, or the server stops.
@@ -171,7 +174,7 @@ func (s *following) run(ctx context.Context) error {
 // that lost the stream before it gets the whole opening again.
 func (s *following) open() (ended bool, err error) {
 	t := s.st.Task
-	docs, err := s.codec.Opening(s.op, t)
+	docs, err := s.codec.Opening(s.op, s.markedTask(t))
 	if err != nil {
 		return false, err
 	}
@@ -211,23 +214,32 @@ func (s *following) show(ev *engine.Entry) (ended bool, err error) {
 	var doc []byte
 	switch passed := s.st.Superseded(ev.Event); {
 	case !s.opened && ev.Direct:
-		doc, err = s.codec.Direct(s.st.Header, ev.Event)
+		doc, err = s.codec.Direct(s.st.Header, s.marked(ev.Event))
 		ended = true
 	case passed:
-		doc, err = s.codec.Passed(s.st.Header, ev.Event)
+		doc, err = s.codec.Passed(s.st.Header, s.marked(ev.Event))
 	default:
 		if !s.opened {
 			if ended, err := s.open(); err != nil || ended {
 				return ended, err
 			}
 		}
-		doc, err = ev.Encoded(int(s.codec.ID()), func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, e) })
+		doc, err = s.event(ev)
 		ended = ev.Kind == task.EventStatus && s.codec.Closes(s.op, ev.State)
 	}
 	if doc != nil && err == nil {
 		s.out.Event(s.st.ID(ev.Seq), doc)
 	}
 	return ended, err
+}
+
+// event encodes an event that stands for nothing else. One with its id in it is encoded for
+// each stream that asks for that.
+func (s *following) event(ev *engine.Entry) ([]byte, error) {
+	if s.marks {
+		return s.codec.Event(s.st.Header, s.marked(ev.Event))
+	}
+	return ev.Encoded(int(s.codec.ID()), func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, e) })
 }
 
 func (s *following) flush() error {

@@ -60,8 +60,8 @@ func newCodec(c dialect.Codec, id dialect.ID, file protoreflect.FileDescriptor, 
 	for i := range service.Methods().Len() {
 		m := service.Methods().Get(i)
 		op, ok := c.Operation(string(m.Name()))
-		if !ok || op == engine.OpList && id == dialect.V03Binary {
-			continue // the file is younger than 0.3.0, whose service has no lists
+		if !ok {
+			continue
 		}
 		b.methods = append(b.methods, Method{string(m.Name()), op})
 		b.requests[op], b.replies[op] = messageType(m.Input()), messageType(m.Output())

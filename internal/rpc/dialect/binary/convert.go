@@ -9,18 +9,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
 // toJSON renders a message, without the spaces that the library puts in at random: what
 // is opaque in it is kept as it stands.
 func toJSON(m proto.Message) ([]byte, error) {
 	b, err := protojson.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	v := jsontext.Value(b)
-	err = v.Compact()
-	return v, err
+	return strictjson.Compact(b), err
 }
 
 var reading = protojson.UnmarshalOptions{DiscardUnknown: true}

@@ -155,7 +155,7 @@ func List(r *wire.Reader, call *dialect.Call) *engine.ListRequest {
 			l.PageToken = r.String()
 		case "historyLength":
 			call.View.History = Count(r)
-		case "statusTimestampAfter":
+		case "statusTimestampAfter", "lastUpdatedTime": // the latter in the younger proto files of 0.3
 			l.Since = r.Time()
 		case "includeArtifacts":
 			l.WithArtifacts = r.Bool()

@@ -24,7 +24,8 @@ var _ dialect.Codec = Codec{}
 // ID returns dialect.V03Proto.
 func (Codec) ID() dialect.ID { return dialect.V03Proto }
 
-// ListTasks is in no proto file of 0.3: its document has tasks/list for HTTP+JSON.
+// ListTasks is not in the proto file of 0.3.0, and in the official library's, which is
+// younger; the document has tasks/list for HTTP+JSON.
 var operations = map[string]engine.Op{
 	"SendMessage":                      engine.OpSend,
 	"SendStreamingMessage":             engine.OpStream,

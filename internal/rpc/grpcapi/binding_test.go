@@ -1,0 +1,426 @@
+package grpcapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb03 "github.com/a2aproject/a2a-go/a2apb"
+	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// golden compares a message, as JSON.
+func golden(t *testing.T, name string, m proto.Message) {
+	t.Helper()
+	b, err := protojson.Marshal(m)
+	require.NoError(t, err)
+	dialecttest.Golden(t, name, strictjson.Compact(b))
+}
+
+// unary calls a method by its name.
+func (s *server) unary(ctx context.Context, method string, in, out proto.Message) error {
+	return s.conn.Invoke(ctx, "/"+method, in, out)
+}
+
+const (
+	service10 = "lf.a2a.v1.A2AService/"
+	service03 = "a2a.v1.A2AService/"
+)
+
+// Every operation of both versions that has one answer; the answers are golden.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	e := &rpctest.Recorder{Task: sample()}
+	s := serve(t, e, grpcapi.Options{})
+	for _, tt := range []struct {
+		golden, method string
+		in, out        proto.Message
+		want           any // asked of the engine; nil: nothing, and there is an error
+	}{
+		{"1.0/send", service10 + "SendMessage", send10("hi"), new(pb10.SendMessageResponse), new(engine.SendRequest)},
+		{"1.0/get", service10 + "GetTask", &pb10.GetTaskRequest{Id: "t-1"}, new(pb10.Task), new(engine.GetRequest)},
+		{"1.0/get-no-history", service10 + "GetTask", &pb10.GetTaskRequest{Id: "t-1", HistoryLength: proto.Int32(0)}, new(pb10.Task), new(engine.GetRequest)},
+		{"1.0/list", service10 + "ListTasks", &pb10.ListTasksRequest{PageSize: proto.Int32(7)}, new(pb10.ListTasksResponse), new(engine.ListRequest)},
+		{"1.0/cancel", service10 + "CancelTask", &pb10.CancelTaskRequest{Id: "t-1"}, new(pb10.Task), new(engine.CancelRequest)},
+		{"1.0/push-set", service10 + "CreateTaskPushNotificationConfig", &pb10.TaskPushNotificationConfig{TaskId: "t-1"}, new(pb10.TaskPushNotificationConfig), nil},
+		{"1.0/push-get", service10 + "GetTaskPushNotificationConfig", &pb10.GetTaskPushNotificationConfigRequest{TaskId: "t-1", Id: "p"}, new(pb10.TaskPushNotificationConfig), nil},
+		{"1.0/push-list", service10 + "ListTaskPushNotificationConfigs", &pb10.ListTaskPushNotificationConfigsRequest{TaskId: "t-1"}, new(pb10.ListTaskPushNotificationConfigsResponse), nil},
+		{"1.0/push-delete", service10 + "DeleteTaskPushNotificationConfig", &pb10.DeleteTaskPushNotificationConfigRequest{TaskId: "t-1", Id: "p"}, new(pb10.Task), nil},
+		{"1.0/card", service10 + "GetExtendedAgentCard", &pb10.GetExtendedAgentCardRequest{}, new(pb10.AgentCard), "card"},
+		{"0.3/send", service03 + "SendMessage", send03("hi"), new(pb03.SendMessageResponse), new(engine.SendRequest)},
+		{"0.3/get", service03 + "GetTask", &pb03.GetTaskRequest{Name: "tasks/t-1"}, new(pb03.Task), new(engine.GetRequest)},
+		{"0.3/list", service03 + "ListTasks", &pb03.ListTasksRequest{PageSize: 7}, new(pb03.ListTasksResponse), new(engine.ListRequest)},
+		{"0.3/cancel", service03 + "CancelTask", &pb03.CancelTaskRequest{Name: "tasks/t-1"}, new(pb03.Task), new(engine.CancelRequest)},
+		{"0.3/push-set", service03 + "CreateTaskPushNotificationConfig", &pb03.CreateTaskPushNotificationConfigRequest{Parent: "tasks/t-1"}, new(pb03.TaskPushNotificationConfig), nil},
+		{"0.3/push-get", service03 + "GetTaskPushNotificationConfig", &pb03.GetTaskPushNotificationConfigRequest{Name: "tasks/t-1/pushNotificationConfigs/p"}, new(pb03.TaskPushNotificationConfig), nil},
+		{"0.3/push-list", service03 + "ListTaskPushNotificationConfig", &pb03.ListTaskPushNotificationConfigRequest{Parent: "tasks/t-1"}, new(pb03.ListTaskPushNotificationConfigResponse), nil},
+		{"0.3/push-delete", service03 + "DeleteTaskPushNotificationConfig", &pb03.DeleteTaskPushNotificationConfigRequest{Name: "tasks/t-1/pushNotificationConfigs/p"}, new(pb03.Task), nil},
+		{"0.3/card", service03 + "GetAgentCard", &pb03.GetAgentCardRequest{}, new(pb03.AgentCard), "card"},
+	} {
+		err := s.unary(with(t), tt.method, tt.in, tt.out)
+		asked := e.Last()
+		if tt.want == nil {
+			f := faultOf(t, err)
+			golden(t, tt.golden, f.Proto())
+			require.Nil(t, asked)
+			require.Equal(t, "PUSH_NOTIFICATION_NOT_SUPPORTED", f.info.GetReason())
+			continue
+		}
+		require.NoError(t, err, tt.golden)
+		golden(t, tt.golden, tt.out)
+		if tt.want == "card" {
+			require.Nil(t, asked)
+			continue
+		}
+		require.IsType(t, tt.want, asked)
+	}
+}
+
+// One golden of every kind of error, for each table.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		method  string
+		in, out proto.Message
+		opt     grpcapi.Options
+	}{
+		"0.3/faults":          {service03 + "GetTask", &pb03.GetTaskRequest{Name: "tasks/t-1"}, new(pb03.Task), grpcapi.Options{}},
+		"1.0/faults":          {service10 + "GetTask", &pb10.GetTaskRequest{Id: "t-1"}, new(pb10.Task), grpcapi.Options{}},
+		"1.0/faults-of-1.0.0": {service10 + "GetTask", &pb10.GetTaskRequest{Id: "t-1"}, new(pb10.Task), grpcapi.Options{Statuses100: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := map[string]json.RawMessage{}
+			for k := range task.Kind(task.KindCount) {
+				if k == task.Internal || k == task.LeaseLost {
+					continue // their id is another each time
+				}
+				s := serve(t, &rpctest.Recorder{Err: task.Errorf(k, "the detail")}, tt.opt)
+				f := faultOf(t, s.unary(with(t), tt.method, tt.in, tt.out))
+				b, err := protojson.Marshal(f.Proto())
+				require.NoError(t, err)
+				all[k.Error()+": "+f.Code().String()] = strictjson.Compact(b)
+				require.Equal(t, k == task.Unavailable || k == task.RateLimited, f.retry == time.Second, k.Error())
+				require.Equal(t, "t-1", f.info.GetMetadata()["taskId"])
+			}
+			dump, err := json.Marshal(all)
+			require.NoError(t, err)
+			dialecttest.Golden(t, name, dump)
+		})
+	}
+}
+
+func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
+	t.Parallel()
+	for what, e := range map[string]operation.Engine{
+		"hunter2": &rpctest.Recorder{Err: errors.New("password=hunter2")},
+		"panic":   &rpctest.Recorder{}, // whose task is nil
+	} {
+		s := serve(t, e, grpcapi.Options{})
+		_, err10 := s.young.GetTask(with(t), &pb10.GetTaskRequest{Id: "t-1"})
+		_, err03 := s.old.GetTask(with(t), &pb03.GetTaskRequest{Name: "tasks/t-1"})
+		for _, err := range []error{err10, err03} {
+			f := faultOf(t, err)
+			require.Equal(t, codes.Internal, f.Code())
+			require.Equal(t, "Internal error", f.Message())
+			require.NotContains(t, f.String(), what)
+			require.Contains(t, s.logs.String(), "error_id="+f.info.GetMetadata()["errorId"])
+		}
+		require.Contains(t, s.logs.String(), what)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	e := &rpctest.Recorder{Task: sample()}
+	s := serve(t, e, grpcapi.Options{Limits: body.Limits{Size: 4096}})
+	_, err := s.young.SendMessage(with(t), &pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_USER}})
+	f := faultOf(t, err)
+	require.Equal(t, codes.InvalidArgument, f.Code())
+	require.Equal(t, "INVALID_PARAMS", f.info.GetReason())
+	require.Equal(t, []string{"message.parts: is required"}, f.members)
+	_, err = s.old.GetTask(with(t), &pb03.GetTaskRequest{Name: "t-1"})
+	require.Equal(t, []string{"name: must be tasks/ and an id"}, faultOf(t, err).members)
+
+	err = s.conn.Invoke(with(t), "/"+service10+"GetTask", []byte("\xff\xff"), new([]byte), grpc.ForceCodec(rawCodec{}))
+	require.Equal(t, codes.InvalidArgument, faultOf(t, err).Code())
+	require.Contains(t, err.Error(), "the message cannot be parsed")
+
+	_, err = s.young.SendMessage(with(t), send10(strings.Repeat("x", 5000)))
+	require.Error(t, err)
+	require.Equal(t, codes.ResourceExhausted, codeOf(err))
+	for _, method := range []string{service10 + "Nothing", service03 + "TaskSubscriptions", "a2a.v2.A2AService/GetTask"} {
+		require.Equal(t, codes.Unimplemented, codeOf(s.unary(with(t), method, &pb10.GetTaskRequest{}, new(pb10.Task))))
+	}
+	require.Nil(t, e.Last(), "none of them reached the engine")
+	require.Empty(t, s.logs.String(), "nor the log")
+}
+
+func TestARequestThatDoesNotArrive(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{Limits: body.Limits{Timeout: 50 * time.Millisecond}})
+	for method, streams := range map[string]bool{"GetTask": false, "SubscribeToTask": true} {
+		// Nothing is sent, and the sending not ended.
+		stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: streams, ClientStreams: true}, "/"+service10+method)
+		require.NoError(t, err)
+		require.Equal(t, codes.Canceled, codeOf(stream.RecvMsg(new(pb10.Task))))
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	e := &rpctest.Recorder{Task: sample()}
+	s := serve(t, e, grpcapi.Options{})
+	_, err := s.young.SendMessage(with(t, "idempotency-key", "k-1", "a2a-version", "1.0"), send10("hi"))
+	require.NoError(t, err)
+	sent, _ := e.Last().(*engine.SendRequest)
+	require.Equal(t, "k-1", sent.IdempotencyKey)
+	require.Equal(t, "1.0", sent.Dialect)
+	_, err = s.old.SendMessage(with(t, "Idempotency-Key", "k-2"), send03("hi"))
+	require.NoError(t, err)
+	sent, _ = e.Last().(*engine.SendRequest)
+	require.Equal(t, "k-2", sent.IdempotencyKey)
+	require.Equal(t, "0.3", sent.Dialect)
+	_, err = s.young.SendMessage(with(t, "idempotency-key", strings.Repeat("k", 256)), send10("hi"))
+	require.Contains(t, faultOf(t, err).members[0], "Idempotency-Key: ")
+
+	for prefer, exact := range map[string]bool{"count=exact": true, "respond-async, count = exact": true, "count=estimated": false} {
+		_, err = s.young.ListTasks(with(t, "prefer", prefer), &pb10.ListTasksRequest{})
+		require.NoError(t, err)
+		listed, _ := e.Last().(*engine.ListRequest)
+		require.Equal(t, exact, listed.ExactTotal)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for _, strict := range []bool{false, true} {
+		s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{StrictVersion: strict})
+		for _, tt := range []struct {
+			young   bool
+			version string
+			ok      bool
+		}{
+			{true, "", !strict},
+			{true, "1.0", true},
+			{true, "1.0.1", true},
+			{true, "0.3", !strict},
+			{true, "99.0", false},
+			{false, "", true},
+			{false, "0.3", true},
+			{false, "0.2.5", true},
+			{false, "1.0", !strict},
+			{false, "x", false},
+		} {
+			var pairs []string
+			if tt.version != "" {
+				pairs = []string{"a2a-version", tt.version}
+			}
+			_, err := s.old.GetTask(with(t, pairs...), &pb03.GetTaskRequest{Name: "tasks/t-1"})
+			if tt.young {
+				_, err = s.young.GetTask(with(t, pairs...), &pb10.GetTaskRequest{Id: "t-1"})
+			}
+			if tt.ok {
+				require.NoError(t, err, "%+v", tt)
+				continue
+			}
+			f := faultOf(t, err)
+			require.Equal(t, "VERSION_NOT_SUPPORTED", f.info.GetReason(), "%+v", tt)
+			require.Equal(t, map[bool]codes.Code{true: codes.FailedPrecondition, false: codes.Unimplemented}[tt.young], f.Code())
+		}
+	}
+}
+
+func TestTenantsAreAgents(t *testing.T) {
+	t.Parallel()
+	e := &rpctest.Recorder{Task: sample()}
+	s := serve(t, e, grpcapi.Options{})
+	for tenant, agent := range map[string]string{"": "demo", "demo": "demo", "other": "other"} {
+		_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: tenant, Id: "t-1"})
+		require.NoError(t, err)
+		asked, _ := e.Last().(*engine.GetRequest)
+		require.Equal(t, agent, asked.Agent)
+	}
+	_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: "nobody", Id: "t-1"})
+	require.Equal(t, []string{"tenant: no agent of this name is served here"}, faultOf(t, err).members)
+	_, err = s.old.GetTask(with(t), &pb03.GetTaskRequest{Name: "tasks/t-1"})
+	require.NoError(t, err)
+	asked, _ := e.Last().(*engine.GetRequest)
+	require.Equal(t, "demo", asked.Agent, "0.3 cannot name one")
+}
+
+func TestExtensions(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{})
+	for _, tt := range []struct{ said, echoed10, echoed03 string }{
+		{"a2a-extensions", "a2a-extensions", "x-a2a-extensions"},
+		{"x-a2a-extensions", "a2a-extensions", "x-a2a-extensions"},
+	} {
+		var header metadata.MD
+		_, err := s.young.GetTask(with(t, tt.said, "urn:z, urn:a"), &pb10.GetTaskRequest{Id: "t-1"}, grpc.Header(&header))
+		require.NoError(t, err)
+		require.Equal(t, []string{"urn:a"}, header.Get(tt.echoed10))
+		_, err = s.old.GetTask(with(t, tt.said, "urn:z", tt.said, "urn:a"), &pb03.GetTaskRequest{Name: "tasks/t-1"}, grpc.Header(&header))
+		require.NoError(t, err)
+		require.Equal(t, []string{"urn:a"}, header.Get(tt.echoed03))
+	}
+	_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: "strict", Id: "t-1"})
+	f := faultOf(t, err)
+	require.Equal(t, codes.FailedPrecondition, f.Code())
+	require.Equal(t, "EXTENSION_SUPPORT_REQUIRED", f.info.GetReason())
+	_, err = s.young.GetTask(with(t, "a2a-extensions", "urn:must"), &pb10.GetTaskRequest{Tenant: "strict", Id: "t-1"})
+	require.NoError(t, err)
+}
+
+func TestCardsAnnounceGRPC(t *testing.T) {
+	t.Parallel()
+	b := grpcapi.New(grpcapi.Options{Address: "grpc.example.com:443"})
+	p := card.NewPublisher(card.Options{Bindings: b.Announced("demo")})
+	require.Equal(t, []card.Interface{
+		{Binding: "GRPC", Version: "1.0", URL: "grpc.example.com:443"}, {Binding: "GRPC", Version: "0.3", URL: "grpc.example.com:443"},
+	}, p.Interfaces("demo", "https://a2a.example.com"))
+	require.Equal(t, []card.Interface{
+		{Binding: "GRPC", Version: "1.0", URL: "grpc.example.com:443", Tenant: "other"},
+	}, p.Interfaces("other", "https://a2a.example.com/agents/other"), "0.3 cannot name an agent")
+	require.Empty(t, grpcapi.New(grpcapi.Options{}).Announced("demo"), "nobody has said where it is")
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{})
+	c := grpc_health_v1.NewHealthClient(s.conn)
+	for _, service := range []string{"", strings.TrimSuffix(service10, "/"), strings.TrimSuffix(service03, "/")} {
+		r, err := c.Check(with(t), &grpc_health_v1.HealthCheckRequest{Service: service})
+		require.NoError(t, err)
+		require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, r.GetStatus())
+	}
+	_, err := c.Check(with(t), &grpc_health_v1.HealthCheckRequest{Service: "nothing"})
+	require.Equal(t, codes.NotFound, codeOf(err))
+	watch, err := c.Watch(with(t), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err)
+	r, err := watch.Recv()
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, r.GetStatus())
+	stopped := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { stopped <- s.Shutdown(ctx) }()
+	r, err = watch.Recv()
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, r.GetStatus())
+	cancel() // a watch does not end by itself
+	require.ErrorIs(t, wait(t, stopped), context.Canceled)
+}
+
+func TestReflection(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{})
+	c, err := grpc_reflection_v1.NewServerReflectionClient(s.conn).ServerReflectionInfo(with(t))
+	require.NoError(t, err)
+	require.NoError(t, c.Send(&grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}}))
+	r, err := c.Recv()
+	require.NoError(t, err)
+	var services []string
+	for _, one := range r.GetListServicesResponse().GetService() {
+		services = append(services, one.GetName())
+	}
+	for _, service := range []string{service10, service03} {
+		service = strings.TrimSuffix(service, "/")
+		require.Contains(t, services, service)
+		require.NoError(t, c.Send(&grpc_reflection_v1.ServerReflectionRequest{
+			MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service},
+		}))
+		r, err := c.Recv()
+		require.NoError(t, err)
+		var file descriptorpb.FileDescriptorProto
+		require.NoError(t, proto.Unmarshal(r.GetFileDescriptorResponse().GetFileDescriptorProto()[0], &file))
+		// What is described is served.
+		for _, m := range file.GetService()[0].GetMethod() {
+			stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: true}, "/"+service+"/"+m.GetName())
+			require.NoError(t, err)
+			require.NoError(t, stream.SendMsg(new(pb10.GetTaskRequest)))
+			require.NoError(t, stream.CloseSend())
+			if err := stream.RecvMsg(new(pb10.Task)); err != nil {
+				require.NotEqual(t, "unknown method "+m.GetName()+" for service "+service, faultMessage(err))
+			}
+		}
+	}
+	require.NoError(t, c.CloseSend())
+}
+
+// A client that leaves is nobody's fault.
+func TestACallThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := serveStreams(t, grpcapi.Options{})
+	ctx, cancel := context.WithCancel(with(t))
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.young.SendMessage(ctx, send10("hi"))
+		failed <- err
+	}()
+	wait(t, s.Created)
+	cancel()
+	require.Equal(t, codes.Canceled, codeOf(wait(t, failed)))
+	ctx, cancel = context.WithTimeout(with(t), 50*time.Millisecond)
+	defer cancel()
+	_, err := s.young.SendMessage(ctx, send10("hi"))
+	require.Equal(t, codes.DeadlineExceeded, codeOf(err))
+	require.Eventually(t, func() bool { return s.Hub.Topics() == 0 }, patience, time.Millisecond)
+	require.Empty(t, s.logs.String())
+}
+
+func TestAPortThatIsTaken(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.Error(t, grpcapi.New(grpcapi.Options{}).Serve(l, operation.Endpoint{}), "a listener that is closed")
+}
+
+func TestOutcomesAreCounted(t *testing.T) {
+	t.Parallel()
+	outcomes := make(chan string, 10)
+	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{Limits: body.Limits{Size: 1000}}, func(o *operation.Options) {
+		o.Observer.Request = func(op, version, outcome string) { outcomes <- fmt.Sprint(op, " ", version, " ", outcome) }
+	})
+	_, _ = s.young.GetTask(with(t), &pb10.GetTaskRequest{Id: "t-1"})
+	require.Equal(t, "get 1.0 ok", wait(t, outcomes))
+	_, _ = s.old.GetTask(with(t), &pb03.GetTaskRequest{})
+	require.Equal(t, "get 0.3 INVALID_PARAMS", wait(t, outcomes))
+	_, _ = s.young.SendMessage(with(t), send10(strings.Repeat("x", 2000)))
+	require.Equal(t, "send 1.0 refused", wait(t, outcomes))
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Name() string                  { return "proto" }
+func (rawCodec) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+func (rawCodec) Unmarshal(b []byte, v any) error {
+	*v.(*[]byte) = slices.Clone(b)
+	return nil
+}

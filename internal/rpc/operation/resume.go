@@ -1,0 +1,61 @@
+package operation
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// The extensions that this server adds to A2A. docs/extensions describes them for others
+// who serve or call.
+const (
+	ResumeURI      = "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/resume.md"
+	IdempotencyURI = "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/idempotency.md"
+)
+
+// Server-sent events have ids beside their documents. The messages of gRPC do not, and most
+// libraries keep those ids to themselves: a client that names the extension finds them in
+// the metadata of what is shown.
+
+// mark puts the id of an event into metadata.
+func mark(metadata json.RawMessage, seq task.Seq) json.RawMessage {
+	return wire.With(wire.Without(metadata, ResumeURI), ResumeURI, []byte(`{"eventId":"`+strconv.FormatInt(int64(seq), 10)+`"}`))
+}
+
+// marked is an event with its id in it, where that is asked for.
+func (s *Stream) marked(e *task.Event) *task.Event {
+	if !s.marks {
+		return e
+	}
+	c := *e
+	c.Metadata = mark(e.Metadata, e.Seq)
+	if e.Direct { // whose message may stand alone
+		c.Message = markedMessage(e.Message, e.Seq)
+	}
+	return &c
+}
+
+// markedTask is a task, as a stream begins, with the id of its newest event.
+func (s *Stream) markedTask(t *task.Task) *task.Task {
+	if !s.marks {
+		return t
+	}
+	c := *t
+	c.Metadata = mark(t.Metadata, t.LastSeq)
+	if t.Direct && s.op == engine.OpStream {
+		c.Status.Message = markedMessage(t.Status.Message, t.LastSeq)
+	}
+	return &c
+}
+
+func markedMessage(m *task.Message, seq task.Seq) *task.Message {
+	if m == nil {
+		return nil
+	}
+	c := *m
+	c.Metadata = mark(m.Metadata, seq)
+	return &c
+}
