@@ -1,11 +1,11 @@
 -- Creating, continuing, canceling and reading tasks.
 --
--- Lock order everywhere: the tasks row, then its task_queue row. QueueClaim alone starts at
+-- Lock order everywhere: the tasks row, then its task_queue row, then its push_cursors. QueueClaim alone starts at
 -- the queue, and it waits for neither.
 
 -- name: TaskCreate :many
--- Creates any number of tasks in one commit: idempotency key, task, first message and queue
--- row. An input whose key or client id is taken yields no row; the caller looks up why.
+-- Creates any number of tasks in one commit: idempotency key, task, first message, queue
+-- row, and webhook configurations. An input whose key or client id is taken yields no row; the caller looks up why.
 -- An input with a worker is claimed in the same breath (attempt 1). An id that is already
 -- there is left alone, which makes the statement safe to repeat.
 WITH inp AS MATERIALIZED (
@@ -20,7 +20,8 @@ WITH inp AS MATERIALIZED (
            unnest(@payloads::text[]) AS payload,
            unnest(@keys::text[]) AS key,
            unnest(@request_hashes::bytea[]) AS request_hash,
-           unnest(@workers::uuid[]) AS worker_id
+           unnest(@workers::uuid[]) AS worker_id,
+           unnest(@pushes::boolean[]) AS pushes
 ), fresh AS (
     SELECT i.* FROM inp i
      WHERE i.client_id = ''
@@ -35,12 +36,12 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata)
+                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes
       FROM fresh f
      WHERE f.key = '' OR f.id IN (SELECT task FROM keyed)
      -- In the order of the unique index, so that two batches with the same ids do not wait for
@@ -54,6 +55,21 @@ WITH inp AS MATERIALIZED (
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
+), push AS MATERIALIZED (
+    SELECT unnest(@push_tasks::uuid[]) AS task,
+           unnest(@push_ids::text[]) AS config_id,
+           unnest(@push_dialects::text[]) AS dialect,
+           unnest(@push_urls::text[]) AS url,
+           unnest(@push_hosts::text[]) AS host,
+           unnest(@push_schemes::text[]) AS schemes,
+           unnest(@push_secrets::bytea[]) AS secrets,
+           unnest(@push_artifacts::boolean[]) AS artifacts
+), configured AS (
+    INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
+    SELECT p.task, p.config_id, p.dialect, p.url, p.schemes::json, p.secrets FROM push p JOIN created c ON c.id = p.task
+), placed AS (
+    INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
+    SELECT p.task, p.config_id, p.host, p.artifacts FROM push p JOIN created c ON c.id = p.task
 )
 SELECT id, created_at FROM created;
 
@@ -94,7 +110,7 @@ SELECT created_at, stream_base::bigint AS stream_base FROM created;
 -- is queued; one that has a run keeps it, and the message waits (pending) unless the agent
 -- refuses that (@enqueue false). No row: ended, busy or unknown; the caller reads which.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.last_seq, t.turns, t.state >= 3 AS parked
+    SELECT t.id, t.agent, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state + 0 < 5 AND (t.state >= 3 OR @enqueue::boolean) -- not by index tasks_open
        FOR NO KEY UPDATE
@@ -125,7 +141,10 @@ WITH lck AS MATERIALIZED (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, turn)
     SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1 FROM ok WHERE ok.parked
 )
-SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at FROM ok;
+SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
+       (CASE WHEN ok.parked AND ok.pushes
+             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked
+  FROM ok;
 
 -- name: MessageFind :one
 -- Finds the message that a call wrote whose outcome was lost with its connection
@@ -142,7 +161,7 @@ SELECT coalesce(s.seq, m.seq)::bigint AS seq
 -- row is taken only if nobody owns or is claiming it. Neither ended nor owned: ask again, for
 -- the row was in somebody's hands or is newer than the snapshot. No row: ended or unknown.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked
+    SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
      WHERE t.id = @id AND t.state + 0 < 5 -- not by index tasks_open
        FOR NO KEY UPDATE
@@ -154,7 +173,7 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT lck.id, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle FROM lck
+    SELECT lck.id, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes FROM lck
 ), upd AS (
     UPDATE holdfast.tasks t
        SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
@@ -172,7 +191,10 @@ WITH lck AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt)
     SELECT eff.id, eff.last_seq + 1, 2, 7, 0 FROM eff WHERE eff.idle
 )
-SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM eff;
+SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+       (CASE WHEN eff.idle AND eff.pushes
+             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked
+  FROM eff;
 
 -- name: TaskByID :one
 -- By primary key, for the server's own use; the caller checks whose it is.

@@ -156,6 +156,9 @@ func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows [
 	if len(events) > 0 {
 		s.committed(events...)
 	}
+	if len(rows) > 0 {
+		s.marked(rows[0].Marked) // of the whole statement
+	}
 	for _, g := range groups {
 		if r := wrote[runKey{g.items[0].Task, g.items[0].Attempt}]; r != nil {
 			g.done(r.Again, nil)
@@ -229,6 +232,9 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup, repea
 		if ok && task.Attempt(r.Attempt) == first.Attempt && r.RunOrdinal >= first.Ordinal+int64(g.events) {
 			if s.listener != nil {
 				s.listener.Advanced(first.Task, task.Seq(r.LastSeq))
+			}
+			if r.Pushes {
+				s.marked(1) // perhaps
 			}
 			last, now := g.items[len(g.items)-1].Events, task.State(r.State)
 			requeued := last[len(last)-1].State.Parked() && !now.Settled()

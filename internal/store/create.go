@@ -25,7 +25,8 @@ type NewTask struct {
 	ClientID    bool      // the public id is the client's choice
 	Message     *task.Message
 	Idempotency Idempotency
-	Worker      task.ID // not zero: claimed by this worker in the same commit, as attempt 1
+	Worker      task.ID          // not zero: claimed by this worker in the same commit, as attempt 1
+	Push        *task.PushConfig // set in the same commit, or nil
 	// Reopens is the task, which has ended, that gives its client's id to this one, which no
 	// worker may have yet. Its public id is then its own. Create fills in Task.StreamBase.
 	Reopens *task.Task
@@ -34,6 +35,7 @@ type NewTask struct {
 type create struct {
 	*NewTask
 	payload string
+	secrets []byte // of the webhook, sealed
 	done    chan createResult
 }
 
@@ -60,6 +62,12 @@ var ErrTaken = errors.New("id or key already taken")
 // client's id or the key is in use; look at Existing.
 func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	c := newCreate(n)
+	if n.Push != nil {
+		var err error
+		if c.secrets, err = s.sealSecrets(ctx, n.Task.ID, n.Push); err != nil {
+			return nil, err
+		}
+	}
 	var r createResult
 	switch {
 	case n.Reopens != nil:
@@ -154,6 +162,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
 		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
 		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
+		Pushes: make([]bool, n),
 	}
 	for i, c := range items {
 		t := &c.Task
@@ -168,6 +177,17 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 			arg.RequestHashes[i] = []byte{}
 		}
 		arg.Workers[i] = uuid.UUID(c.Worker)
+		if p := c.Push; p != nil {
+			arg.Pushes[i] = true
+			arg.PushTasks = append(arg.PushTasks, uuid.UUID(t.ID))
+			arg.PushIds = append(arg.PushIds, p.ID)
+			arg.PushDialects = append(arg.PushDialects, p.Dialect)
+			arg.PushUrls = append(arg.PushUrls, p.URL)
+			arg.PushHosts = append(arg.PushHosts, hostOf(p.URL))
+			arg.PushSchemes = append(arg.PushSchemes, encodeSchemes(p.Schemes))
+			arg.PushSecrets = append(arg.PushSecrets, c.secrets)
+			arg.PushArtifacts = append(arg.PushArtifacts, p.Artifacts)
+		}
 	}
 	return arg
 }

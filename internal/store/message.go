@@ -20,6 +20,8 @@ type NewMessage struct {
 	Enqueue     bool    // a task that has a run takes the message and runs again afterwards
 	RequestID   task.ID // of the client's call; makes the write safe to repeat
 	Idempotency Idempotency
+	Push        *task.PushConfig // that came with it, or nil
+	MostPushes  int              // how many the task may have
 }
 
 // errDuplicate is the SQLSTATE of a unique violation.
@@ -50,7 +52,7 @@ func (s *Store) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error)
 	if arg.RequestHash == nil {
 		arg.RequestHash = []byte{}
 	}
-	row, err := s.q.MessageAppend(ctx, s.api, arg)
+	row, err := s.appendMessage(ctx, n, arg)
 	repeated := false
 	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
 		repeated = true
@@ -58,7 +60,7 @@ func (s *Store) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error)
 		if pause(ctx, try) != nil {
 			break
 		}
-		row, err = s.q.MessageAppend(ctx, s.api, arg)
+		row, err = s.appendMessage(ctx, n, arg)
 	}
 	var pg *pgconn.PgError
 	switch {
@@ -89,10 +91,31 @@ func (s *Store) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error)
 		evs = append(evs, &task.Event{Task: n.Task.ID, Seq: seq + 1, Kind: task.EventStatus, At: row.At, State: task.StateSubmitted})
 	}
 	s.committed(evs...)
+	s.marked(row.Marked)
 	if row.Parked && s.listener != nil {
 		s.listener.Ready(n.Task.Agent)
 	}
 	return evs[len(evs)-1].Seq, nil
+}
+
+// appendMessage writes the message, and in the same commit the webhook that came with it, which is placed before the
+// message so that what this leads to is delivered.
+func (s *Store) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.MessageAppendParams) (row dbsqlc.MessageAppendRow, err error) {
+	if n.Push == nil {
+		return s.q.MessageAppend(ctx, s.api, arg)
+	}
+	sealed, err := s.sealSecrets(ctx, n.Task.ID, n.Push)
+	if err != nil {
+		return row, err
+	}
+	err = pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
+		if _, err := s.setPush(ctx, tx, n.Task.ID, n.Push, sealed, n.MostPushes); err != nil {
+			return err
+		}
+		row, err = s.q.MessageAppend(ctx, tx, arg)
+		return err
+	})
+	return row, err
 }
 
 // writtenBefore finds the message whose first copy had been committed when its
@@ -174,6 +197,7 @@ func (s *Store) Cancel(ctx context.Context, h *task.Task) (ended bool, err error
 	}
 	if row.Ended {
 		s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
+		s.marked(row.Marked)
 	} else if s.listener != nil {
 		s.listener.CancelWanted(h.ID)
 	}

@@ -48,6 +48,14 @@ func TestTheDatabaseKnowsTheStates(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3", "4"}, regexp.MustCompile(`\d+`).FindAllString(kinds, -1))
 }
 
+// webhook puts one beside the log, with a cursor as given.
+func webhook(columns, values string) string {
+	return `INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes) SELECT id, 'c', '1.0', 'http://h', '[]' FROM holdfast.tasks;
+		UPDATE holdfast.tasks SET pushes = true;
+		INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, next_seq, due_seq` + columns + `)
+		SELECT id, 'c', 'h:80', false, ` + values + ` FROM holdfast.tasks;`
+}
+
 // Invariants that never fail prove nothing.
 func TestTheInvariantsNotice(t *testing.T) {
 	t.Parallel()
@@ -71,6 +79,18 @@ func TestTheInvariantsNotice(t *testing.T) {
 		"a queue row of a task that ended": "INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM holdfast.tasks",
 		"an impossible step":               "UPDATE holdfast.task_events SET state = 3 WHERE seq = 2",
 		"a log without a task":             "DELETE FROM holdfast.tasks",
+		"a webhook that nobody marked":     webhook("", "1, 0"),
+		"a webhook past the log":           webhook("", "8, 0"),
+		"a mark past the log":              webhook(", due_at, due_since", "7, 7, now(), now()"),
+		"a webhook that nobody looks at":   webhook(", due_since", "1, 6, now()"),
+		"a webhook that is due for naught": webhook(", due_at, due_since", "7, 6, now(), now()"),
+		"a disabled webhook that is due":   webhook(", due_at, due_since, disabled_at, disabled_for", "1, 6, now(), now(), now(), 'x'"),
+		"a webhook disabled without why":   webhook(", disabled_at", "7, 6, now()"),
+		"a claim that never ends":          webhook(", due_at, due_since, claim, worker_id, locked_until", "1, 6, now() + interval '1 day', now(), id, id, now()"),
+		"a configuration without a cursor": webhook("", "7, 6") + "DELETE FROM holdfast.push_cursors",
+		"a webhook that its task forgot":   webhook("", "7, 6") + "UPDATE holdfast.tasks SET pushes = false",
+		"an attempt past the log": webhook("", "7, 6") + `INSERT INTO holdfast.push_attempts (task, config_id, from_seq, to_seq, attempt, delivery_id, class)
+			SELECT id, 'c', 7, 7, 1, 'j', 'delivered' FROM holdfast.tasks`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,6 +228,8 @@ func statements(t *testing.T) map[string]string {
 var cold = map[string]string{
 	"QueueDepth":    "aggregates the queue, which has only what waits and runs",
 	"OpsTasksNamed": "an operator's question",
+	"PushList":      "an operator's question",
+	"PushSecrets":   "an operator's act, on all of them",
 }
 
 // explain shows the plan of a statement with unknown parameters, as it would be executed with all of them NULL.
@@ -252,6 +274,14 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 		UPDATE holdfast.tasks SET run_ordinal = 4 WHERE state = 5;
 		UPDATE holdfast.task_events SET attempt = 0 WHERE seq = 1;
 		UPDATE holdfast.tasks SET run_ordinal = 3 WHERE state = 5;
+		INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes) SELECT id, 'c', '0.3', 'http://h', '[]' FROM seed WHERE i <= 20000;
+		INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, next_seq, due_seq, due_at, due_since)
+		SELECT id, 'c', 'h' || i % 50, false, CASE WHEN i <= 5000 THEN 4 ELSE 5 END, 4, CASE WHEN i <= 5000 THEN now() END, CASE WHEN i <= 5000 THEN now() END
+		  FROM seed WHERE i <= 20000;
+		UPDATE holdfast.push_cursors SET disabled_at = now(), disabled_for = 'test', due_at = NULL WHERE host = 'h7';
+		UPDATE holdfast.tasks SET pushes = true WHERE id IN (SELECT task FROM holdfast.push_configs);
+		INSERT INTO holdfast.push_attempts (task, config_id, from_seq, to_seq, attempt, delivery_id, class)
+		SELECT id, 'c', 2, 2, 1, 'j', 'delivered' FROM seed WHERE i <= 20000;
 		ANALYZE`).ReadAll()
 	require.NoError(t, err)
 	require.NoError(t, invariant.Check(t.Context(), f.url), "the seed is a database like any other")
@@ -259,9 +289,9 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 	require.NoError(t, err)
 	filled := `|` + partitionOf(now.UTC()).name
 	for setting, tables := range map[string]string{
-		"SET enable_seqscan = off": `tasks|task_queue|task_events\w*|idempotency_keys`, // as the store connects
+		"SET enable_seqscan = off": `tasks|task_queue|task_events\w*|idempotency_keys|push_\w+`, // as the store connects
 		// Without that, only the partitions that ANALYZE saw empty may be read in one go.
-		"SET enable_seqscan = on": `tasks|task_queue|idempotency_keys` + filled,
+		"SET enable_seqscan = on": `tasks|task_queue|idempotency_keys|push_\w+` + filled,
 	} {
 		seq := regexp.MustCompile(`Seq Scan on (` + tables + `)\b`)
 		_, err = c.Exec(t.Context(), setting+"; SET plan_cache_mode = force_generic_plan; SET jit = off", pgx.QueryExecModeSimpleProtocol)
@@ -271,8 +301,11 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 			if cold[name] == "" {
 				require.NotRegexp(t, seq, plan, "%s: %s", setting, name)
 			}
-			if name == "OpsOpenTasks" {
+			switch name {
+			case "OpsOpenTasks":
 				require.Contains(t, plan, "tasks_open", "what has ended is not read")
+			case "PushClaim", "PushNext", "PushCounts":
+				require.Contains(t, plan, "push_cursors_due", "what has been delivered is not read: %s", name)
 			}
 		}
 	}
@@ -316,10 +349,11 @@ func TestPlansMadeForAnEmptyQueue(t *testing.T) {
 	c := f.conn()
 	_, err := c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	node := regexp.MustCompile(`(?:Seq Scan|Index (?:Only )?Scan using (\w+)) on (tasks|task_queue)\b`)
+	node := regexp.MustCompile(`(?:Seq Scan|Index (?:Only )?Scan using (\w+)) on (tasks|task_queue|push_configs|push_cursors)\b`)
 	rare := []string{
 		"RunsRescue", // once a lease: what is owned, or open, once through
 		"RunsOwned", "IdempotencyForget", "OpsOpenTasks", "QueueHurry",
+		"PushCounts", // what is due, or disabled, once through
 	}
 	for name, text := range statements(t) {
 		if cold[name] != "" {
@@ -327,9 +361,11 @@ func TestPlansMadeForAnEmptyQueue(t *testing.T) {
 		}
 		lines := explain(t, c, name, text)
 		for i, l := range lines {
-			if strings.Contains(l, "Join Filter") && name != "MessageFind" { // that is within one log
-				// Processes and signing keys are few, and no more than a thousand runs are freed at once.
-				require.Regexp(t, `Join Filter: \((w\.id = q\.worker_id|mine\.id = queued\.id|later\.active_at > k\.active_at)\)`, l, name)
+			if strings.Contains(l, "Join Filter") && name != "MessageFind" && name != "PushConfigs" { // which are within one task
+				// Processes and signing keys are few, no more than a thousand runs are freed at once, and no more webhooks
+				// claimed or recorded than a batch.
+				assert.Regexp(t, `Join Filter: \((w\.id = q\.worker_id|mine\.id = queued\.id|later\.active_at > k\.active_at|`+
+					`\((k_\d|e|won|c)\.task = (mine_1|k_\d|c|won|e)\.task\) AND \(\w+\.config_id = \w+\.config_id\))\)`, l, "%s: %s", name, strings.Join(lines, "\n"))
 			}
 			if m := node.FindStringSubmatch(l); m != nil && !slices.Contains(rare, name) {
 				sought := i+1 < len(lines) && strings.Contains(lines[i+1], "Index Cond")

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -51,7 +52,13 @@ type Options struct {
 	Pooled   bool
 	Listener Listener
 	Observer Observer
-	Log      *slog.Logger
+	// PushesDue is told after a commit that gave webhooks something to deliver. It must not block.
+	PushesDue func()
+	// SecretKeys seal the secrets of webhooks: the first seals, all open (package seal). Without one, a key of the database's.
+	SecretKeys [][]byte
+	// PushPerHost is how many deliveries to one host a claim takes at most; default 8.
+	PushPerHost int
+	Log         *slog.Logger
 }
 
 // Store is the database. Its methods may be called from many goroutines.
@@ -65,6 +72,13 @@ type Store struct {
 
 	appends []*batcher[*Append]
 	creates []*batcher[*create]
+	records *batcher[*record]
+
+	pushesDue   func()
+	pushPerHost int
+	secretKeys  [][]byte
+	ringMu      sync.Mutex
+	ring        *seal.Keys // made when it is first needed
 
 	cancel  context.CancelFunc
 	stop    chan struct{}
@@ -84,7 +98,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	hot, err := openPool(ctx, o, 2*o.Writers+3, 30*time.Second)
+	hot, err := openPool(ctx, o, 2*o.Writers+4, 30*time.Second)
 	if err != nil {
 		api.Close()
 		return nil, err
@@ -92,8 +106,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
+		pushesDue: o.PushesDue, pushPerHost: cmp.Or(o.PushPerHost, 8), secretKeys: o.SecretKeys,
 		cancel: cancel, stop: make(chan struct{}),
 	}
+	s.records = newBatcher(o.Batch, s.flushRecords)
+	s.writers.Go(func() { s.records.run(run, s.stop) })
 	for range o.Writers {
 		a := newBatcher(o.Batch, s.flushAppends)
 		c := newBatcher(o.Batch, s.flushCreates)

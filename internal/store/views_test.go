@@ -14,7 +14,6 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -425,14 +424,26 @@ func TestKeysAndWebhooksInSQL(t *testing.T) {
 	_, lines := query(t, f.conn(), "SELECT task, key, owner FROM holdfast.v_keys")
 	require.Equal(t, [][]string{{h.ID.String(), "k", "owner"}}, lines)
 
-	f.exec(`INSERT INTO holdfast.push_configs (task, config_id, dialect, payload) VALUES ($1, 'c', '0.3', '{"url":"http://hook","token":"secret"}')`, uuid.UUID(h.ID))
-	_, lines = query(t, f.conn(), "SELECT config_id, url, behind IS NULL, last_status IS NULL FROM holdfast.v_push")
-	require.Equal(t, [][]string{{"c", "http://hook", "t", "t"}}, lines)
-	f.exec(`INSERT INTO holdfast.push_cursors (task, config_id, attempts, due_at, last_error) VALUES ($1, 'c', 2, now(), 'no')`, uuid.UUID(h.ID))
-	f.exec(`INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status)
-		VALUES ($1, 'c', now() - interval '1 hour', 1, 1, 1, 500), ($1, 'c', now(), 1, 1, 2, 503)`, uuid.UUID(h.ID))
-	_, lines = query(t, f.conn(), "SELECT delivered_seq, behind, failures, last_error, last_status FROM holdfast.v_push")
-	require.Equal(t, [][]string{{"0", "1", "2", "no", "503"}}, lines)
+	c := hook("c", "hook")
+	c.Token = "secret"
+	f.setPush(h.ID, c)
+	_, lines = query(t, f.conn(), "SELECT config_id, url, host, delivered_seq, behind, last_status IS NULL, in_flight FROM holdfast.v_push")
+	require.Equal(t, [][]string{{"c", "http://hook/hook", "hook:80", "1", "0", "t", "f"}}, lines)
+	_, err := f.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	process := f.worker(time.Hour)
+	for range 2 {
+		due, _, err := f.ClaimPush(t.Context(), process, 1, nil, time.Hour)
+		require.NoError(t, err)
+		require.True(t, scan[bool](f, "SELECT in_flight FROM holdfast.v_push"))
+		f.record(failed(due[0], 0))
+	}
+	_, lines = query(t, f.conn(), "SELECT delivered_seq, behind, failures, last_error, last_status, last_class, due_at IS NULL, in_flight FROM holdfast.v_push")
+	require.Equal(t, [][]string{{"1", "1", "2", "500 Internal Server Error", "500", "server_error", "f", "f"}}, lines)
+	_, lines = query(t, f.conn(), "SELECT config_id, from_seq, to_seq, delivery_id, attempt, status, error, worker_name FROM holdfast.v_push_attempts ORDER BY attempt_id")
+	require.Equal(t, [][]string{
+		{"c", "2", "2", "j", "1", "500", "500 Internal Server Error", "test"}, {"c", "2", "2", "j", "2", "500", "500 Internal Server Error", "test"},
+	}, lines)
 	_, lines = query(t, f.conn(), "SELECT * FROM holdfast.v_push")
 	require.NotContains(t, fmt.Sprint(lines), "secret")
 }
@@ -500,7 +511,7 @@ func TestPlansOfTheViews(t *testing.T) {
 	var queries []string
 	perTask := map[string]bool{}
 	for _, l := range lines {
-		if l[0] != "v_workers" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_keys" { // small, or found by key
+		if l[0] != "v_workers" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" { // small, or found by key
 			perTask[l[0]] = true
 		}
 	}
@@ -587,7 +598,7 @@ func TestTheReaderReadsViewsOnly(t *testing.T) {
 			require.Error(t, err, name)
 		})
 	}
-	require.Equal(t, 11, views)
+	require.Equal(t, 12, views)
 	as(t, c, "holdfast_reader", func(tx pgx.Tx) {
 		_, lines := query(t, tx, "SELECT text FROM holdfast.v_artifacts WHERE task = holdfast.task_uuid($1)", p.c.Task.ID.String())
 		require.Equal(t, [][]string{{"x"}}, lines)
@@ -634,7 +645,7 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), "SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast'").Scan(&views))
-	require.Equal(t, 11, views)
+	require.Equal(t, 12, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
 		_, err = super.PgConn().Exec(t.Context(), block).ReadAll()
 		require.NoError(t, err, block)

@@ -27,6 +27,7 @@ type PushDue struct {
 	Task     ID
 	PublicID string
 	Agent    string
+	Host     string     // of the URL, with its port: by it deliveries are bounded
 	Config   PushConfig // with its secrets
 	Claim    [16]byte   // the fence
 	Next     Seq        // first event that was not delivered
@@ -42,7 +43,7 @@ type PushOutcome struct {
 	ConfigID   string
 	Claim      [16]byte
 	From, To   Seq    // the events that it stood for
-	DeliveryID string // the same for each attempt of one delivery
+	DeliveryID string // the same for each attempt of one delivery; empty: none was needed, and the events are passed over
 	Status     int    // of HTTP; 0: there was no answer
 	Error      string
 	Class      string // of the outcome, for metrics

@@ -108,16 +108,19 @@ WITH inp AS MATERIALIZED (
 ), num AS MATERIALIZED (
     SELECT i.task, i.attempt, i.ordinal, i.kind, i.state, i.direct, i.append, i.last, i.artifact_id, i.payload, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
-    SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord
+    SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord,
+           max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn
       FROM inp GROUP BY task, attempt, ordinal
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.attempt, t.last_seq, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, r.n, r.status_ord
+    SELECT t.id, t.attempt, t.last_seq, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
+           r.n, r.status_ord, r.shown_rn
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state + 0 < 3 AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.n, l.status_ord, s.rn AS status_rn,
+    SELECT l.id, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn,
+           s.rn AS status_rn,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
@@ -152,8 +155,14 @@ WITH inp AS MATERIALIZED (
            CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) THEN e.worker_id END,
            CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) THEN e.claimed_at END
       FROM num n JOIN eff e ON e.id = n.task AND e.attempt = n.attempt
+), due AS MATERIALIZED (
+    SELECT array_agg(id ORDER BY id) AS tasks,
+           array_agg(last_seq + status_rn ORDER BY id) AS statuses,
+           array_agg(last_seq + shown_rn ORDER BY id) AS newest
+      FROM eff WHERE pushes AND shown_rn IS NOT NULL
 )
-SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state, again::boolean AS again, now()::timestamptz AS at
+SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state, again::boolean AS again, now()::timestamptz AS at,
+       (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END FROM due)::integer AS marked
   FROM eff
 `
 
@@ -177,6 +186,7 @@ type EventsAppendRow struct {
 	State   int16
 	Again   bool
 	At      time.Time
+	Marked  int32
 }
 
 // Writing and reading the log.
@@ -195,6 +205,8 @@ type EventsAppendRow struct {
 // through the whole queue, or all open tasks, at every append.
 //
 // The status that ends the run says who had it and since when.
+//
+// Webhooks are marked last, by a function of its own snapshot, and only of tasks that have any.
 func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendParams) ([]EventsAppendRow, error) {
 	rows, err := db.Query(ctx, eventsAppend,
 		arg.Tasks,
@@ -222,6 +234,7 @@ func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendPar
 			&i.State,
 			&i.Again,
 			&i.At,
+			&i.Marked,
 		); err != nil {
 			return nil, err
 		}
@@ -341,7 +354,7 @@ func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]
 }
 
 const runStates = `-- name: RunStates :many
-SELECT id, attempt, run_ordinal, state, last_seq FROM holdfast.tasks WHERE id = ANY($1::uuid[])
+SELECT id, attempt, run_ordinal, state, last_seq, pushes FROM holdfast.tasks WHERE id = ANY($1::uuid[])
 `
 
 type RunStatesRow struct {
@@ -350,6 +363,7 @@ type RunStatesRow struct {
 	RunOrdinal int64
 	State      int16
 	LastSeq    int64
+	Pushes     bool
 }
 
 // Tells a fenced run from one whose append had been committed before its connection died.
@@ -368,6 +382,7 @@ func (q *Queries) RunStates(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Ru
 			&i.RunOrdinal,
 			&i.State,
 			&i.LastSeq,
+			&i.Pushes,
 		); err != nil {
 			return nil, err
 		}

@@ -36,6 +36,50 @@ type Event struct {
 	ClaimedAt pgtype.Timestamptz
 }
 
+// Where to deliver the events of a task.
+type PushConfig struct {
+	Task uuid.UUID
+	// Unique within its task; the task's public id for the default one.
+	ConfigID string
+	// The A2A version of the request that set it: decides bodies and headers.
+	Dialect   string
+	CreatedAt time.Time
+	Url       string
+	// Of the receiver's authentication, the one that it prefers first.
+	Schemes []byte
+	// Token and credentials, sealed (internal/seal); null for neither.
+	Secrets []byte
+}
+
+// How far each configuration has been delivered and when it is due again.
+type PushCursor struct {
+	Task     uuid.UUID
+	ConfigID string
+	// The first event that has not been delivered or passed over.
+	NextSeq int64
+	// When somebody has to look: the next attempt, or the end of a claim. Null: nothing to deliver, or disabled.
+	DueAt pgtype.Timestamptz
+	// Failed attempts since the last success.
+	Attempts    int32
+	WorkerID    *uuid.UUID
+	LockedUntil pgtype.Timestamptz
+	LastError   pgtype.Text
+	// Of the URL, with its port: what deliveries are bounded by.
+	Host string
+	// Artifact events are delivered, too.
+	Artifacts bool
+	// The newest event that has to be delivered; set by the commit that writes it. 0: none yet.
+	DueSeq int64
+	// Since when there has been something to deliver.
+	DueSince     pgtype.Timestamptz
+	FailingSince pgtype.Timestamptz
+	// Fencing token of the process that delivers at present; each claim makes a new one.
+	Claim *uuid.UUID
+	// Since when nothing is delivered, for the reason in disabled_for. Events go on to be marked.
+	DisabledAt  pgtype.Timestamptz
+	DisabledFor pgtype.Text
+}
+
 // Where each task stands: the projection of its log in task_events.
 type Task struct {
 	// UUIDv7 made by the server; also the public id unless client_id is set.
@@ -77,6 +121,8 @@ type Task struct {
 	ClaimedAt pgtype.Timestamptz
 	// When cancel_requested was first set.
 	CancelRequestedAt pgtype.Timestamptz
+	// It has webhook configurations.
+	Pushes bool
 	// How many events the tasks had that had its client_id before; null when it is the first. Stream ids are this plus seq, so that those of one public id never go back.
 	StreamBase pgtype.Int8
 }

@@ -42,7 +42,7 @@ WITH open AS MATERIALIZED (
        AND ($3::text = '' OR context_id = $3)
        AND ($4::text = '' OR owner = $4)
 )
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, stream_base FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks
  WHERE id = ANY(ARRAY(SELECT id FROM open ORDER BY id DESC LIMIT $1::integer))
  ORDER BY id DESC
 `
@@ -95,6 +95,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 			&i.CreatedAt,
 			&i.ClaimedAt,
 			&i.CancelRequestedAt,
+			&i.Pushes,
 			&i.StreamBase,
 		); err != nil {
 			return nil, err
@@ -109,7 +110,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 
 const opsTasks = `-- name: OpsTasks :many
 
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, stream_base FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks
  WHERE id < $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::smallint = 0 OR state = $3)
@@ -170,6 +171,7 @@ func (q *Queries) OpsTasks(ctx context.Context, db DBTX, arg OpsTasksParams) ([]
 			&i.CreatedAt,
 			&i.ClaimedAt,
 			&i.CancelRequestedAt,
+			&i.Pushes,
 			&i.StreamBase,
 		); err != nil {
 			return nil, err
@@ -208,7 +210,7 @@ func (q *Queries) OpsTasksNamed(ctx context.Context, db DBTX, clientID string) (
 }
 
 const opsTasksSince = `-- name: OpsTasksSince :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, stream_base FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks
  WHERE id > $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::text = '' OR context_id = $3)
@@ -265,6 +267,7 @@ func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceP
 			&i.CreatedAt,
 			&i.ClaimedAt,
 			&i.CancelRequestedAt,
+			&i.Pushes,
 			&i.StreamBase,
 		); err != nil {
 			return nil, err

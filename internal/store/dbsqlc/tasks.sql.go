@@ -61,7 +61,7 @@ func (q *Queries) IdempotencyGet(ctx context.Context, db DBTX, arg IdempotencyGe
 
 const messageAppend = `-- name: MessageAppend :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.last_seq, t.turns, t.state >= 3 AS parked
+    SELECT t.id, t.agent, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
      WHERE t.id = $1 AND t.state + 0 < 5 AND (t.state >= 3 OR $2::boolean) -- not by index tasks_open
        FOR NO KEY UPDATE
@@ -71,7 +71,7 @@ WITH lck AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
-    SELECT lck.id, lck.agent, lck.last_seq, lck.turns, lck.parked FROM lck WHERE $5::text = '' OR EXISTS (SELECT FROM keyed)
+    SELECT lck.id, lck.agent, lck.last_seq, lck.turns, lck.parked, lck.pushes FROM lck WHERE $5::text = '' OR EXISTS (SELECT FROM keyed)
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = ok.last_seq + CASE WHEN ok.parked THEN 2 ELSE 1 END,
@@ -92,7 +92,10 @@ WITH lck AS MATERIALIZED (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, turn)
     SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1 FROM ok WHERE ok.parked
 )
-SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at FROM ok
+SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
+       (CASE WHEN ok.parked AND ok.pushes
+             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked
+  FROM ok
 `
 
 type MessageAppendParams struct {
@@ -110,6 +113,7 @@ type MessageAppendRow struct {
 	Seq    int64
 	Parked bool
 	At     time.Time
+	Marked int32
 }
 
 // Adds a user's message to a task that has not ended. A parked task becomes submitted and
@@ -127,7 +131,12 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendP
 		arg.RequestID,
 	)
 	var i MessageAppendRow
-	err := row.Scan(&i.Seq, &i.Parked, &i.At)
+	err := row.Scan(
+		&i.Seq,
+		&i.Parked,
+		&i.At,
+		&i.Marked,
+	)
 	return i, err
 }
 
@@ -155,7 +164,7 @@ func (q *Queries) MessageFind(ctx context.Context, db DBTX, arg MessageFindParam
 }
 
 const taskByClientID = `-- name: TaskByClientID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, stream_base FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks
  WHERE tenant = $1 AND owner = $2 AND agent = $3 AND client_id = $4::text
 `
 
@@ -200,13 +209,14 @@ func (q *Queries) TaskByClientID(ctx context.Context, db DBTX, arg TaskByClientI
 		&i.CreatedAt,
 		&i.ClaimedAt,
 		&i.CancelRequestedAt,
+		&i.Pushes,
 		&i.StreamBase,
 	)
 	return i, err
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, stream_base FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller checks whose it is.
@@ -238,6 +248,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.CreatedAt,
 		&i.ClaimedAt,
 		&i.CancelRequestedAt,
+		&i.Pushes,
 		&i.StreamBase,
 	)
 	return i, err
@@ -245,7 +256,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 
 const taskCancel = `-- name: TaskCancel :one
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked
+    SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
      WHERE t.id = $1 AND t.state + 0 < 5 -- not by index tasks_open
        FOR NO KEY UPDATE
@@ -257,7 +268,7 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT lck.id, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle FROM lck
+    SELECT lck.id, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes FROM lck
 ), upd AS (
     UPDATE holdfast.tasks t
        SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
@@ -275,7 +286,10 @@ WITH lck AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt)
     SELECT eff.id, eff.last_seq + 1, 2, 7, 0 FROM eff WHERE eff.idle
 )
-SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM eff
+SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+       (CASE WHEN eff.idle AND eff.pushes
+             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked
+  FROM eff
 `
 
 type TaskCancelRow struct {
@@ -283,6 +297,7 @@ type TaskCancelRow struct {
 	Unowned bool
 	Seq     int64
 	At      time.Time
+	Marked  int32
 }
 
 // Ends a task that no worker runs, or asks the worker of a running one to end it. The queue
@@ -296,6 +311,7 @@ func (q *Queries) TaskCancel(ctx context.Context, db DBTX, id uuid.UUID) (TaskCa
 		&i.Unowned,
 		&i.Seq,
 		&i.At,
+		&i.Marked,
 	)
 	return i, err
 }
@@ -314,9 +330,10 @@ WITH inp AS MATERIALIZED (
            unnest($9::text[]) AS payload,
            unnest($10::text[]) AS key,
            unnest($11::bytea[]) AS request_hash,
-           unnest($12::uuid[]) AS worker_id
+           unnest($12::uuid[]) AS worker_id,
+           unnest($13::boolean[]) AS pushes
 ), fresh AS (
-    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id FROM inp i
+    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes FROM inp i
      WHERE i.client_id = ''
         OR NOT EXISTS (SELECT FROM holdfast.tasks x
                         WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
@@ -329,12 +346,12 @@ WITH inp AS MATERIALIZED (
     RETURNING task
 ), created AS (
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq,
-                                attempt, runs, worker_id, claimed_at, dialect, metadata)
+                                attempt, runs, worker_id, claimed_at, dialect, metadata, pushes)
     SELECT f.id, nullif(f.client_id, ''), f.agent, f.tenant, f.owner, f.context_id, 1, 1, 1,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
-           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json
+           CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes
       FROM fresh f
      WHERE f.key = '' OR f.id IN (SELECT task FROM keyed)
      -- In the order of the unique index, so that two batches with the same ids do not wait for
@@ -348,6 +365,21 @@ WITH inp AS MATERIALIZED (
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
+), push AS MATERIALIZED (
+    SELECT unnest($14::uuid[]) AS task,
+           unnest($15::text[]) AS config_id,
+           unnest($16::text[]) AS dialect,
+           unnest($17::text[]) AS url,
+           unnest($18::text[]) AS host,
+           unnest($19::text[]) AS schemes,
+           unnest($20::bytea[]) AS secrets,
+           unnest($21::boolean[]) AS artifacts
+), configured AS (
+    INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
+    SELECT p.task, p.config_id, p.dialect, p.url, p.schemes::json, p.secrets FROM push p JOIN created c ON c.id = p.task
+), placed AS (
+    INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
+    SELECT p.task, p.config_id, p.host, p.artifacts FROM push p JOIN created c ON c.id = p.task
 )
 SELECT id, created_at FROM created
 `
@@ -365,6 +397,15 @@ type TaskCreateParams struct {
 	Keys          []string
 	RequestHashes [][]byte
 	Workers       []uuid.UUID
+	Pushes        []bool
+	PushTasks     []uuid.UUID
+	PushIds       []string
+	PushDialects  []string
+	PushUrls      []string
+	PushHosts     []string
+	PushSchemes   []string
+	PushSecrets   [][]byte
+	PushArtifacts []bool
 }
 
 type TaskCreateRow struct {
@@ -374,10 +415,10 @@ type TaskCreateRow struct {
 
 // Creating, continuing, canceling and reading tasks.
 //
-// Lock order everywhere: the tasks row, then its task_queue row. QueueClaim alone starts at
+// Lock order everywhere: the tasks row, then its task_queue row, then its push_cursors. QueueClaim alone starts at
 // the queue, and it waits for neither.
-// Creates any number of tasks in one commit: idempotency key, task, first message and queue
-// row. An input whose key or client id is taken yields no row; the caller looks up why.
+// Creates any number of tasks in one commit: idempotency key, task, first message, queue
+// row, and webhook configurations. An input whose key or client id is taken yields no row; the caller looks up why.
 // An input with a worker is claimed in the same breath (attempt 1). An id that is already
 // there is left alone, which makes the statement safe to repeat.
 func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams) ([]TaskCreateRow, error) {
@@ -394,6 +435,15 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		arg.Keys,
 		arg.RequestHashes,
 		arg.Workers,
+		arg.Pushes,
+		arg.PushTasks,
+		arg.PushIds,
+		arg.PushDialects,
+		arg.PushUrls,
+		arg.PushHosts,
+		arg.PushSchemes,
+		arg.PushSecrets,
+		arg.PushArtifacts,
 	)
 	if err != nil {
 		return nil, err

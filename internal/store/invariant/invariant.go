@@ -79,6 +79,35 @@ var rules = []struct{ name, sql string }{
 		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.attempt = t.attempt AND t.attempt > 0
 		   AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned'))
 		 GROUP BY t.id, t.attempt, t.run_ordinal HAVING count(e.seq) <> t.run_ordinal`},
+	{"every webhook has a cursor and a task that knows of it", `
+		SELECT coalesce(c.task, k.task)::text || format(': configuration %s, cursor %s, pushes %s', c.config_id, k.config_id, t.pushes)
+		  FROM holdfast.push_configs c
+		  FULL JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
+		  LEFT JOIN holdfast.tasks t ON t.id = coalesce(c.task, k.task)
+		 WHERE c.task IS NULL OR k.task IS NULL OR t.pushes IS NOT TRUE`},
+	{"a cursor lies within its log", `
+		SELECT k.task::text || format(' %s: next %s, due %s, but the log ends with %s', k.config_id, k.next_seq, k.due_seq, t.last_seq)
+		  FROM holdfast.push_cursors k JOIN holdfast.tasks t ON t.id = k.task
+		 WHERE k.next_seq > t.last_seq + 1 OR k.due_seq > t.last_seq`},
+	{"what a webhook wants is marked", `
+		SELECT k.task::text || format(' %s: next %s, due %s, but event %s is there', k.config_id, k.next_seq, k.due_seq, max(e.seq))
+		  FROM holdfast.push_cursors k
+		  JOIN holdfast.task_events e ON e.task = k.task AND e.seq >= k.next_seq AND e.seq > k.due_seq
+		   AND (e.kind = 2 OR e.kind = 3 AND k.artifacts)
+		 GROUP BY k.task, k.config_id, k.next_seq, k.due_seq`},
+	{"a webhook is due if and only if it is behind and not disabled", `
+		SELECT k.task::text || format(' %s: next %s, due %s since %s at %s, disabled at %s', k.config_id, k.next_seq, k.due_seq, k.due_since, k.due_at, k.disabled_at)
+		  FROM holdfast.push_cursors k
+		 WHERE (k.due_seq >= k.next_seq) <> (k.due_since IS NOT NULL)
+		    OR (k.due_seq >= k.next_seq AND k.disabled_at IS NULL) <> (k.due_at IS NOT NULL)`},
+	{"a webhook that is claimed is due when the claim ends", `
+		SELECT k.task::text || format(' %s: due at %s, locked until %s', k.config_id, k.due_at, k.locked_until)
+		  FROM holdfast.push_cursors k WHERE k.claim IS NOT NULL AND k.due_at <> k.locked_until`},
+	{"the disabled, and they alone, have a reason", `
+		SELECT k.task::text || ' ' || k.config_id FROM holdfast.push_cursors k WHERE (k.disabled_at IS NULL) <> (k.disabled_for IS NULL)`},
+	{"no attempt is of events that are not there", `
+		SELECT a.task::text || format(' %s: attempt of %s to %s, but the log ends with %s', a.config_id, a.from_seq, a.to_seq, t.last_seq)
+		  FROM holdfast.push_attempts a JOIN holdfast.tasks t ON t.id = a.task WHERE a.to_seq > t.last_seq`},
 }
 
 // Check tells what is wrong with the database behind url, or nil.

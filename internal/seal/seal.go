@@ -1,0 +1,113 @@
+// Package seal keeps secrets from whoever reads the database but not the
+// environment: AES-256-GCM under keys that the operator gives, of which the first
+// seals and all open, so that keys can be replaced one by one.
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// KeySize is the length of a key in bytes.
+const KeySize = 32
+
+// A sealed value is: format, id of the key, then the nonce and the ciphertext with its tag.
+const (
+	format = 1
+	idSize = 8
+)
+
+// ErrKey says that a value was sealed with a key that is not at hand.
+var ErrKey = errors.New("it was sealed with a key that is not among ours")
+
+var errForged = errors.New("it was not sealed here, or for something else")
+
+type key struct {
+	id   [idSize]byte
+	aead cipher.AEAD
+}
+
+// Keys seals and opens. It may be used from many goroutines.
+type Keys struct{ keys []key }
+
+// New makes a ring of keys of KeySize bytes each. The first one seals.
+func New(raw ...[]byte) (*Keys, error) {
+	k := new(Keys)
+	for i, r := range raw {
+		if len(r) != KeySize {
+			return nil, fmt.Errorf("key %d has %d bytes, and must have %d", i+1, len(r), KeySize)
+		}
+		block, err := aes.NewCipher(r)
+		if err != nil {
+			return nil, err
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return nil, err
+		}
+		k.keys = append(k.keys, key{id: keyID(r), aead: aead})
+	}
+	if len(k.keys) == 0 {
+		return nil, errors.New("there is no key")
+	}
+	return k, nil
+}
+
+// keyID names a key without telling anything of it.
+func keyID(raw []byte) [idSize]byte {
+	sum := sha256.Sum256(append([]byte("holdfast key id\x00"), raw...))
+	return [idSize]byte(sum[:idSize])
+}
+
+// Parse reads keys as the environment holds them: base64, separated by commas.
+func Parse(s string) ([][]byte, error) {
+	var keys [][]byte
+	for i, text := range strings.Split(s, ",") {
+		raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+		if err != nil {
+			// Not with the error, which quotes from the key.
+			return nil, fmt.Errorf("key %d is not base64", i+1)
+		}
+		if len(raw) != KeySize {
+			return nil, fmt.Errorf("key %d has %d bytes, and must have %d", i+1, len(raw), KeySize)
+		}
+		keys = append(keys, raw)
+	}
+	return keys, nil
+}
+
+// Seal encrypts a value. Whoever opens it must name the same place: it cannot be moved to another.
+func (k *Keys) Seal(value []byte, place string) []byte {
+	first := &k.keys[0]
+	out := make([]byte, 0, 1+idSize+len(value)+first.aead.Overhead())
+	out = append(append(out, format), first.id[:]...)
+	return first.aead.Seal(out, nil, value, []byte(place))
+}
+
+// Open decrypts what Seal has made for the same place. ErrKey: none of the keys fits.
+func (k *Keys) Open(sealed []byte, place string) ([]byte, error) {
+	for i := range k.keys {
+		if len(sealed) < 1+idSize || sealed[0] != format {
+			return nil, errForged
+		}
+		if [idSize]byte(sealed[1:1+idSize]) != k.keys[i].id {
+			continue
+		}
+		value, err := k.keys[i].aead.Open(nil, nil, sealed[1+idSize:], []byte(place))
+		if err != nil {
+			return nil, errForged
+		}
+		return value, nil
+	}
+	return nil, ErrKey
+}
+
+// Fresh reports whether a value was sealed with the key that seals today.
+func (k *Keys) Fresh(sealed []byte) bool {
+	return len(sealed) > 1+idSize && sealed[0] == format && [idSize]byte(sealed[1:1+idSize]) == k.keys[0].id
+}

@@ -1,0 +1,81 @@
+package seal
+
+import (
+	"bytes"
+	"encoding/base64"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func ring(t *testing.T, fill ...byte) *Keys {
+	t.Helper()
+	raw := make([][]byte, len(fill))
+	for i, b := range fill {
+		raw[i] = bytes.Repeat([]byte{b}, KeySize)
+	}
+	k, err := New(raw...)
+	require.NoError(t, err)
+	return k
+}
+
+func TestSealedValuesOpenInTheirPlaceOnly(t *testing.T) {
+	t.Parallel()
+	k := ring(t, 1)
+	sealed := k.Seal([]byte("secret"), "here")
+	require.NotContains(t, string(sealed), "secret")
+	value, err := k.Open(sealed, "here")
+	require.NoError(t, err)
+	require.Equal(t, "secret", string(value))
+	require.NotEqual(t, sealed, k.Seal([]byte("secret"), "here"), "a nonce of its own")
+
+	_, err = k.Open(sealed, "there")
+	require.ErrorIs(t, err, errForged)
+	for i := range sealed {
+		bad := bytes.Clone(sealed)
+		bad[i] ^= 1
+		_, err = k.Open(bad, "here")
+		require.Error(t, err, "byte %d", i)
+	}
+	for n := range sealed {
+		_, err = k.Open(sealed[:n], "here")
+		require.Error(t, err, "%d bytes", n)
+	}
+}
+
+func TestKeysAreReplaced(t *testing.T) {
+	t.Parallel()
+	old := ring(t, 1).Seal([]byte("secret"), "x")
+	both := ring(t, 2, 1)
+	value, err := both.Open(old, "x")
+	require.NoError(t, err)
+	require.Equal(t, "secret", string(value))
+	require.False(t, both.Fresh(old))
+	fresh := both.Seal(value, "x")
+	require.True(t, both.Fresh(fresh))
+	value, err = ring(t, 2).Open(fresh, "x")
+	require.NoError(t, err)
+	require.Equal(t, "secret", string(value))
+	_, err = ring(t, 2).Open(old, "x")
+	require.ErrorIs(t, err, ErrKey)
+}
+
+func TestKeysOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	one, two := bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize)
+	text := base64.StdEncoding.EncodeToString
+	keys, err := Parse(text(one) + ", " + text(two))
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{one, two}, keys)
+	for _, bad := range []string{"", "nonsense!", text(one[1:]), text(one) + ","} {
+		_, err := Parse(bad)
+		require.Error(t, err, bad)
+		if len(bad) > 0 {
+			require.NotContains(t, err.Error(), bad)
+		}
+	}
+	_, err = New()
+	require.Error(t, err)
+	_, err = New(one[1:])
+	require.Error(t, err)
+}

@@ -1,0 +1,211 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// ClaimPush takes due configurations for a process, at most limit, none of the busy hosts (as PushDue.Host tells them) and
+// of another host no more than Options.PushPerHost. Until lock has passed nobody else delivers for them. next is how long
+// until another one is due: 0 when there may be more at once, negative when there is none. Those whose
+// secrets cannot be read are disabled and left out.
+func (s *Store) ClaimPush(
+	ctx context.Context, worker task.ID, limit int, busyHosts []string, lock time.Duration,
+) (due []*task.PushDue, next time.Duration, err error) {
+	if busyHosts == nil {
+		busyHosts = []string{}
+	}
+	start := time.Now()
+	rows, err := s.q.PushClaim(ctx, s.hot, dbsqlc.PushClaimParams{
+		// Several processes look at the same moment, and each passes over what another has locked.
+		WindowRows: int32(8*limit + 64), PerHost: int32(s.pushPerHost), MaxRows: int32(limit),
+		BusyHosts: busyHosts, Worker: uuid.UUID(worker), Lock: lock,
+	})
+	if err != nil {
+		return nil, 0, translate("claim pushes", err)
+	}
+	s.flushed("push_claim", len(rows), start)
+	for i := range rows {
+		r := &rows[i]
+		d, err := s.pushDue(ctx, r)
+		if err != nil {
+			if task.KindOf(err) == task.Unavailable {
+				return due, 0, err
+			}
+			s.log.Error("a webhook is disabled", "task_id", d.PublicID, "config_id", d.Config.ID, "error", err)
+			if _, err := s.DisablePush(ctx, d.Task, d.Config.ID, "its secrets cannot be read: "+err.Error()); err != nil {
+				return due, 0, err
+			}
+			continue
+		}
+		due = append(due, d)
+	}
+	if len(rows) == limit {
+		return due, 0, nil
+	}
+	next, err = s.q.PushNext(ctx, s.hot, busyHosts)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return due, -1, nil
+	}
+	// What was claimed is claimed, whatever comes of this question.
+	if err != nil && len(due) > 0 {
+		return due, 0, nil
+	}
+	return due, max(next, 0), translate("claim pushes", err)
+}
+
+func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.PushDue, error) {
+	d := &task.PushDue{
+		Task: task.ID(r.Task), Agent: r.Agent, Claim: r.Claim,
+		Host: hostOf(r.Url), Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
+		Failures: int(r.Attempts), FailingSince: r.FailingSince.Time,
+	}
+	d.PublicID = d.Task.String()
+	if r.ClientID.Valid {
+		d.PublicID = r.ClientID.String
+	}
+	var err error
+	d.Config, err = pushConfig(&dbsqlc.PushConfig{
+		Task: r.Task, ConfigID: r.ConfigID, Dialect: r.Dialect, CreatedAt: r.CreatedAt, Url: r.Url, Schemes: r.Schemes,
+	})
+	d.Config.Artifacts = r.Artifacts
+	if err == nil {
+		err = s.openSecrets(ctx, r.Task, &d.Config, r.Secrets)
+	}
+	return d, err
+}
+
+// PushBatch reads the events that a claimed configuration wants next, at most limit, and the header of their task.
+func (s *Store) PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error) {
+	h, err := s.Header(ctx, due.Task)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := s.q.PushBatch(ctx, s.api, dbsqlc.PushBatchParams{
+		Task: uuid.UUID(due.Task), NextSeq: int64(due.Next), Artifacts: due.Config.Artifacts, MaxRows: int32(limit),
+	})
+	if err != nil {
+		return nil, nil, translate("read pushes", err)
+	}
+	events = make([]*task.Event, len(rows))
+	for i := range rows {
+		if events[i], err = event(&rows[i], h); err != nil {
+			return nil, nil, translate("read pushes", err)
+		}
+	}
+	return h, events, nil
+}
+
+// TaskAsOf folds a task's log up to an event.
+func (s *Store) TaskAsOf(ctx context.Context, id task.ID, seq task.Seq) (*task.Task, error) {
+	h, err := s.Header(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	h.LastSeq = min(h.LastSeq, seq)
+	return s.Snapshot(ctx, h, true)
+}
+
+// ExtendPush keeps a claim for lock from now on. task.LeaseLost: it is no longer ours.
+func (s *Store) ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error {
+	n, err := s.q.PushExtend(ctx, s.hot, dbsqlc.PushExtendParams{
+		Task: uuid.UUID(id), ConfigID: configID, Claim: claim, Lock: lock,
+	})
+	if err == nil && n == 0 {
+		return task.LeaseLost
+	}
+	return translate("extend push", err)
+}
+
+// record is an outcome on its way to a commit.
+type record struct {
+	*task.PushOutcome
+	done chan recorded
+}
+
+func (r *record) size() int { return len(r.Error) + 128 }
+
+type recorded struct {
+	ours, more bool
+	err        error
+}
+
+// RecordPush writes down what came of an attempt, in one commit with those of others. ours says that the
+// claim still held; if not, nothing was written, for the configuration was deleted, set anew, put back, or claimed by
+// somebody else. more says that it has more to deliver. While the database is away it waits.
+//
+// An outcome without a DeliveryID made no request: its events are passed over.
+func (s *Store) RecordPush(ctx context.Context, o *task.PushOutcome) (ours, more bool, err error) {
+	r := &record{o, make(chan recorded, 1)}
+	if !s.records.add(r) {
+		return false, false, task.Errorf(task.Unavailable, "the server is stopping")
+	}
+	select {
+	case got := <-r.done:
+		return got.ours, got.more, got.err
+	case <-ctx.Done():
+		return false, false, translate("record push", ctx.Err())
+	}
+}
+
+func (s *Store) flushRecords(ctx context.Context, items []*record) {
+	start := time.Now()
+	arg := recordParams(items)
+	for try := 0; ; try++ {
+		rows, err := s.q.PushRecord(ctx, s.hot, arg)
+		if err == nil {
+			s.flushed("push_record", len(items), start)
+			more := make(map[uuid.UUID]bool, len(rows))
+			for _, r := range rows {
+				more[r.Claim] = r.More
+			}
+			for _, r := range items {
+				m, ours := more[r.Claim]
+				r.done <- recorded{ours: ours, more: m}
+			}
+			return
+		}
+		switch f := classify(err); {
+		case f == failFinal && len(items) > 1:
+			for _, r := range items {
+				s.flushRecords(ctx, []*record{r})
+			}
+			return
+		case f == failFinal || ctx.Err() != nil:
+			for _, r := range items {
+				r.done <- recorded{err: translate("record push", err)}
+			}
+			return
+		}
+		s.retried("push_record", err, try)
+		_ = pause(ctx, try)
+	}
+}
+
+func recordParams(items []*record) dbsqlc.PushRecordParams {
+	var arg dbsqlc.PushRecordParams
+	for _, r := range items {
+		arg.Tasks = append(arg.Tasks, uuid.UUID(r.Task))
+		arg.ConfigIds = append(arg.ConfigIds, r.ConfigID)
+		arg.Claims = append(arg.Claims, r.Claim)
+		arg.FromSeqs = append(arg.FromSeqs, int64(r.From))
+		arg.ToSeqs = append(arg.ToSeqs, int64(r.To))
+		arg.DeliveryIds = append(arg.DeliveryIds, r.DeliveryID)
+		arg.Statuses = append(arg.Statuses, int32(r.Status))
+		arg.Errors = append(arg.Errors, cleanName(r.Error))
+		arg.Classes = append(arg.Classes, r.Class)
+		arg.Tooks = append(arg.Tooks, r.Took)
+		arg.Delivereds = append(arg.Delivereds, r.Delivered)
+		arg.Keeps = append(arg.Keeps, r.Keep)
+		arg.Delays = append(arg.Delays, r.RetryIn)
+		arg.Disables = append(arg.Disables, cleanName(r.Disable))
+	}
+	return arg
+}

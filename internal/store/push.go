@@ -1,0 +1,268 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/seal"
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// SetPush adds a configuration to a task, which gets what is written from then on, or
+// replaces the one with its id: that keeps its place in the log, and lives anew if it was
+// disabled. most bounds how many a task has; one too many is task.Invalid.
+func (s *Store) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most int) error {
+	sealed, err := s.sealSecrets(ctx, id, c)
+	if err != nil {
+		return err
+	}
+	var row dbsqlc.PushConfigSetRow
+	err = s.again(ctx, "push set", func() error {
+		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) (err error) {
+			row, err = s.setPush(ctx, tx, id, c, sealed, most)
+			return err
+		})
+	})
+	if err != nil {
+		return translate("set push", err)
+	}
+	c.CreatedAt, c.DisabledAt, c.DisabledFor = row.CreatedAt, time.Time{}, ""
+	if row.Due {
+		s.marked(1)
+	}
+	return nil
+}
+
+// setPush locks the task, so that no event falls between what is written and what the configuration gets.
+func (s *Store) setPush(
+	ctx context.Context, tx pgx.Tx, id task.ID, c *task.PushConfig, sealed []byte, most int,
+) (dbsqlc.PushConfigSetRow, error) {
+	last, err := s.q.PushTaskLock(ctx, tx, uuid.UUID(id))
+	if err != nil {
+		return dbsqlc.PushConfigSetRow{}, err
+	}
+	row, err := s.q.PushConfigSet(ctx, tx, dbsqlc.PushConfigSetParams{
+		Task: uuid.UUID(id), ConfigID: c.ID, Dialect: c.Dialect, Url: c.URL, Host: hostOf(c.URL),
+		Schemes: encodeSchemes(c.Schemes), Secrets: sealed, Artifacts: c.Artifacts, NextSeq: last + 1, Most: int32(most),
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, task.Errorf(task.Invalid, "the task has %d push notification configurations already, and may not have more", most)
+	}
+	return row, err
+}
+
+// Pushes lists the configurations of a task without their secrets, the oldest first.
+func (s *Store) Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error) {
+	return s.pushes(ctx, id, "")
+}
+
+// Push finds one of a task's configurations, without its secrets.
+func (s *Store) Push(ctx context.Context, id task.ID, configID string) (*task.PushConfig, error) {
+	found, err := s.pushes(ctx, id, configID)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, task.NotFound
+	}
+	return &found[0], nil
+}
+
+func (s *Store) pushes(ctx context.Context, id task.ID, configID string) ([]task.PushConfig, error) {
+	rows, err := s.q.PushConfigs(ctx, s.api, dbsqlc.PushConfigsParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
+	if err != nil {
+		return nil, translate("list pushes", err)
+	}
+	out := make([]task.PushConfig, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if out[i], err = pushConfig(&r.PushConfig); err != nil {
+			return nil, err
+		}
+		out[i].Artifacts = r.Artifacts
+		out[i].DisabledAt, out[i].DisabledFor = r.DisabledAt.Time, r.DisabledFor.String
+	}
+	return out, nil
+}
+
+// DeletePush removes a configuration. What is under way may still arrive; nothing is begun. It reports whether there was one.
+func (s *Store) DeletePush(ctx context.Context, id task.ID, configID string) (bool, error) {
+	var n int64
+	err := s.again(ctx, "push delete", func() error {
+		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
+			_, err := s.q.PushTaskLock(ctx, tx, uuid.UUID(id))
+			if err == nil {
+				n, err = s.q.PushConfigDelete(ctx, tx, dbsqlc.PushConfigDeleteParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
+			}
+			return err
+		})
+	})
+	return n > 0, translate("delete push", err)
+}
+
+// again repeats what is harmless to repeat while the database is away, for a moment.
+func (s *Store) again(ctx context.Context, kind string, do func() error) error {
+	err := do()
+	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
+		s.retried(kind, err, try)
+		if pause(ctx, try) != nil {
+			break
+		}
+		err = do()
+	}
+	return err
+}
+
+// marked says that a commit gave n webhooks something to deliver.
+func (s *Store) marked(n int32) {
+	if n > 0 && s.pushesDue != nil {
+		s.pushesDue()
+	}
+}
+
+func pushConfig(r *dbsqlc.PushConfig) (task.PushConfig, error) {
+	c := task.PushConfig{ID: r.ConfigID, URL: r.Url, Dialect: r.Dialect, CreatedAt: r.CreatedAt}
+	if err := json.Unmarshal(r.Schemes, &c.Schemes); err != nil {
+		return c, translate("read push", fmt.Errorf("schemes of %s: %w", r.ConfigID, err))
+	}
+	return c, nil
+}
+
+func encodeSchemes(schemes []string) string {
+	if len(schemes) == 0 {
+		return "[]"
+	}
+	text, _ := json.Marshal(schemes) // of strings, which cannot fail
+	return string(text)
+}
+
+// hostOf is the authority of a URL, always with its port: two configurations with the same one share the receiver.
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if strings.EqualFold(u.Scheme, "https") {
+			port = "443"
+		}
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// secrets are what is sealed of a configuration.
+type secrets struct {
+	Token       string `json:"token,omitempty"`
+	Credentials string `json:"credentials,omitempty"`
+}
+
+// place binds what is sealed to its configuration: in another one's row it does not open.
+func place(id uuid.UUID, configID string) string { return id.String() + " " + configID }
+
+func (s *Store) sealSecrets(ctx context.Context, id task.ID, c *task.PushConfig) ([]byte, error) {
+	if c.Token == "" && c.Credentials == "" {
+		return nil, nil
+	}
+	ring, err := s.sealing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(secrets{c.Token, c.Credentials})
+	if err != nil {
+		return nil, translate("seal", err)
+	}
+	return ring.Seal(text, place(uuid.UUID(id), c.ID)), nil
+}
+
+func (s *Store) openSecrets(ctx context.Context, id uuid.UUID, c *task.PushConfig, sealed []byte) error {
+	if sealed == nil {
+		return nil
+	}
+	ring, err := s.sealing(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := ring.Open(sealed, place(id, c.ID))
+	if err != nil {
+		return translate("open secrets", err)
+	}
+	var open secrets
+	if err := json.Unmarshal(text, &open); err != nil {
+		return translate("open secrets", errors.New("they are not as we write them")) // not with what they are
+	}
+	c.Token, c.Credentials = open.Token, open.Credentials
+	return nil
+}
+
+// secretPush is the key that seals where the environment has none. What it has sealed opens also
+// when there is one.
+const secretPush = "push"
+
+func (s *Store) sealing(ctx context.Context) (*seal.Keys, error) {
+	s.ringMu.Lock()
+	defer s.ringMu.Unlock()
+	if s.ring != nil {
+		return s.ring, nil
+	}
+	value, err := s.Secret(ctx, secretPush)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := seal.New(append(s.secretKeys[:len(s.secretKeys):len(s.secretKeys)], value)...)
+	if err != nil {
+		return nil, translate("sealing", err)
+	}
+	s.ring = ring
+	return ring, nil
+}
+
+// Reseal seals all secrets with the key that is first now, and returns how many were not. Those that none of the keys
+// opens are left as they are, and told by the error.
+func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
+	ring, err := s.sealing(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var lost []error
+	page := dbsqlc.PushSecretsParams{MaxRows: 500}
+	for {
+		rows, err := s.q.PushSecrets(ctx, s.api, page)
+		if err != nil {
+			return sealed, translate("reseal", err)
+		}
+		for _, r := range rows {
+			page.AfterTask, page.AfterID = r.Task, r.ConfigID
+			if ring.Fresh(r.Secrets) {
+				continue
+			}
+			at := place(r.Task, r.ConfigID)
+			value, err := ring.Open(r.Secrets, at)
+			if err != nil {
+				lost = append(lost, fmt.Errorf("configuration %s of task %s: %w", r.ConfigID, r.Task, err))
+				continue
+			}
+			n, err := s.q.PushReseal(ctx, s.api, dbsqlc.PushResealParams{
+				Task: r.Task, ConfigID: r.ConfigID, Old: r.Secrets, Fresh: ring.Seal(value, at),
+			})
+			if err != nil {
+				return sealed, translate("reseal", err)
+			}
+			sealed += int(n)
+		}
+		if len(rows) < int(page.MaxRows) {
+			return sealed, errors.Join(lost...)
+		}
+	}
+}

@@ -1,0 +1,845 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// hook is a configuration to be set.
+func hook(id, host string) *task.PushConfig {
+	return &task.PushConfig{ID: id, URL: "http://" + host + "/hook", Dialect: "1.0"}
+}
+
+func (f *fixture) setPush(id task.ID, c *task.PushConfig) {
+	f.t.Helper()
+	require.NoError(f.t, f.SetPush(f.t.Context(), id, c, 20))
+}
+
+// duePushes claims what is due.
+func (f *fixture) duePushes(limit int, busy ...string) []*task.PushDue {
+	f.t.Helper()
+	due, _, err := f.ClaimPush(f.t.Context(), NewID(), limit, busy, time.Hour)
+	require.NoError(f.t, err)
+	return due
+}
+
+func delivered(d *task.PushDue, to task.Seq) *task.PushOutcome {
+	return &task.PushOutcome{
+		Task: d.Task, ConfigID: d.Config.ID, Claim: d.Claim, From: d.Next, To: to, DeliveryID: fmt.Sprint("j", to), Status: 200,
+		Class: "delivered", Took: time.Millisecond, Delivered: true,
+	}
+}
+
+func failed(d *task.PushDue, retry time.Duration) *task.PushOutcome {
+	return &task.PushOutcome{
+		Task: d.Task, ConfigID: d.Config.ID, Claim: d.Claim, From: d.Next, To: d.Next, DeliveryID: "j", Status: 500,
+		Error: "500 Internal Server Error", Class: "server_error", RetryIn: retry,
+	}
+}
+
+func (f *fixture) record(o *task.PushOutcome) (ours, more bool) {
+	f.t.Helper()
+	ours, more, err := f.RecordPush(f.t.Context(), o)
+	require.NoError(f.t, err)
+	return ours, more
+}
+
+// cursor is what operators see of a configuration.
+func (f *fixture) cursor(id task.ID, config string) PushRow {
+	f.t.Helper()
+	rows, err := f.ListPushes(f.t.Context(), PushFilter{Task: id, Limit: 100})
+	require.NoError(f.t, err)
+	for _, r := range rows {
+		if r.Config.ID == config {
+			return r
+		}
+	}
+	f.t.Fatalf("there is no configuration %s", config)
+	panic("unreachable")
+}
+
+func TestConfigurationsOfATask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	h := f.create(fresh("a"))
+	c := &task.PushConfig{
+		ID: "one", URL: "https://Hook.example/x?y", Token: "tok", Schemes: []string{"Bearer", "Basic"}, Credentials: "cred", Dialect: "0.3",
+	}
+	f.setPush(h.ID, c)
+	require.False(t, c.CreatedAt.IsZero())
+	f.setPush(h.ID, hook("two", "b"))
+	got, err := f.Pushes(t.Context(), h.ID)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	want := *c
+	want.Token, want.Credentials = "", ""
+	require.Equal(t, want.URL, got[0].URL)
+	require.Equal(t, want.Schemes, got[0].Schemes)
+	require.Equal(t, "0.3", got[0].Dialect)
+	require.Empty(t, got[0].Token+got[0].Credentials, "secrets do not come back")
+	require.Equal(t, "two", got[1].ID)
+	require.Equal(t, "hook.example:443", f.cursor(h.ID, "one").Host)
+	require.Equal(t, "b:80", f.cursor(h.ID, "two").Host)
+
+	one, err := f.Push(t.Context(), h.ID, "one")
+	require.NoError(t, err)
+	require.True(t, one.CreatedAt.Equal(c.CreatedAt))
+	_, err = f.Push(t.Context(), h.ID, "three")
+	require.ErrorIs(t, err, task.NotFound)
+	_, err = f.Push(t.Context(), NewID(), "one")
+	require.ErrorIs(t, err, task.NotFound)
+
+	// Set anew, it is the same one.
+	again := hook("one", "c")
+	f.setPush(h.ID, again)
+	require.True(t, again.CreatedAt.Equal(c.CreatedAt))
+	one, err = f.Push(t.Context(), h.ID, "one")
+	require.NoError(t, err)
+	require.Equal(t, "http://c/hook", one.URL)
+	require.Equal(t, "1.0", one.Dialect)
+	require.Nil(t, scan[[]byte](f, "SELECT secrets FROM holdfast.push_configs WHERE config_id = 'one'"), "without its old secrets")
+
+	// No more than allowed, but what is there may be changed.
+	err = f.SetPush(t.Context(), h.ID, hook("three", "d"), 2)
+	require.ErrorIs(t, err, task.Invalid)
+	require.NoError(t, f.SetPush(t.Context(), h.ID, hook("two", "d"), 2))
+	require.ErrorIs(t, f.SetPush(t.Context(), NewID(), hook("one", "d"), 2), task.NotFound)
+
+	for _, id := range []string{"one", "two"} {
+		found, err := f.DeletePush(t.Context(), h.ID, id)
+		require.NoError(t, err)
+		require.True(t, found)
+		found, err = f.DeletePush(t.Context(), h.ID, id)
+		require.NoError(t, err)
+		require.False(t, found)
+		require.Equal(t, id == "one", scan[bool](f, "SELECT pushes FROM holdfast.tasks"), "as long as there is one")
+	}
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors"))
+}
+
+// At the limit, many at once do not pass it.
+func TestManySetAtOnceKeepTheLimit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	h := f.create(fresh("a"))
+	var g errgroup.Group
+	var set atomic.Int32
+	for i := range 12 {
+		g.Go(func() error {
+			err := f.SetPush(t.Context(), h.ID, hook(fmt.Sprint("c", i), "h"), 5)
+			if err == nil {
+				set.Add(1)
+			} else if task.KindOf(err) != task.Invalid {
+				return err
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	require.EqualValues(t, 5, set.Load())
+	require.Equal(t, 5, scan[int](f, "SELECT count(*) FROM holdfast.push_configs"))
+}
+
+func TestSecretsAreSealed(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	with := func(keys ...byte) *fixture {
+		f := &fixture{t: t, url: url, ear: newEar()}
+		var raw [][]byte
+		for _, k := range keys {
+			raw = append(raw, bytes.Repeat([]byte{k}, 32))
+		}
+		s, err := Open(t.Context(), Options{URL: url, APIConns: 2, SecretKeys: raw})
+		require.NoError(t, err)
+		f.Store = s
+		t.Cleanup(func() { s.Close(context.Background()) })
+		return f
+	}
+	secret := func(id string) *task.PushConfig {
+		c := hook(id, "h")
+		c.Token, c.Credentials = "token-"+id, "credentials-"+id
+		return c
+	}
+	claim := func(f *fixture, n int) map[string]string {
+		f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE due_at IS NOT NULL")
+		out := map[string]string{}
+		for _, d := range f.duePushes(10) {
+			require.Equal(t, "token-"+d.Config.ID, d.Config.Token)
+			out[d.Config.ID] = d.Config.Credentials
+		}
+		require.Len(t, out, n)
+		return out
+	}
+	plain := with()
+	h := plain.create(fresh("a"))
+	plain.setPush(h.ID, secret("database")) // sealed with the key of the database
+	one := with(1)
+	one.setPush(h.ID, secret("one"))
+	two := with(2, 1)
+	two.setPush(h.ID, secret("two"))
+	_, err := plain.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	for _, word := range []string{"token", "credentials"} {
+		require.Zero(t, scan[int](plain, "SELECT count(*) FROM holdfast.push_configs WHERE position($1::bytea in secrets) > 0", []byte(word)))
+	}
+	require.Equal(t, map[string]string{"database": "credentials-database", "one": "credentials-one", "two": "credentials-two"}, claim(two, 3))
+	sealed, err := two.Reseal(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, sealed)
+	sealed, err = two.Reseal(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, sealed)
+	claim(with(2), 3)
+
+	// Without its key a configuration is of no use, and stops nothing.
+	_, err = one.Reseal(t.Context())
+	require.ErrorContains(t, err, "two")
+	require.Empty(t, claim(one, 0))
+	require.Contains(t, two.cursor(h.ID, "two").Config.DisabledFor, "secrets")
+	_, err = two.EnablePush(t.Context(), h.ID, "two")
+	require.NoError(t, err)
+	claim(two, 1)
+
+	// What is sealed for one configuration does not open in another.
+	two.exec("UPDATE holdfast.push_configs SET secrets = (SELECT secrets FROM holdfast.push_configs WHERE config_id = 'one') WHERE config_id = 'two'")
+	claim(two, 0)
+}
+
+func TestEveryStatusMakesAWebhookDue(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var told atomic.Int32
+	f.pushesDue = func() { told.Add(1) }
+	p := f.running("a")
+	id := p.c.Task.ID
+	p.must(t, status(task.StateWorking))
+	require.Empty(t, f.duePushes(10))
+	require.Zero(t, told.Load(), "nobody listens to this task")
+
+	f.setPush(id, hook("statuses", "h"))
+	all := hook("all", "h")
+	all.Artifacts = true
+	f.setPush(id, all)
+	require.Empty(t, f.duePushes(10), "what was before is nobody's concern")
+	p.must(t, chunk("x"))
+	due := f.duePushes(10)
+	require.Len(t, due, 1)
+	require.Equal(t, "all", due[0].Config.ID)
+	require.EqualValues(t, 3, due[0].Next)
+	require.EqualValues(t, 3, due[0].Upto)
+	require.EqualValues(t, 1, told.Load())
+	p.must(t, chunk("y"), status(task.StateWorking), chunk("z"))
+	require.EqualValues(t, 2, told.Load())
+	due = f.duePushes(10)
+	require.Len(t, due, 1, "the other one is claimed")
+	require.Equal(t, "statuses", due[0].Config.ID)
+	require.EqualValues(t, 5, due[0].Upto)
+
+	h, evs, err := f.PushBatch(t.Context(), due[0], 10)
+	require.NoError(t, err)
+	require.Equal(t, id, h.ID)
+	require.Len(t, evs, 1)
+	require.EqualValues(t, 5, evs[0].Seq)
+	as, err := f.TaskAsOf(t.Context(), id, 5)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, as.LastSeq)
+	require.Len(t, as.Artifacts[0].Parts, 2, "without what came later")
+	ours, more := f.record(delivered(due[0], 5))
+	require.True(t, ours)
+	require.False(t, more)
+
+	// Parked, continued, canceled.
+	p.must(t, status(task.StateInputRequired))
+	require.EqualValues(t, 7, f.cursor(id, "statuses").Upto)
+	h, err = f.Header(t.Context(), id)
+	require.NoError(t, err)
+	_, err = f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: true, RequestID: NewID()})
+	require.NoError(t, err)
+	require.EqualValues(t, 9, f.cursor(id, "statuses").Upto, "the status behind the message")
+	ended, err := f.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	require.True(t, ended)
+	require.EqualValues(t, 10, f.cursor(id, "statuses").Upto)
+	require.EqualValues(t, 5, told.Load())
+	due = f.duePushes(10)
+	require.Len(t, due, 1)
+	_, evs, err = f.PushBatch(t.Context(), due[0], 2)
+	require.NoError(t, err)
+	require.Len(t, evs, 2, "no more than asked for")
+	require.EqualValues(t, 7, evs[0].Seq)
+	require.EqualValues(t, 9, evs[1].Seq)
+}
+
+func TestAWebhookThatComesWithTheMessage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	n := fresh("a")
+	n.Push = hook("c", "h")
+	n.Push.Token, n.Push.Schemes = "tok", []string{"Bearer"}
+	n.Worker = f.worker(time.Hour)
+	without := fresh("a")
+	var g errgroup.Group
+	for _, x := range []*NewTask{n, without} {
+		g.Go(func() error { _, err := f.Create(t.Context(), x); return err })
+	}
+	require.NoError(t, g.Wait())
+	require.False(t, scan[bool](f, "SELECT pushes FROM holdfast.tasks WHERE id = $1", uuid.UUID(without.Task.ID)))
+	p := &pen{s: f.Store, c: &Claimed{Task: &n.Task, Attempt: 1}}
+	p.must(t, status(task.StateInputRequired))
+	due := f.duePushes(10)
+	require.Len(t, due, 1)
+	require.EqualValues(t, 1, due[0].Next)
+	require.EqualValues(t, 2, due[0].Upto)
+	require.Equal(t, "tok", due[0].Config.Token)
+	require.Equal(t, []string{"Bearer"}, due[0].Config.Schemes)
+
+	h, err := f.Header(t.Context(), n.Task.ID)
+	require.NoError(t, err)
+	add := func(c *task.PushConfig, most int) error {
+		_, err := f.AddMessage(t.Context(), &NewMessage{
+			Task: h, Message: user("more"), Enqueue: true, RequestID: NewID(), Push: c, MostPushes: most,
+		})
+		return err
+	}
+	require.ErrorIs(t, add(hook("d", "h"), 1), task.Invalid)
+	require.Equal(t, task.StateInputRequired, f.state(n.Task.ID), "neither the webhook nor the message")
+	require.NoError(t, add(hook("d", "h"), 2))
+	require.EqualValues(t, 3, f.cursor(n.Task.ID, "d").Next, "from its message on")
+	require.EqualValues(t, 4, f.cursor(n.Task.ID, "d").Upto)
+	require.EqualValues(t, 4, f.cursor(n.Task.ID, "c").Upto)
+	_, err = f.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	require.ErrorIs(t, add(hook("e", "h"), 20), task.Terminal)
+	_, err = f.Push(t.Context(), n.Task.ID, "e")
+	require.ErrorIs(t, err, task.NotFound, "the message was refused, and its webhook with it")
+}
+
+func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.setPush(id, hook("c", "h"))
+	p.must(t, status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
+	worker := f.worker(time.Hour)
+	due, next, err := f.ClaimPush(t.Context(), worker, 5, nil, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	require.Greater(t, next, 59*time.Minute, "the end of the claim")
+	require.Empty(t, f.duePushes(5), "claimed")
+	require.NoError(t, f.ExtendPush(t.Context(), id, "c", due[0].Claim, 3*time.Hour))
+	_, next, err = f.ClaimPush(t.Context(), worker, 5, nil, time.Hour)
+	require.NoError(t, err)
+	require.Greater(t, next, 2*time.Hour)
+
+	// Event by event under one claim.
+	o := delivered(due[0], 2)
+	o.Keep = true
+	ours, more := f.record(o)
+	require.True(t, ours)
+	require.True(t, more)
+	require.Empty(t, f.duePushes(5), "still claimed")
+	due[0].Next = 3
+	ours, _ = f.record(failed(due[0], time.Hour))
+	require.True(t, ours)
+	k := f.cursor(id, "c")
+	require.Equal(t, 1, k.Failures)
+	require.EqualValues(t, 3, k.Next)
+	require.False(t, k.FailingSince.IsZero())
+	require.Equal(t, "500 Internal Server Error", k.LastError)
+	require.True(t, k.LockedUntil.IsZero())
+	_, next, err = f.ClaimPush(t.Context(), worker, 5, nil, time.Hour)
+	require.NoError(t, err)
+	require.Greater(t, next, 59*time.Minute, "the next attempt")
+	require.ErrorIs(t, f.ExtendPush(t.Context(), id, "c", due[0].Claim, time.Hour), task.LeaseLost)
+	ours, _ = f.record(delivered(due[0], 4))
+	require.False(t, ours, "the claim is over")
+
+	isDue, disabled, err := f.Redeliver(t.Context(), id, "c", 0)
+	require.NoError(t, err)
+	require.True(t, isDue)
+	require.False(t, disabled)
+	due = f.duePushes(5)
+	require.Len(t, due, 1)
+	require.EqualValues(t, 3, due[0].Next)
+	o = delivered(due[0], 4)
+	o.Keep = true
+	ours, more = f.record(o)
+	require.True(t, ours)
+	require.False(t, more, "so the claim ends")
+	k = f.cursor(id, "c")
+	require.Zero(t, k.Failures)
+	require.Empty(t, k.LastError)
+	require.True(t, k.FailingSince.IsZero() && k.DueAt.IsZero() && k.DueSince.IsZero() && k.LockedUntil.IsZero())
+
+	tries, err := f.PushAttempts(t.Context(), id, "c", 10)
+	require.NoError(t, err)
+	require.Len(t, tries, 3)
+	require.Equal(t, []int{200, 500, 200}, []int{tries[0].Status, tries[1].Status, tries[2].Status})
+	require.Equal(t, "server_error", tries[1].Class)
+	require.Equal(t, "test", tries[1].Worker)
+	require.Equal(t, time.Millisecond, tries[0].Took)
+	require.Equal(t, 1, tries[0].Attempt)
+	tries, err = f.PushAttempts(t.Context(), id, "", 1)
+	require.NoError(t, err)
+	require.Len(t, tries, 1)
+
+	// Without a request there is no attempt, and the events are passed over.
+	p.must(t, status(task.StateWorking))
+	due = f.duePushes(5)
+	o = delivered(due[0], 5)
+	o.DeliveryID = ""
+	ours, _ = f.record(o)
+	require.True(t, ours)
+	tries, err = f.PushAttempts(t.Context(), id, "c", 10)
+	require.NoError(t, err)
+	require.Len(t, tries, 3)
+	require.Empty(t, f.duePushes(5))
+
+	n, err := f.PruneAttempts(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	f.exec("UPDATE holdfast.push_attempts SET started_at = now() - interval '2 hours' WHERE id < $1", tries[0].ID)
+	n, err = f.PruneAttempts(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+}
+
+func TestDisabledWebhooksCatchUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var told atomic.Int32
+	f.pushesDue = func() { told.Add(1) }
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.setPush(id, hook("c", "h"))
+	p.must(t, status(task.StateWorking))
+	due := f.duePushes(5)
+	require.Len(t, due, 1)
+	o := failed(due[0], 0)
+	o.Disable, o.Status = "410 Gone", 410
+	ours, _ := f.record(o)
+	require.True(t, ours)
+	k := f.cursor(id, "c")
+	require.Equal(t, "410 Gone", k.Config.DisabledFor)
+	require.False(t, k.Config.DisabledAt.IsZero())
+	require.True(t, k.DueAt.IsZero())
+	require.False(t, k.DueSince.IsZero())
+	counts, err := f.CountPushes(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, counts.Disabled)
+	require.Zero(t, counts.Backlog)
+
+	p.must(t, status(task.StateWorking))
+	require.Empty(t, f.duePushes(5))
+	found, err := f.DisablePush(t.Context(), id, "c", "again")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "410 Gone", f.cursor(id, "c").Config.DisabledFor, "the first reason stays")
+	isDue, disabled, err := f.Redeliver(t.Context(), id, "c", 1)
+	require.NoError(t, err)
+	require.True(t, isDue)
+	require.True(t, disabled)
+	require.Empty(t, f.duePushes(5))
+
+	before := told.Load()
+	isDue, err = f.EnablePush(t.Context(), id, "c")
+	require.NoError(t, err)
+	require.True(t, isDue)
+	require.Equal(t, before+1, told.Load())
+	counts, err = f.CountPushes(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, counts.Backlog)
+	require.Positive(t, counts.Oldest)
+	due = f.duePushes(5)
+	require.Len(t, due, 1)
+	require.EqualValues(t, 1, due[0].Next)
+	require.EqualValues(t, 3, due[0].Upto)
+
+	// Disabled while a delivery is under way: that one counts, nothing follows.
+	found, err = f.DisablePush(t.Context(), id, "c", "stop")
+	require.NoError(t, err)
+	require.True(t, found)
+	o = delivered(due[0], 2)
+	o.Keep = true
+	ours, more := f.record(o)
+	require.True(t, ours)
+	require.False(t, more)
+	require.EqualValues(t, 3, f.cursor(id, "c").Next)
+	require.Empty(t, f.duePushes(5))
+
+	// Enabled while one is under way: not a second one beside it.
+	_, err = f.EnablePush(t.Context(), id, "c")
+	require.NoError(t, err)
+	due = f.duePushes(5)
+	require.Len(t, due, 1)
+	_, err = f.DisablePush(t.Context(), id, "c", "stop")
+	require.NoError(t, err)
+	_, err = f.EnablePush(t.Context(), id, "c")
+	require.NoError(t, err)
+	require.Empty(t, f.duePushes(5))
+	ours, _ = f.record(delivered(due[0], 3))
+	require.True(t, ours)
+
+	_, err = f.EnablePush(t.Context(), id, "x")
+	require.ErrorIs(t, err, task.NotFound)
+	found, err = f.DisablePush(t.Context(), id, "x", "no")
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+func TestRedeliverFromAnEvent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	p.must(t, status(task.StateWorking), chunk("x"))
+	f.setPush(id, hook("c", "h"))
+	_, _, err := f.Redeliver(t.Context(), id, "c", 4)
+	require.ErrorIs(t, err, task.NotFound, "there is no such event")
+	isDue, _, err := f.Redeliver(t.Context(), id, "c", 3)
+	require.NoError(t, err)
+	require.False(t, isDue, "a chunk is not what it wants")
+	isDue, _, err = f.Redeliver(t.Context(), id, "c", 1)
+	require.NoError(t, err)
+	require.True(t, isDue, "also from before it was set")
+	due := f.duePushes(5)
+	require.Len(t, due, 1)
+	require.EqualValues(t, 2, due[0].Upto)
+
+	// What is under way when it is put back no longer counts.
+	_, _, err = f.Redeliver(t.Context(), id, "c", 2)
+	require.NoError(t, err)
+	ours, _ := f.record(delivered(due[0], 2))
+	require.False(t, ours)
+	require.EqualValues(t, 2, f.cursor(id, "c").Next)
+	require.Len(t, f.duePushes(5), 1)
+
+	// Nor when it is set anew.
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL")
+	due = f.duePushes(5)
+	f.setPush(id, hook("c", "other"))
+	gone := failed(due[0], 0)
+	gone.Disable = "410 Gone"
+	ours, _ = f.record(gone)
+	require.False(t, ours)
+	k := f.cursor(id, "c")
+	require.Empty(t, k.Config.DisabledFor)
+	require.Equal(t, "other:80", k.Host)
+	require.EqualValues(t, 2, k.Next, "its place is kept")
+	require.Len(t, f.duePushes(5), 1)
+
+	// Nor when it was deleted.
+	f.setPush(id, hook("c", "other"))
+	due = f.duePushes(5)
+	require.Len(t, due, 1)
+	_, err = f.DeletePush(t.Context(), id, "c")
+	require.NoError(t, err)
+	ours, _ = f.record(delivered(due[0], 2))
+	require.False(t, ours)
+	require.ErrorIs(t, f.ExtendPush(t.Context(), id, "c", due[0].Claim, time.Hour), task.LeaseLost)
+
+	// Set anew, wanting artifacts too, it gets those that it has not passed.
+	f.setPush(id, hook("d", "h"))
+	_, _, err = f.Redeliver(t.Context(), id, "d", 3)
+	require.NoError(t, err)
+	require.Empty(t, f.duePushes(5))
+	c := hook("d", "h")
+	c.Artifacts = true
+	f.setPush(id, c)
+	due = f.duePushes(5)
+	require.Len(t, due, 1)
+	require.EqualValues(t, 3, due[0].Upto)
+}
+
+func TestOneHostDoesNotTakeAllTheRoom(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pushPerHost = 3
+	p := f.running("a")
+	for i := range 10 {
+		f.setPush(p.c.Task.ID, hook(fmt.Sprint("slow", i), "slow"))
+	}
+	f.setPush(p.c.Task.ID, hook("quick", "quick:8080"))
+	p.must(t, status(task.StateWorking))
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 minute' WHERE host = 'slow:80'")
+	hosts := map[string]int{}
+	for _, d := range f.duePushes(5) {
+		hosts[d.Host]++
+	}
+	require.Equal(t, map[string]int{"slow:80": 3, "quick:8080": 1}, hosts)
+	require.Empty(t, f.duePushes(5, "slow:80"))
+	due, next, err := f.ClaimPush(t.Context(), NewID(), 2, nil, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, due, 2)
+	require.Zero(t, next, "there may be more")
+
+	rows, err := f.ListPushes(t.Context(), PushFilter{Host: "quick:8080", Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	rows, err = f.ListPushes(t.Context(), PushFilter{Agent: "a", Owner: "owner", Due: true, Limit: 7})
+	require.NoError(t, err)
+	require.Len(t, rows, 7)
+	last := rows[6]
+	rest, err := f.ListPushes(t.Context(), PushFilter{Limit: 7, BeforeTask: last.Task, BeforeID: last.Config.ID})
+	require.NoError(t, err)
+	require.Len(t, rest, 4)
+	for _, f0 := range []PushFilter{{Agent: "b"}, {Owner: "b"}, {Disabled: true}, {Failing: true}, {Task: NewID()}} {
+		f0.Limit = 10
+		rows, err = f.ListPushes(t.Context(), f0)
+		require.NoError(t, err)
+		require.Empty(t, rows, "%+v", f0)
+	}
+}
+
+// An append that was waiting for the task while a configuration was set began before that was there.
+func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for name, write := range map[string]func(p *pen){
+		"append": func(p *pen) { p.must(t, status(task.StateWorking)) },
+		"cancel": func(p *pen) {
+			ended, err := f.Cancel(t.Context(), p.c.Task)
+			require.NoError(t, err)
+			require.True(t, ended)
+		},
+		"message": func(p *pen) {
+			_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()})
+			require.NoError(t, err)
+		},
+	} {
+		p := f.running(name)
+		id := p.c.Task.ID
+		if name != "append" {
+			p.must(t, status(task.StateInputRequired))
+		}
+		tx, err := f.conn().Begin(t.Context())
+		require.NoError(t, err)
+		_, err = f.Store.setPush(t.Context(), tx, id, hook("c", "h"), nil, 20)
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			write(p)
+		}()
+		f.blocked(1)
+		require.NoError(t, tx.Commit(t.Context()))
+		await(t, done)
+		k := f.cursor(id, "c")
+		require.False(t, k.DueAt.IsZero(), name)
+		h, err := f.Header(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, h.Status.Seq, k.Upto, name)
+		f.exec("DELETE FROM holdfast.push_cursors; DELETE FROM holdfast.push_configs; UPDATE holdfast.tasks SET pushes = false")
+	}
+}
+
+// Whichever of a mark and a record comes second sees the other.
+func TestNoMarkIsLostToARecord(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, first := range []string{"mark", "record"} {
+		p := f.running(first)
+		id := p.c.Task.ID
+		f.setPush(id, hook("c", "h"))
+		p.must(t, status(task.StateWorking))
+		due := f.duePushes(5)
+		require.Len(t, due, 1)
+
+		// Both wait for the same row, in this order.
+		tx, err := f.conn().Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE", uuid.UUID(id))
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		mark := func() { p.must(t, status(task.StateWorking)) }
+		record := func() {
+			ours, _, err := f.RecordPush(t.Context(), delivered(due[0], 2))
+			require.NoError(t, err)
+			require.True(t, ours)
+		}
+		order := []func(){mark, record}
+		if first == "record" {
+			order = []func(){record, mark}
+		}
+		for i, do := range order {
+			wg.Go(do)
+			f.blocked(i + 1)
+		}
+		require.NoError(t, tx.Rollback(t.Context()))
+		wg.Wait()
+		due = f.duePushes(5)
+		require.Len(t, due, 1, first)
+		require.EqualValues(t, 3, due[0].Next)
+		require.EqualValues(t, 3, due[0].Upto)
+	}
+}
+
+// Claims of many processes, writers, operators and records at once: each event is delivered, in order, by one process
+// at a time.
+func TestDeliveriesOfManyProcesses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const tasks, statuses, processes = 6, 25, 3
+	ids := map[task.ID]bool{}
+	var writers errgroup.Group
+	for range tasks {
+		p := f.running("a")
+		ids[p.c.Task.ID] = true
+		for _, c := range []string{"x", "y"} {
+			f.setPush(p.c.Task.ID, hook(c, "host-"+c))
+		}
+		writers.Go(func() error {
+			for range statuses - 1 {
+				if a := await(t, p.write(status(task.StateWorking))); a.err != nil {
+					return a.err
+				}
+			}
+			return await(t, p.write(status(task.StateCompleted))).err
+		})
+	}
+	var (
+		mu   sync.Mutex
+		got  = map[string][]task.Seq{}
+		busy = map[string]bool{}
+		left atomic.Int32
+	)
+	left.Store(tasks * 2)
+	deliver := func(ctx context.Context, s *Store, d *task.PushDue) error {
+		key := d.Task.String() + d.Config.ID
+		mu.Lock()
+		overlap := busy[key]
+		busy[key] = true
+		mu.Unlock()
+		if overlap {
+			return fmt.Errorf("%s is delivered twice at a time", key)
+		}
+		for {
+			_, evs, err := s.PushBatch(ctx, d, 3)
+			if err != nil {
+				return err
+			}
+			for _, e := range evs {
+				o := delivered(d, e.Seq)
+				o.Keep = e.Seq%5 != 0
+				mu.Lock()
+				got[key] = append(got[key], e.Seq)
+				busy[key] = o.Keep
+				mu.Unlock()
+				ours, more, err := s.RecordPush(ctx, o)
+				if err != nil || !ours {
+					return fmt.Errorf("event %d of %s: ours %t: %w", e.Seq, key, ours, err)
+				}
+				if e.Seq == statuses+1 {
+					left.Add(-1)
+				}
+				if !more || !o.Keep {
+					mu.Lock()
+					// Whoever has claimed it meanwhile has said so itself.
+					if o.Keep {
+						busy[key] = false
+					}
+					mu.Unlock()
+					return nil
+				}
+				d.Next = e.Seq + 1
+			}
+		}
+	}
+	var g errgroup.Group
+	for range processes {
+		s, err := Open(t.Context(), Options{URL: f.url, APIConns: 3})
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close(context.Background()) })
+		g.Go(func() error {
+			worker := NewID()
+			for deadline := time.Now().Add(patience); left.Load() > 0; {
+				if time.Now().After(deadline) {
+					return fmt.Errorf("%d configurations are not through", left.Load())
+				}
+				due, _, err := s.ClaimPush(t.Context(), worker, 4, nil, time.Hour)
+				if err != nil {
+					return err
+				}
+				for _, d := range due {
+					if err := deliver(t.Context(), s, d); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, writers.Wait())
+	require.NoError(t, g.Wait())
+	for key, seqs := range got {
+		require.Len(t, seqs, statuses, key)
+		for i, seq := range seqs {
+			require.EqualValues(t, i+2, seq, key)
+		}
+	}
+	require.Len(t, got, tasks*2)
+}
+
+// A claim that has run out is anybody's, and the one who had it can write nothing more.
+func TestAClaimRunsOut(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	f.setPush(p.c.Task.ID, hook("c", "h"))
+	p.must(t, status(task.StateWorking))
+	old, _, err := f.ClaimPush(t.Context(), NewID(), 1, nil, time.Microsecond)
+	require.NoError(t, err)
+	require.Len(t, old, 1)
+	eventually(t, "the claim has run out", func() bool { return scan[bool](f, "SELECT due_at < now() FROM holdfast.push_cursors") })
+	fresh := f.duePushes(1)
+	require.Len(t, fresh, 1)
+	require.NotEqual(t, old[0].Claim, fresh[0].Claim)
+	ours, _ := f.record(delivered(old[0], 2))
+	require.False(t, ours)
+	ours, _ = f.record(delivered(fresh[0], 2))
+	require.True(t, ours)
+}
+
+// Two that claim at the same moment pass over each other's.
+func TestClaimsDoNotWait(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	for i := range 4 {
+		f.setPush(p.c.Task.ID, hook(fmt.Sprint("c", i), fmt.Sprint("h", i)))
+	}
+	p.must(t, status(task.StateWorking))
+	tx, err := f.conn().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE config_id IN ('c0', 'c2') FOR UPDATE")
+	require.NoError(t, err)
+	var have []string
+	for _, d := range f.duePushes(10) {
+		have = append(have, d.Config.ID)
+	}
+	require.ElementsMatch(t, []string{"c1", "c3"}, have)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Len(t, f.duePushes(10), 2)
+}
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	for url, host := range map[string]string{
+		"http://Example.com/x": "example.com:80", "HTTPS://example.com": "example.com:443", "http://[::1]:99/": "[::1]:99", "%": "",
+	} {
+		require.Equal(t, host, hostOf(url))
+	}
+}

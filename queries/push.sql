@@ -1,0 +1,265 @@
+-- Webhooks: configurations, and deliveries as cursors into the log.
+--
+-- Lock order: the tasks row, then push_cursors in the order of (task, config_id). Claims and records never
+-- lock a task; a claim waits for nobody.
+
+-- name: PushTaskLock :one
+-- Until the transaction ends no event is written. What follows in it sees all that were.
+SELECT last_seq FROM holdfast.tasks WHERE id = @id FOR NO KEY UPDATE;
+
+-- name: PushConfigSet :one
+-- Behind PushTaskLock. Adds a configuration, or replaces what one says: it keeps its place in the log and begins to live
+-- anew, and what is on its way to the old URL no longer counts. No row: the task has as many as it may.
+WITH room AS MATERIALIZED (
+    SELECT t.id FROM holdfast.tasks t
+     WHERE t.id = @task
+       AND ((SELECT count(*) FROM holdfast.push_configs c WHERE c.task = @task) < @most::integer
+            OR EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @config_id))
+), known AS (
+    UPDATE holdfast.tasks SET pushes = true WHERE id = (SELECT id FROM room) AND NOT pushes
+), config AS (
+    INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
+    SELECT id, @config_id, @dialect, @url, CAST(@schemes::text AS json), sqlc.narg(secrets)::bytea FROM room
+    ON CONFLICT (task, config_id) DO UPDATE
+       SET dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets
+    RETURNING created_at
+), old AS MATERIALIZED (
+    SELECT k.next_seq FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
+), due AS MATERIALIZED (
+    -- One that is replaced may want other events from now on.
+    SELECT coalesce((SELECT e.seq FROM holdfast.task_events e
+                      WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM old) AND (e.kind = 2 OR e.kind = 3 AND @artifacts::boolean)
+                      ORDER BY e.seq DESC LIMIT 1), 0) AS seq
+), place AS (
+    INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, next_seq)
+    SELECT id, @config_id, @host, @artifacts, @next_seq FROM room
+    ON CONFLICT (task, config_id) DO UPDATE
+       SET host = excluded.host, artifacts = excluded.artifacts,
+           due_seq = (SELECT seq FROM due),
+           due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
+           due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
+           attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
+           claim = NULL, worker_id = NULL, locked_until = NULL
+    RETURNING due_at
+)
+SELECT config.created_at, (place.due_at IS NOT NULL)::boolean AS due FROM config, place;
+
+-- name: PushConfigs :many
+-- Those of a task, the oldest first; one of them if @config_id is not empty.
+SELECT sqlc.embed(c), k.artifacts, k.disabled_at, k.disabled_for
+  FROM holdfast.push_configs c
+  JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
+ WHERE c.task = @task AND (@config_id::text = '' OR c.config_id = @config_id)
+ ORDER BY c.created_at, c.config_id;
+
+-- name: PushConfigDelete :execrows
+-- Behind PushTaskLock. What came of its deliveries stays.
+WITH gone AS (
+    DELETE FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id
+), forgotten AS (
+    UPDATE holdfast.tasks SET pushes = false
+     WHERE id = @task AND pushes
+       AND NOT EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id <> @config_id)
+)
+DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @config_id;
+
+-- name: PushClaim :many
+-- Takes due configurations for a process: at most max_rows, and per_host of one host, so that a slow one does not take all
+-- the room. It looks at no more than @window_rows of those that are due. Index push_cursors_due. The end of the claim is
+-- when they are due again, so that nobody passes over what others have.
+WITH ready AS MATERIALIZED (
+    SELECT r.task, r.config_id, r.due_at, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS nth
+      FROM (SELECT k.task, k.config_id, k.host, k.due_at FROM holdfast.push_cursors k
+             WHERE k.due_at <= now() AND k.host <> ALL(@busy_hosts::text[])
+             ORDER BY k.due_at LIMIT @window_rows::integer) r
+), mine AS MATERIALIZED (
+    SELECT x.task, x.config_id
+      FROM (SELECT * FROM ready WHERE nth <= @per_host::integer ORDER BY due_at) r
+     CROSS JOIN LATERAL (
+        SELECT k.task, k.config_id FROM holdfast.push_cursors k
+         WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at <= now()
+           FOR NO KEY UPDATE SKIP LOCKED
+     ) x
+     LIMIT @max_rows::integer
+), won AS (
+    UPDATE holdfast.push_cursors k
+       SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval
+      FROM mine WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = mine.task AND k.config_id = mine.config_id
+    RETURNING k.task, k.config_id, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
+)
+SELECT won.task, won.config_id, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
+       c.dialect, c.url, c.schemes, c.secrets, c.created_at, t.client_id, t.agent
+  FROM won
+  JOIN holdfast.push_configs c ON c.task = won.task AND c.config_id = won.config_id
+  JOIN holdfast.tasks t ON t.id = won.task
+ WHERE c.task = ANY(ARRAY(SELECT task FROM won)) AND t.id = ANY(ARRAY(SELECT task FROM won));
+
+-- name: PushNext :one
+-- How long until the next one is due. Index push_cursors_due.
+SELECT (k.due_at - now())::interval FROM holdfast.push_cursors k
+ WHERE k.due_at > now() AND k.host <> ALL(@busy_hosts::text[])
+ ORDER BY k.due_at LIMIT 1;
+
+-- name: PushBatch :many
+-- The events that a configuration wants, from one on, by primary key.
+SELECT * FROM holdfast.task_events
+ WHERE task = @task AND seq >= @next_seq AND (kind = 2 OR kind = 3 AND @artifacts::boolean)
+ ORDER BY seq LIMIT @max_rows;
+
+-- name: PushExtend :execrows
+UPDATE holdfast.push_cursors
+   SET locked_until = now() + @lock::interval, due_at = CASE WHEN disabled_at IS NULL THEN now() + @lock::interval END
+ WHERE task = @task AND config_id = @config_id AND claim = @claim::uuid;
+
+-- name: PushRecord :many
+-- Writes down what came of any number of attempts, each fenced by its claim; one that yields no row had lost it. What was
+-- marked meanwhile is seen here, or the mark sees what this sets: both write the row. An attempt without a delivery id made
+-- no request and only passes over its events.
+WITH inp AS MATERIALIZED (
+    SELECT unnest(@tasks::uuid[]) AS task,
+           unnest(@config_ids::text[]) AS config_id,
+           unnest(@claims::uuid[]) AS claim,
+           unnest(@from_seqs::bigint[]) AS from_seq,
+           unnest(@to_seqs::bigint[]) AS to_seq,
+           unnest(@delivery_ids::text[]) AS delivery_id,
+           unnest(@statuses::integer[]) AS status,
+           unnest(@errors::text[]) AS error,
+           unnest(@classes::text[]) AS class,
+           unnest(@tooks::interval[]) AS took,
+           unnest(@delivereds::boolean[]) AS delivered,
+           unnest(@keeps::boolean[]) AS keep,
+           unnest(@delays::interval[]) AS delay,
+           unnest(@disables::text[]) AS disable
+), lck AS MATERIALIZED (
+    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since,
+           CASE WHEN i.disable <> '' AND NOT i.delivered THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
+           CASE WHEN i.disable <> '' AND NOT i.delivered AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
+           i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.keep, i.delay
+      FROM (SELECT * FROM inp ORDER BY task, config_id) i
+     CROSS JOIN LATERAL (
+        SELECT * FROM holdfast.push_cursors x
+         WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
+           FOR NO KEY UPDATE
+     ) k
+), eff AS MATERIALIZED (
+    SELECT l.*, l.disabled_at IS NULL AND NOT (l.delivered AND l.due_seq <= l.to_seq) AS live,
+           l.disabled_at IS NULL AND l.delivered AND l.due_seq > l.to_seq AS more
+      FROM lck l
+), upd AS (
+    -- All from the locked row: an UPDATE whose snapshot is older is first computed on the version that it saw.
+    UPDATE holdfast.push_cursors k
+       SET next_seq = CASE WHEN e.delivered THEN e.to_seq + 1 ELSE e.next_seq END,
+           due_at = CASE WHEN NOT e.live THEN NULL WHEN NOT e.delivered THEN now() + e.delay WHEN e.keep THEN e.locked_until ELSE now() END,
+           due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
+           attempts = CASE WHEN e.delivered THEN 0 ELSE e.attempts + 1 END,
+           failing_since = CASE WHEN NOT e.delivered THEN coalesce(e.failing_since, now()) END,
+           last_error = CASE WHEN NOT e.delivered THEN nullif(e.error, '') END,
+           disabled_at = e.disabled_at, disabled_for = e.disabled_for,
+           claim = CASE WHEN e.more AND e.keep THEN e.claim END,
+           worker_id = CASE WHEN e.more AND e.keep THEN e.worker_id END,
+           locked_until = CASE WHEN e.more AND e.keep THEN e.locked_until END
+      FROM eff e WHERE k.task = ANY(ARRAY(SELECT task FROM eff)) AND k.task = e.task AND k.config_id = e.config_id
+), logged AS (
+    INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id)
+    SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0), nullif(e.error, ''), e.took,
+           e.delivery_id, e.class, e.worker_id
+      FROM eff e WHERE e.delivery_id <> ''
+     ORDER BY e.task, e.config_id
+)
+SELECT claim::uuid AS claim, more::boolean AS more FROM eff;
+
+-- name: PushDisable :execrows
+-- A delivery that is under way may still be recorded.
+UPDATE holdfast.push_cursors
+   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, @reason::text), due_at = NULL
+ WHERE task = @task AND config_id = @config_id;
+
+-- name: PushEnable :one
+-- Also makes one due at once that waits for its next attempt.
+WITH l AS MATERIALIZED (
+    SELECT k.*, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
+      FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
+)
+UPDATE holdfast.push_cursors k
+   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at
+  FROM l WHERE k.task = @task AND k.config_id = @config_id
+RETURNING (l.at IS NOT NULL)::boolean AS due;
+
+-- name: PushRedeliver :one
+-- Puts a configuration back to an event (0: leaves it where it is) and makes it due at once unless it is disabled. A
+-- delivery that is under way no longer counts, and may be made again. No row: there is none, or no such event.
+WITH l AS MATERIALIZED (
+    SELECT k.task, k.config_id, k.due_seq, k.due_since, k.disabled_at, k.artifacts,
+           CASE WHEN @from_seq::bigint > 0 THEN @from_seq::bigint ELSE k.next_seq END AS next_seq
+      FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
+), d AS MATERIALIZED (
+    -- Events of before the configuration have not been marked.
+    SELECT l.*, greatest(l.due_seq, (
+        SELECT e.seq FROM holdfast.task_events e
+         WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM l) AND (e.kind = 2 OR e.kind = 3 AND (SELECT artifacts FROM l))
+         ORDER BY e.seq DESC LIMIT 1)) AS upto
+      FROM l
+     WHERE EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = @task AND t.last_seq >= @from_seq)
+)
+UPDATE holdfast.push_cursors k
+   SET next_seq = d.next_seq, due_seq = d.upto,
+       due_at = CASE WHEN d.disabled_at IS NULL AND d.upto >= d.next_seq THEN now() END,
+       due_since = CASE WHEN d.upto >= d.next_seq THEN coalesce(d.due_since, now()) END,
+       attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
+  FROM d WHERE k.task = @task AND k.config_id = @config_id
+RETURNING (d.upto >= d.next_seq)::boolean AS due, (d.disabled_at IS NOT NULL)::boolean AS disabled;
+
+-- name: PushList :many
+-- For operators: the newest tasks first, those of one task by their age.
+SELECT sqlc.embed(c), sqlc.embed(k), t.client_id, t.agent, t.tenant, t.owner
+  FROM holdfast.push_configs c
+  JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
+  JOIN holdfast.tasks t ON t.id = c.task
+ WHERE (c.task, c.config_id) < (@before_task::uuid, @before_id::text)
+   AND (@task::uuid = '00000000-0000-0000-0000-000000000000' OR c.task = @task)
+   AND (@agent::text = '' OR t.agent = @agent)
+   AND (@owner::text = '' OR t.owner = @owner)
+   AND (@host::text = '' OR k.host = @host)
+   AND (NOT @disabled::boolean OR k.disabled_at IS NOT NULL)
+   AND (NOT @failing::boolean OR k.attempts > 0)
+   AND (NOT @due::boolean OR k.due_at IS NOT NULL)
+ ORDER BY c.task DESC, c.config_id DESC LIMIT @max_rows;
+
+-- name: PushAttempts :many
+-- For operators: those of one configuration, or of all of a task (@config_id empty), the newest first. They are gathered
+-- apart, so that it is index push_attempts_of that is read, and not the newest of all until enough are found.
+WITH a AS MATERIALIZED (
+    SELECT * FROM holdfast.push_attempts
+     WHERE task = @task AND (@config_id::text = '' OR config_id = @config_id)
+)
+SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.status, a.error, a.duration, a.delivery_id, a.class,
+       coalesce((SELECT p.name FROM holdfast.processes p WHERE p.id = a.worker_id), '')::text AS worker_name
+  FROM a ORDER BY a.id DESC LIMIT @max_rows;
+
+-- name: PushCounts :one
+-- For metrics. Indexes push_cursors_due and push_cursors_disabled_at.
+SELECT (SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL)::bigint AS backlog,
+       coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM holdfast.push_cursors WHERE due_at IS NOT NULL), 0)::float8 AS oldest_seconds,
+       (SELECT count(*) FROM holdfast.push_cursors WHERE disabled_at IS NOT NULL)::bigint AS disabled;
+
+-- name: PushAttemptsPrune :one
+-- Deletes what is older than keep among the oldest max_rows, and says how many that were and whether there may be more.
+WITH oldest AS MATERIALIZED (
+    SELECT id, started_at FROM holdfast.push_attempts ORDER BY id LIMIT @max_rows
+), gone AS (
+    DELETE FROM holdfast.push_attempts
+     WHERE id = ANY(ARRAY(SELECT id FROM oldest WHERE started_at < now() - @keep::interval))
+    RETURNING id
+)
+SELECT count(*) FROM gone;
+
+-- name: PushSecrets :many
+-- A page of what is sealed, by primary key.
+SELECT task, config_id, secrets FROM holdfast.push_configs
+ WHERE (task, config_id) > (@after_task::uuid, @after_id::text) AND secrets IS NOT NULL
+ ORDER BY task, config_id LIMIT @max_rows;
+
+-- name: PushReseal :execrows
+-- Unless the configuration was set anew meanwhile.
+UPDATE holdfast.push_configs SET secrets = @fresh::bytea
+ WHERE task = @task AND config_id = @config_id AND secrets = @old::bytea;
