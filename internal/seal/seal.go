@@ -86,7 +86,7 @@ func (k *Keys) Seal(value []byte, place string) []byte {
 	first := &k.keys[0]
 	out := make([]byte, 0, 1+idSize+len(value)+first.aead.Overhead())
 	out = append(append(out, format), first.id[:]...)
-	return first.aead.Seal(out, nil, value, []byte(place))
+	return first.aead.Seal(out, nil, value, []byte(place)) //nolint:gosec // the nonce is random, and made within
 }
 
 // Open decrypts what Seal has made for the same place. ErrKey: none of the keys fits.
