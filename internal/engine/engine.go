@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -24,6 +25,9 @@ type Store interface {
 	Cancel(ctx context.Context, h *task.Task) (ended bool, err error)
 	List(ctx context.Context, l *store.Listing) (page []*task.Task, more bool, err error)
 	Count(ctx context.Context, l *store.Listing, bound int) (int, error)
+	SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most int) error
+	Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error)
+	DeletePush(ctx context.Context, id task.ID, configID string) (found bool, err error)
 }
 
 // fanout is what the engine asks of the hub.
@@ -60,6 +64,7 @@ type Options struct {
 	Agents     []Agent
 	MaxBlock   time.Duration // bound of a blocking send; default 60 s
 	PageKey    []byte        // signs page tokens; the same on every replica
+	Push       *Push         // nil: there are no webhooks
 	CancelWait time.Duration // how long Cancel waits for a running task to end; default 10 s
 	Log        *slog.Logger
 }
@@ -81,6 +86,11 @@ func New(o Options) *Engine {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Push != nil {
+		p := *o.Push
+		p.MaxPerTask = cmp.Or(p.MaxPerTask, 20)
+		o.Push = &p
 	}
 	e := &Engine{opt: o, agents: map[string]Agent{}, counting: make(chan struct{}, 1)}
 	for _, a := range o.Agents {

@@ -53,6 +53,7 @@ type replica struct {
 type setup struct {
 	url        string
 	pageKey    string
+	push       *engine.Push
 	noWorkers  bool
 	maxBlock   time.Duration
 	cancelWait time.Duration
@@ -86,7 +87,7 @@ func start(t testing.TB, s setup) *replica {
 	require.NoError(t, err)
 	r.hub.SetReader(r.store)
 	o := engine.Options{
-		Store: r.store, Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait, PageKey: []byte(s.pageKey),
+		Store: r.store, Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait, PageKey: []byte(s.pageKey), Push: s.push,
 		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}, {Name: "dedupe", DedupeMessages: true}},
 	}
 	ctx, stop := context.WithCancel(context.Background())

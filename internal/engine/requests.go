@@ -75,6 +75,24 @@ type SendRequest struct {
 	OutputModes    []string        // media types that the client can read; none: any
 	Negotiate      bool            // refuse media types that the agent does not declare
 	IdempotencyKey string
+	Push           *PushSetting // of the task, with the message; nil for none
+}
+
+// PushSetting is a webhook's configuration as a request has it.
+type PushSetting struct {
+	task.PushConfig
+	Member  string // where it is in the request, for messages; empty: it is the request
+	Further bool   // without an id it becomes one more, and not the task's default
+}
+
+// PushRequest is about the webhooks of a task.
+type PushRequest struct {
+	Caller
+	Dialect  string // version string of the codec, becomes the configuration's
+	TaskID   string
+	ConfigID string       // to get or to delete
+	Set      *PushSetting // to set; nil deletes the default one (0.1)
+	MayLack  bool         // to get none is no error (0.1)
 }
 
 // GetRequest names a task.

@@ -63,6 +63,11 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 	if err := agent.negotiate(r); err != nil {
 		return nil, err
 	}
+	if r.Push != nil {
+		if err := e.checkPush(ctx, r.Push); err != nil {
+			return nil, err
+		}
+	}
 	if len(r.Metadata) > maxMetadata {
 		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; what is longer belongs in a part of the message", maxMetadata)
 	}
@@ -133,6 +138,12 @@ func requestHash(r *SendRequest) []byte {
 		_, _ = h.Write([]byte(part))
 		_, _ = h.Write([]byte{0})
 	}
+	if p := r.Push; p != nil {
+		for _, part := range append([]string{p.ID, p.URL, p.Token, p.Credentials}, p.Schemes...) {
+			_, _ = h.Write([]byte(part))
+			_, _ = h.Write([]byte{0})
+		}
+	}
 	return h.Sum(nil)
 }
 
@@ -140,6 +151,9 @@ func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, s
 	s := &sent{header: &n.Task, seq: 1, fresh: true}
 	if subscribe {
 		s.sub = e.opt.Hub.Subscribe(&n.Task)
+	}
+	if r.Push != nil {
+		n.Push = e.pushFor(&n.Task, r.Push, r.Dialect)
 	}
 	var slot Slot
 	if e.opt.Reserve != nil && n.Reopens == nil {
@@ -218,9 +232,13 @@ func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h
 		s.sub = e.opt.Hub.Subscribe(h)
 	}
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
-	seq, err := e.opt.Store.AddMessage(ctx, &store.NewMessage{
+	m := &store.NewMessage{
 		Task: h, Message: n.Message, Enqueue: !agent.RejectBusy, RequestID: n.Task.ID, Idempotency: n.Idempotency,
-	})
+	}
+	if r.Push != nil {
+		m.Push, m.MostPushes = e.pushFor(h, r.Push, r.Dialect), e.opt.Push.MaxPerTask
+	}
+	seq, err := e.opt.Store.AddMessage(ctx, m)
 	if err == nil {
 		s.seq = seq
 		return s, nil

@@ -16,6 +16,8 @@ import (
 // Log is a log without a database: what the engine and the hub ask of the store.
 // The agent is the test, which calls Add.
 type Log struct {
+	engine.Store // what no test of a stream asks for
+
 	Hub *hub.Hub
 
 	mu      sync.Mutex

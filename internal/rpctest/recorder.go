@@ -68,3 +68,32 @@ func (e *Recorder) Subscribe(_ context.Context, r *engine.SubscribeRequest) (*en
 	t, err := e.ask(r)
 	return &engine.Stream{Task: t, Header: t}, err
 }
+
+func (e *Recorder) push(r *engine.PushRequest) (*engine.Pushes, error) {
+	if _, err := e.ask(r); err != nil {
+		return nil, err
+	}
+	return &engine.Pushes{TaskID: "t-1", Configs: []task.PushConfig{
+		{ID: "p", URL: "https://hook.example/a2a", Token: "secret", Schemes: []string{"Bearer", "Basic"}, Credentials: "secret"},
+	}}, nil
+}
+
+// SetPush answers with a webhook.
+func (e *Recorder) SetPush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return e.push(r)
+}
+
+// GetPush does, too.
+func (e *Recorder) GetPush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return e.push(r)
+}
+
+// ListPush does, too.
+func (e *Recorder) ListPush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return e.push(r)
+}
+
+// DeletePush does, too.
+func (e *Recorder) DeletePush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return e.push(r)
+}

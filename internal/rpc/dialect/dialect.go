@@ -39,6 +39,7 @@ type Call struct {
 	List      *engine.ListRequest
 	Cancel    *engine.CancelRequest
 	Subscribe *engine.SubscribeRequest
+	Push      *engine.PushRequest // OpPushSet, OpPushGet, OpPushList, OpPushDelete
 	View      View
 	// Tenant routes the request to an agent, where the version has such a member.
 	Tenant string
@@ -55,6 +56,8 @@ func (c *Call) TaskID() string {
 		return c.Cancel.TaskID
 	case c.Subscribe != nil:
 		return c.Subscribe.TaskID
+	case c.Push != nil:
+		return c.Push.TaskID
 	}
 	return ""
 }
@@ -75,6 +78,8 @@ type Codec interface {
 	Result(op engine.Op, t *task.Task, v View) ([]byte, error)
 	// Page renders the answer of OpList.
 	Page(p *engine.Page, v View) ([]byte, error)
+	// Pushes renders the answer of an operation on push notification configurations.
+	Pushes(op engine.Op, p *engine.Pushes) ([]byte, error)
 	// Opening renders what a stream begins with: the task as it stands. Each element is
 	// one document.
 	Opening(op engine.Op, t *task.Task) ([][]byte, error)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -40,7 +41,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		f.Add(uint8(i), []byte{})
 	}
-	s := serve(f, echoing{}, grpcapi.Options{})
+	s := serve(f, echoing{new(rpctest.Recorder)}, grpcapi.Options{})
 	f.Fuzz(func(t *testing.T, method uint8, message []byte) {
 		name := methods[int(method)%len(methods)]
 		stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: true}, name, grpc.ForceCodec(rawCodec{}))
@@ -61,7 +62,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 // echoing is an engine that knows no task, and takes every message.
-type echoing struct{}
+type echoing struct{ *rpctest.Recorder }
 
 func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
 	t := sample()

@@ -98,7 +98,6 @@ func TestEnvelope(t *testing.T) {
 		{"params that are deeper than anybody reads", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
 
 		// 6. What the server does not have.
-		{"push notifications", `{"jsonrpc":"2.0","id":1,"method":"tasks/pushNotificationConfig/set","params":{}}`, -32003, `1`, "Push Notification is not supported"},
 		{"the extended card without params", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard"}`, -32007, `1`, "Extended Card is not configured"},
 	}
 	for _, tt := range tests {

@@ -88,6 +88,29 @@ func (f *fakeEngine) Subscribe(ctx context.Context, r *engine.SubscribeRequest) 
 	return nil, err
 }
 
+func (f *fakeEngine) push(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	if _, err := f.ask(ctx, r); err != nil {
+		return nil, err
+	}
+	return &engine.Pushes{TaskID: "t-1", Configs: []task.PushConfig{{ID: "p", URL: "https://hook.example", Token: "secret"}}}, nil
+}
+
+func (f *fakeEngine) SetPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return f.push(ctx, r)
+}
+
+func (f *fakeEngine) GetPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return f.push(ctx, r)
+}
+
+func (f *fakeEngine) ListPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return f.push(ctx, r)
+}
+
+func (f *fakeEngine) DeletePush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
+	return f.push(ctx, r)
+}
+
 // logBook collects log lines.
 type logBook struct {
 	mu  sync.Mutex

@@ -285,13 +285,6 @@ func TestDetailsOfErrors(t *testing.T) {
 	require.Equal(t, "pageSize", reasons(t, a)[1].FieldViolations[0].Field)
 	require.Equal(t, "must be 1 to 100", reasons(t, a)[1].FieldViolations[0].Description)
 
-	for _, method := range []string{
-		"CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig",
-	} {
-		a = s.post(t, request("1", method, `{"taskId":"t-1","id":"c"}`))
-		require.Equal(t, -32003, a.Error.Code)
-		require.Equal(t, "PUSH_NOTIFICATION_NOT_SUPPORTED", reasons(t, a)[0].Reason)
-	}
 	a = s.post(t, `{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}`)
 	require.Equal(t, -32004, a.Error.Code)
 }

@@ -26,6 +26,10 @@ type Engine interface {
 	List(ctx context.Context, r *engine.ListRequest) (*engine.Page, error)
 	Cancel(ctx context.Context, r *engine.CancelRequest) (*task.Task, error)
 	Subscribe(ctx context.Context, r *engine.SubscribeRequest) (*engine.Stream, error)
+	SetPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error)
+	GetPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error)
+	ListPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error)
+	DeletePush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error)
 }
 
 // Observer takes the measurements of operations. Every field is optional.
@@ -181,6 +185,8 @@ func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
 	case engine.OpCancel:
 		c.Cancel.Caller = r.caller()
 		t, err = o.opt.Engine.Cancel(ctx, c.Cancel)
+	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
+		return o.push(ctx, r)
 	case engine.OpExtendedCard:
 		if r.ExtendedCard == nil {
 			return nil, &task.Error{Kind: task.NoExtendedCard}
@@ -194,6 +200,28 @@ func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
 	}
 	o.origin(r, t.Dialect)
 	return r.Codec.Result(r.Call.Op, t, r.Call.View)
+}
+
+// push runs an operation on the webhooks of a task.
+func (o *Runner) push(ctx context.Context, r *Request) ([]byte, error) {
+	var do func(context.Context, *engine.PushRequest) (*engine.Pushes, error)
+	switch r.Call.Op {
+	case engine.OpPushSet:
+		do = o.opt.Engine.SetPush
+	case engine.OpPushGet:
+		do = o.opt.Engine.GetPush
+	case engine.OpPushList:
+		do = o.opt.Engine.ListPush
+	default:
+		do = o.opt.Engine.DeletePush
+	}
+	p := r.Call.Push
+	p.Caller, p.Dialect = r.caller(), r.Codec.Version()
+	answer, err := do(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return r.Codec.Pushes(r.Call.Op, answer)
 }
 
 // Outcomes for metrics, beside the reasons of package fault.

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -34,7 +35,7 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(seed.verb, seed.path, seed.query, seed.body)
 	}
-	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: operation.New(operation.Options{Engine: echoing{}})})
+	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: operation.New(operation.Options{Engine: echoing{new(rpctest.Recorder)}})})
 	f.Fuzz(func(t *testing.T, verb, path, query, content string) {
 		u, err := url.Parse("http://x/" + strings.TrimLeft(path, "/"))
 		if err != nil {
@@ -61,7 +62,7 @@ func FuzzRequest(f *testing.F) {
 }
 
 // echoing is an engine that knows no task, and takes every message.
-type echoing struct{ operation.Engine }
+type echoing struct{ *rpctest.Recorder }
 
 func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
 	t := sample()

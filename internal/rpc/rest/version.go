@@ -44,16 +44,16 @@ func members10(t *Target) []member {
 	return []member{{"id", "", t.task}}
 }
 
-// members03 names push configurations by resource names. A task is named by its id,
-// which the codec takes before a name: an id may hold a slash, and then is no task's.
+// members03 names tasks and push configurations by their ids, which the codec takes
+// before the name of a resource: an id may hold a slash.
 func members03(t *Target) []member {
 	switch {
 	case t.task == "":
 		return nil
 	case t.config != "":
-		return []member{{"name", "", "tasks/" + t.task + "/pushNotificationConfigs/" + t.config}}
+		return []member{{"taskId", "task_id", t.task}, {"pushNotificationConfigId", "push_notification_config_id", t.config}}
 	case t.configs:
-		return []member{{"parent", "", "tasks/" + t.task}}
+		return []member{{"taskId", "task_id", t.task}}
 	}
 	return []member{{"id", "", t.task}}
 }

@@ -118,6 +118,12 @@ func (c *Codec) Page(p *engine.Page, v dialect.View) ([]byte, error) {
 	return c.encode(engine.OpList, document, err)
 }
 
+// Pushes renders the answer of an operation on push notification configurations.
+func (c *Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
+	document, err := c.Codec.Pushes(op, p)
+	return c.encode(op, document, err)
+}
+
 // Opening renders what a stream begins with.
 func (c *Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 	documents, err := c.Codec.Opening(op, t)

@@ -309,7 +309,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		"too deep":              {data(deep), "nested more than 64 deep"},
 		"a negative history":    {&pb10.GetTaskRequest{Id: "t", HistoryLength: proto.Int32(-1)}, "historyLength: must be"},
 		"an unknown role":       {&pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: 9}}, "message.role: must be"},
-		"a push configuration":  {&pb10.TaskPushNotificationConfig{TaskId: "t"}, "push notification is not supported"},
+		"a push configuration":  {&pb10.TaskPushNotificationConfig{TaskId: "t"}, "url: is required"},
 		"a time that is none":   {&pb10.ListTasksRequest{StatusTimestampAfter: badTime()}, none},
 		"an unknown state":      {&pb10.ListTasksRequest{Status: 99}, "status: is not a state"},
 		"a page that is none":   {&pb10.ListTasksRequest{PageSize: proto.Int32(0)}, "pageSize: must be 1 to 100"},

@@ -52,6 +52,7 @@ func (s Suite) Exercise(t *testing.T) {
 	t.Run("requests", s.requests)
 	t.Run("results", s.results)
 	t.Run("pages", s.pages)
+	t.Run("pushes", s.pushes)
 	t.Run("openings", s.openings)
 	t.Run("events", s.events)
 	t.Run("faults", s.faults)
@@ -114,6 +115,12 @@ func meaning(call *dialect.Call) map[string]any {
 	if s := call.Send; s != nil {
 		m["context"], m["message"], m["metadata"] = s.ContextID, s.Message, s.Metadata
 		m["dialect"], m["may create"], m["wait"], m["output modes"] = s.Dialect, s.MayCreate, s.Wait, s.OutputModes
+		if s.Push != nil {
+			m["push"] = s.Push
+		}
+	}
+	if p := call.Push; p != nil {
+		m["config"], m["set"], m["may lack"] = p.ConfigID, p.Set, p.MayLack
 	}
 	return m
 }
@@ -150,6 +157,62 @@ func (s Suite) pages(t *testing.T) {
 		}
 		Golden(t, "pages/"+name, document)
 	}
+}
+
+// pushes renders configurations of webhooks, and reads back what it shows.
+func (s Suite) pushes(t *testing.T) {
+	configs := []task.PushConfig{
+		{ID: "t-1", URL: "https://hook.example/a?b=<c>", Token: "secret", Schemes: []string{"Bearer", "Basic"}, Credentials: "secret"},
+		{ID: "c-\"2\"", URL: "http://other.example", DisabledFor: "secret", Artifacts: true},
+	}
+	for name, p := range map[string]struct {
+		op      engine.Op
+		configs []task.PushConfig
+	}{
+		"set": {engine.OpPushSet, configs[:1]}, "get": {engine.OpPushGet, configs[1:]}, "cleared": {engine.OpPushSet, nil},
+		"list": {engine.OpPushList, configs}, "list-empty": {engine.OpPushList, nil}, "delete": {engine.OpPushDelete, nil},
+	} {
+		has := slices.ContainsFunc(PushMethods, func(method string) bool {
+			op, ok := s.Codec.Operation(method)
+			return ok && op == p.op
+		})
+		if !has || name == "cleared" && s.Codec.ID() != dialect.V01 {
+			continue
+		}
+		document, err := s.Codec.Pushes(p.op, &engine.Pushes{TaskID: "t-1", Configs: p.configs})
+		require.NoError(t, err)
+		require.NoError(t, strictjson.Check(document, strictjson.MaxDepth))
+		require.NotContains(t, string(document), "secret")
+		message := map[engine.Op]string{
+			engine.OpPushSet: "TaskPushNotificationConfig", engine.OpPushGet: "TaskPushNotificationConfig",
+		}[p.op]
+		switch {
+		case message == "" || len(p.configs) == 0:
+		case s.proto != nil:
+			s.proto.Check(t, message, document)
+		default:
+			for _, schema := range s.schemas {
+				schema.Check(t, message, document)
+			}
+		}
+		Golden(t, "pushes/"+name, document)
+		if p.op != engine.OpPushSet {
+			continue
+		}
+		call, err := s.Codec.Decode(p.op, document)
+		require.NoError(t, err, "what is shown can be sent back")
+		require.Equal(t, "t-1", call.TaskID())
+		if len(p.configs) > 0 {
+			require.Equal(t, p.configs[0].URL, call.Push.Set.URL)
+		}
+	}
+}
+
+// PushMethods are those of all versions.
+var PushMethods = []string{
+	"tasks/pushNotification/set", "tasks/pushNotification/get", "tasks/pushNotificationConfig/set", "tasks/pushNotificationConfig/get",
+	"tasks/pushNotificationConfig/list", "tasks/pushNotificationConfig/delete", "CreateTaskPushNotificationConfig",
+	"GetTaskPushNotificationConfig", "ListTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig",
 }
 
 func (s Suite) openings(t *testing.T) {
@@ -307,6 +370,9 @@ func (s Suite) FuzzDecode(f *testing.F) {
 			}
 			return
 		}
+		if call.Push != nil && call.Push.Set != nil {
+			s.reset(t, call.Push)
+		}
 		if call.Send == nil {
 			require.True(t, call.List != nil || call.Op == engine.OpExtendedCard || call.TaskID() != "")
 			return
@@ -314,6 +380,19 @@ func (s Suite) FuzzDecode(f *testing.F) {
 		again := s.resend(t, call.Send.Message)
 		require.Empty(t, cmp.Diff(unmarked(call.Send.Message), unmarked(again.Send.Message)))
 	})
+}
+
+// reset renders a configuration that was set, and sets that.
+func (s Suite) reset(t *testing.T, p *engine.PushRequest) {
+	t.Helper()
+	want := p.Set.PushConfig
+	document, err := s.Codec.Pushes(engine.OpPushSet, &engine.Pushes{TaskID: p.TaskID, Configs: []task.PushConfig{want}})
+	require.NoError(t, err)
+	call, err := s.Codec.Decode(engine.OpPushSet, document)
+	require.NoError(t, err, "%s", document)
+	want.Token, want.Credentials = "", ""
+	require.Equal(t, p.TaskID, call.TaskID())
+	require.Empty(t, cmp.Diff(want, call.Push.Set.PushConfig))
 }
 
 // unmarked drops the one member of metadata that belongs to the codecs: the mark of

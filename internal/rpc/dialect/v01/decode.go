@@ -22,8 +22,10 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		call.Cancel = v0.Cancel(r)
 	case engine.OpSubscribe:
 		call.Subscribe = v0.Subscribe(r)
-	case engine.OpPushSet, engine.OpPushGet:
-		return nil, &task.Error{Kind: task.PushUnsupported}
+	case engine.OpPushSet:
+		call.Push = setPush(r)
+	case engine.OpPushGet:
+		call.Push = getPush(r)
 	default:
 		return nil, &task.Error{Kind: task.Unsupported}
 	}
@@ -37,7 +39,6 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 // a new task; there is no flag for waiting, so the answer waits.
 func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, MayCreate: true, Wait: true, WaitUnsaid: true}
-	wantsPush := false
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "id":
@@ -49,8 +50,7 @@ func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 		case "historyLength":
 			view.History = r.Count()
 		case "pushNotification":
-			r.Skip()
-			wantsPush = true
+			s.Push = v0.PushConfig(r, (*wire.Reader).Name, false)
 		case "metadata":
 			s.Metadata = r.RawObject()
 		default:
@@ -59,9 +59,6 @@ func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 	}
 	r.Require(s.TaskID != "", "id")
 	r.Require(s.Message != nil, "message")
-	if wantsPush {
-		r.Refuse(&task.Error{Kind: task.PushUnsupported})
-	}
 	return s
 }
 

@@ -56,10 +56,10 @@ func TestDecodeRefusals(t *testing.T) {
 		{"a negative history", engine.OpGet, `{"id":"t","historyLength":-1}`, "historyLength: must be an integer that is not negative"},
 		{"a history of one and a half", engine.OpGet, `{"id":"t","historyLength":1.5}`, "historyLength: must be an integer that is not negative"},
 		{"a history in words", engine.OpSend, `{"id":"t","historyLength":"ten"}`, "historyLength: must be an integer that is not negative"},
-		{"a push configuration", engine.OpSend, `{"id":"t","pushNotification":{"url":"http://x"},"message":{"role":"user","parts":[{"text":"x"}]}}`, "push notification is not supported"},
+		{"a push configuration", engine.OpSend, `{"id":"t","pushNotification":{"id":"x"},"message":{"role":"user","parts":[{"text":"x"}]}}`, "pushNotification.url: is required"},
 		{"a bad member before a push configuration", engine.OpSend, `{"id":"t","pushNotification":{"url":"http://x"}}`, "message: is required"},
-		{"setting a push configuration", engine.OpPushSet, `{}`, "push notification is not supported"},
-		{"getting a push configuration", engine.OpPushGet, ``, "push notification is not supported"},
+		{"setting a push configuration", engine.OpPushSet, `{}`, "id: is required"},
+		{"getting a push configuration", engine.OpPushGet, ``, "id: is required"},
 		{"an operation of later versions", engine.OpList, `{}`, "this operation is not supported"},
 		{"broken JSON", engine.OpGet, `{"id":`, "id: is not valid JSON"},
 	}

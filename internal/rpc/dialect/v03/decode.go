@@ -22,8 +22,10 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		call.Cancel = v0.Cancel(r)
 	case engine.OpSubscribe:
 		call.Subscribe = v0.Subscribe(r)
-	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
-		return nil, &task.Error{Kind: task.PushUnsupported}
+	case engine.OpPushSet:
+		call.Push = setPush(r)
+	case engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
+		call.Push = namePush(r, op)
 	case engine.OpExtendedCard: // without params
 	default:
 		return nil, &task.Error{Kind: task.Unsupported}
@@ -39,13 +41,12 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true, WaitUnsaid: true}
 	var beside string
-	wantsPush := false
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "message":
 			s.Message = message(r, s)
 		case "configuration":
-			wantsPush = configuration(r, s, view)
+			configuration(r, s, view)
 		case "metadata":
 			s.Metadata = r.RawObject()
 		case "messageId":
@@ -62,9 +63,6 @@ func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 		s.Message.ID = beside
 	}
 	r.Require(s.Message.ID != "", "message.messageId")
-	if wantsPush {
-		r.Refuse(&task.Error{Kind: task.PushUnsupported})
-	}
 	return s
 }
 
@@ -103,9 +101,8 @@ func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
 }
 
 // configuration reads MessageSendConfiguration. A client that says nothing about
-// blocking waits, as every official server has it. It reports whether the client asks
-// for push notifications.
-func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (wantsPush bool) {
+// blocking waits, as every official server has it.
+func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "acceptedOutputModes":
@@ -115,13 +112,11 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (w
 		case "historyLength":
 			*view = newest(r.Count())
 		case "pushNotificationConfig":
-			r.Skip()
-			wantsPush = true
+			s.Push = v0.PushConfig(r, (*wire.Reader).Name, true)
 		default:
 			r.Skip()
 		}
 	}
-	return wantsPush
 }
 
 // newest is the view of a request that states a length: it sees the member even when

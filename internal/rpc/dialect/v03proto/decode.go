@@ -32,8 +32,10 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		call.Cancel = c
 	case engine.OpSubscribe:
 		call.Subscribe = &engine.SubscribeRequest{TaskID: named(r, call, nil)}
-	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
-		return nil, &task.Error{Kind: task.PushUnsupported}
+	case engine.OpPushSet:
+		call.Push = setPush(r)
+	case engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
+		call.Push = namePush(r, op)
 	case engine.OpExtendedCard: // its message is empty
 	default:
 		return nil, &task.Error{Kind: task.Unsupported}
@@ -76,13 +78,12 @@ func named(r *wire.Reader, call *dialect.Call, metadata *json.RawMessage) string
 // send reads SendMessageRequest. The field is called request, and message in JSON.
 func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: v03.Version, Wait: true, WaitUnsaid: true}
-	wantsPush := false
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "message", "request":
 			s.Message = style.Message(r, s)
 		case "configuration":
-			wantsPush = configuration(r, s, &call.View)
+			configuration(r, s, &call.View)
 		case "metadata":
 			s.Metadata = r.RawObject()
 		default:
@@ -90,9 +91,6 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 		}
 	}
 	r.Require(s.Message != nil, "message")
-	if wantsPush {
-		r.Refuse(&task.Error{Kind: task.PushUnsupported})
-	}
 	return s
 }
 
@@ -175,9 +173,8 @@ func file(r *wire.Reader, p *task.Part) {
 
 // configuration reads SendMessageConfiguration. A client that sends one without blocking
 // does not wait, since ProtoJSON leaves out a false: some official clients have no other
-// way to say so, and those that would wait say true. It reports whether the client asks
-// for push notifications.
-func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (wantsPush bool) {
+// way to say so, and those that would wait say true.
+func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
 	s.Wait, s.WaitUnsaid = false, false
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -188,11 +185,9 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (w
 		case "historyLength":
 			view.History = proto.Count(r)
 		case "pushNotification", "pushNotificationConfig":
-			r.Skip()
-			wantsPush = true
+			s.Push = v0.PushConfig(r, proto.Member, true)
 		default:
 			r.Skip()
 		}
 	}
-	return wantsPush
 }

@@ -35,13 +35,16 @@ func TestDecodeRefusals(t *testing.T) {
 		{"both bytes and uri", engine.OpSend, content(`[{"file":{"fileWithBytes":"aGk=","fileWithUri":"u"}}]`), "message.content[0].file: fileWithBytes and fileWithUri exclude each other"},
 		{"bytes that are none", engine.OpSend, content(`[{"file":{"fileWithBytes":"!"}}]`), "message.content[0].file.fileWithBytes: is not base64"},
 		{"a context id that is too long", engine.OpSend, `{"message":{"contextId":"` + strings.Repeat("c", 257) + `"}}`, "message.contextId: must not be longer than 256 characters"},
-		{"a push configuration", engine.OpSend, `{"message":{"messageId":"m","role":1,"content":[{"text":"x"}]},"configuration":{"push_notification":{"url":"u"}}}`, "push notification is not supported"},
+		{"a push configuration", engine.OpSend, `{"message":{"messageId":"m","role":1,"content":[{"text":"x"}]},"configuration":{"push_notification":{"token":"u"}}}`, "configuration.push_notification.url: is required"},
 		{"a negative history", engine.OpGet, `{"id":"t","historyLength":"-3"}`, "historyLength: must be an integer that is not negative"},
 		{"no name", engine.OpGet, `{}`, "name: is required"},
 		{"a name of something else", engine.OpCancel, `{"name":"contexts/c-1"}`, "name: must be tasks/ and an id"},
 		{"a name without an id", engine.OpSubscribe, `{"name":"tasks/"}`, "name: is required"},
 		{"a page of none", engine.OpList, `{"pageSize":0}`, "pageSize: must be 1 to 100"},
-		{"setting a push configuration", engine.OpPushSet, `{}`, "push notification is not supported"},
+		{"setting a push configuration", engine.OpPushSet, `{}`, "config: is required"},
+		{"setting one of no task", engine.OpPushSet, `{"config":{"pushNotificationConfig":{"url":"http://x"}}}`, "parent: is required"},
+		{"deleting one without its name", engine.OpPushDelete, `{"name":"tasks/x"}`, "name: must be tasks/, an id, /pushNotificationConfigs/ and another"},
+		{"listing those of no task", engine.OpPushList, `{}`, "parent: is required"},
 		{"no operation", engine.OpNone, `{}`, "this operation is not supported"},
 	}
 	for _, tt := range tests {

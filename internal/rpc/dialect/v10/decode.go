@@ -24,8 +24,10 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		call.Cancel = cancel(r, call)
 	case engine.OpSubscribe:
 		call.Subscribe = subscribe(r, call)
-	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
-		return nil, &task.Error{Kind: task.PushUnsupported}
+	case engine.OpPushSet:
+		call.Push = setPush(r, call)
+	case engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
+		call.Push = namePush(r, call)
 	case engine.OpExtendedCard:
 		extendedCard(r, call)
 	default:
@@ -52,7 +54,6 @@ func extendedCard(r *wire.Reader, call *dialect.Call) {
 // send reads SendMessageRequest.
 func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true, Negotiate: true}
-	wantsPush := false
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "tenant":
@@ -60,7 +61,7 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 		case "message":
 			s.Message = style.Message(r, s)
 		case "configuration":
-			wantsPush = configuration(r, s, &call.View)
+			configuration(r, s, &call.View)
 		case "metadata":
 			s.Metadata = r.RawObject()
 		default:
@@ -68,9 +69,6 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 		}
 	}
 	r.Require(s.Message != nil, "message")
-	if wantsPush {
-		r.Refuse(&task.Error{Kind: task.PushUnsupported})
-	}
 	return s
 }
 
@@ -113,9 +111,8 @@ func part(r *wire.Reader) task.Part {
 	return p
 }
 
-// configuration reads SendMessageConfiguration. It reports whether the client asks for
-// push notifications.
-func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (wantsPush bool) {
+// configuration reads SendMessageConfiguration.
+func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "acceptedOutputModes":
@@ -125,13 +122,12 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) (w
 		case "historyLength":
 			view.History = proto.Count(r)
 		case "taskPushNotificationConfig":
-			r.Skip()
-			wantsPush = true
+			var tenant string // that of the request counts
+			_, s.Push = pushConfig(r, &tenant)
 		default:
 			r.Skip()
 		}
 	}
-	return wantsPush
 }
 
 // get reads GetTaskRequest.

@@ -45,7 +45,7 @@ func TestDecodeRefusals(t *testing.T) {
 		{"a flag that is a string", engine.OpSend, `{"configuration":{"returnImmediately":"yes"}}`, "configuration.returnImmediately: must be true or false"},
 		{"a negative history", engine.OpSend, `{"configuration":{"historyLength":-3}}`, "configuration.historyLength: must be an integer that is not negative"},
 		{"a negative history in quotes", engine.OpGet, `{"id":"t","historyLength":"-3"}`, "historyLength: must be an integer that is not negative"},
-		{"a push configuration", engine.OpSend, `{"message":` + textMessage + `,"configuration":{"taskPushNotificationConfig":{"url":"http://x"}}}`, "push notification is not supported"},
+		{"a push configuration", engine.OpSend, `{"message":` + textMessage + `,"configuration":{"taskPushNotificationConfig":{"id":"x"}}}`, "configuration.taskPushNotificationConfig.url: is required"},
 		{"a tenant that is a number", engine.OpGet, `{"tenant":1}`, "tenant: must be a string"},
 		{"no id", engine.OpGet, `{}`, "id: is required"},
 		{"an id that is a number", engine.OpCancel, `{"id":7}`, "id: must be a string"},
@@ -56,10 +56,10 @@ func TestDecodeRefusals(t *testing.T) {
 		{"a state that is none", engine.OpList, `{"status":"TASK_STATE_RUNNING"}`, "status: is not a state of a task, such as TASK_STATE_WORKING"},
 		{"a state of no number", engine.OpList, `{"status":9}`, "status: is not a state of a task, such as TASK_STATE_WORKING"},
 		{"a time that is none", engine.OpList, `{"statusTimestampAfter":"yesterday"}`, "statusTimestampAfter: must be a timestamp such as 2026-01-31T09:00:00Z"},
-		{"creating a push configuration", engine.OpPushSet, `{}`, "push notification is not supported"},
-		{"getting one", engine.OpPushGet, `{}`, "push notification is not supported"},
-		{"listing them", engine.OpPushList, `{}`, "push notification is not supported"},
-		{"deleting one", engine.OpPushDelete, `{}`, "push notification is not supported"},
+		{"creating a push configuration", engine.OpPushSet, `{"url":"http://x"}`, "taskId: is required"},
+		{"getting one", engine.OpPushGet, `{"taskId":"t"}`, "id: is required"},
+		{"listing them", engine.OpPushList, `{}`, "taskId: is required"},
+		{"deleting one", engine.OpPushDelete, `{"id":"c"}`, "taskId: is required"},
 		{"no operation", engine.OpNone, `{}`, "this operation is not supported"},
 	}
 	for _, tt := range tests {

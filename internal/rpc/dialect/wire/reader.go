@@ -76,14 +76,6 @@ func (r *Reader) Err() error {
 	return r.err
 }
 
-// Refuse records err, which is not about the form of a member, unless there is a
-// fault already.
-func (r *Reader) Refuse(err *task.Error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
 // Fail records a fault of the value read last: after a getter its value, after a
 // loop over an object that object.
 func (r *Reader) Fail(format string, args ...any) { r.FailMember("", format, args...) }
@@ -109,6 +101,9 @@ func (r *Reader) Require(present bool, name string) {
 		r.FailMember(name, "is required")
 	}
 }
+
+// Path is where the object is whose loop has just ended.
+func (r *Reader) Path() string { return strictjson.Path(r.dec, "") }
 
 // Object opens the object that comes next.
 func (r *Reader) Object() { r.open(jsontext.KindBeginObject, "must be an object") }

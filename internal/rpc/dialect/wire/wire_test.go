@@ -25,7 +25,6 @@ func TestTheFirstFaultSticks(t *testing.T) {
 		}
 	}
 	r.Fail("a later fault")
-	r.Refuse(&task.Error{Kind: task.Busy})
 	require.Equal(t, 1, names)
 	require.Zero(t, r.Count())
 	require.Nil(t, r.Raw())
