@@ -3,6 +3,7 @@ module github.com/holdfast-a2a/holdfast
 go 1.26.0
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/a2aproject/a2a-go v0.3.15
 	github.com/a2aproject/a2a-go/v2 v2.4.0
 	github.com/fergusstrange/embedded-postgres v1.34.0

@@ -1,0 +1,93 @@
+package guard_test
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/idna"
+
+	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+)
+
+// aton reads an address as inet_aton does, which is what old resolvers take a host for.
+func aton(host string) (netip.Addr, bool) {
+	parts := strings.Split(strings.TrimSuffix(host, "."), ".")
+	if len(parts) > 4 {
+		return netip.Addr{}, false
+	}
+	var ip uint64
+	for i, p := range parts {
+		if p == "" || strings.Contains(p, "_") {
+			return netip.Addr{}, false
+		}
+		base := 10
+		switch {
+		case strings.HasPrefix(p, "0x"):
+			base, p = 16, p[2:]
+			if p == "" {
+				p = "0"
+			}
+		case len(p) > 1 && p[0] == '0':
+			base = 8
+		}
+		n, err := strconv.ParseUint(p, base, 64)
+		bits := 8
+		if i == len(parts)-1 {
+			bits = 8 * (4 - i)
+		}
+		if err != nil || n >= 1<<bits {
+			return netip.Addr{}, false
+		}
+		ip = ip<<bits | n
+	}
+	return netip.AddrFrom4([4]byte{byte(ip >> 24), byte(ip >> 16), byte(ip >> 8), byte(ip)}), true
+}
+
+// FuzzURL takes what a client may set and follows it to what would be dialed: no text may lead
+// to a connection within a network of ours, whoever reads it.
+func FuzzURL(f *testing.F) {
+	for url := range attacks {
+		f.Add(url)
+	}
+	f.Add("https://public.example:8443/a?b=c")
+	f.Add("http://93.184.216.34/")
+	f.Add("https://[2606:2800:21f::1]:443/")
+	g := guard.New(guard.Options{})
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := g.Parse(raw)
+		if err != nil {
+			return
+		}
+		again, err := g.Parse(u.String())
+		if err != nil || again.String() != u.String() {
+			t.Fatalf("%q is accepted as %q, and that as %v (%v)", raw, u, again, err)
+		}
+		// Raw, too: where the client sent its text is where the POST goes.
+		for _, text := range []string{raw, u.String()} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, text, http.NoBody)
+			if err != nil {
+				t.Fatalf("%q is accepted and cannot be requested: %v", text, err)
+			}
+			host := request.URL.Hostname()
+			if mapped, err := idna.Lookup.ToASCII(host); err == nil {
+				host = mapped
+			}
+			host = strings.ToLower(host)
+			ip, err := netip.ParseAddr(host)
+			if err != nil {
+				var legacy bool
+				if ip, legacy = aton(host); !legacy {
+					continue
+				}
+				t.Fatalf("%q is accepted; some take its host for %s", text, ip)
+			}
+			if n := net.IP(ip.AsSlice()); !n.IsGlobalUnicast() || n.IsPrivate() || ip.Is4In6() {
+				t.Fatalf("%q is accepted; its host is %s", text, ip)
+			}
+		}
+	})
+}

@@ -1,0 +1,299 @@
+// Package guard decides which addresses webhooks may be sent to. Their URLs come from
+// clients, and we stand inside a network that clients may not reach: without rules every
+// client could have us call our neighbours (server-side request forgery).
+//
+// What counts is the address of the connection. It is looked at when the connection is
+// made, after the name was resolved, by the dialer itself; a name that resolves to
+// something else a moment later (DNS rebinding) changes nothing. What is looked at when a
+// webhook is set is the same, and only spares the client to learn of it later.
+//
+// Addresses are those that IANA's registries have as globally reachable, of which
+// code.dny.dev/ssrf keeps the list: loopback, private, shared (CGNAT), link-local,
+// benchmarking, documentation, multicast, reserved and unspecified ones are not, nor those
+// that carry an IPv4 address inside (mapped, 6to4, Teredo, NAT64).
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+	"golang.org/x/net/idna"
+)
+
+// MaxURL is the longest URL of a webhook, in bytes.
+const MaxURL = 2 << 10
+
+// lookupTime bounds the resolving when a webhook is set; a client waits for it.
+const lookupTime = 2 * time.Second
+
+// private is what AllowPrivate adds. Link-local addresses are not among it: in clouds the
+// service that hands out the machine's credentials has one.
+var private = prefixes(
+	"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
+	"::1/128", "fc00::/7",
+)
+
+// nat64 is where an IPv6-only network has the IPv4 addresses. An operator may allow it,
+// and with it only what is allowed of those.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+func prefixes(cidrs ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(cidrs))
+	for i, c := range cidrs {
+		out[i] = netip.MustParsePrefix(c)
+	}
+	return out
+}
+
+// Refusal says why a webhook may not be sent to a URL. It is fit for the client, and tells
+// nothing about the network that we stand in: a name that has no address and one that has a
+// private one are refused in the same words.
+type Refusal struct{ Reason string }
+
+func (r *Refusal) Error() string { return r.Reason }
+
+func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
+
+// errAddress is the one answer about addresses.
+var errAddress = refuse("the host has no address that webhooks may be sent to")
+
+// Ports are a range of ports.
+type Ports struct{ First, Last uint16 }
+
+// ParsePorts reads a port, or a range such as 1024-65535.
+func ParsePorts(s string) (Ports, error) {
+	first, last, isRange := strings.Cut(s, "-")
+	if !isRange {
+		last = first
+	}
+	low, err1 := strconv.ParseUint(first, 10, 16)
+	high, err2 := strconv.ParseUint(last, 10, 16)
+	if err1 != nil || err2 != nil || low == 0 || low > high {
+		return Ports{}, fmt.Errorf("%q is not a port, nor a range such as 1024-65535", s)
+	}
+	return Ports{uint16(low), uint16(high)}, nil
+}
+
+// Options are an operator's rules. The zero value allows http and https to any port of
+// public addresses.
+type Options struct {
+	HTTPSOnly    bool
+	AllowPrivate bool           // loopback, private and shared addresses, too
+	Networks     []netip.Prefix // allowed, whatever they are
+	Ports        []Ports        // the only ones; none: any
+	Resolver     *net.Resolver  // nil: the system's
+}
+
+// Guard applies the rules. Its methods may be called from many goroutines.
+type Guard struct {
+	opt    Options
+	public *ssrf.Guardian
+	dialer net.Dialer
+}
+
+// New makes a guard.
+func New(o Options) *Guard {
+	var v4, v6 []netip.Prefix
+	allow := func(all []netip.Prefix) {
+		for _, p := range all {
+			if p.Addr().Is4() {
+				v4 = append(v4, p)
+			} else {
+				v6 = append(v6, p)
+			}
+		}
+	}
+	allow(o.Networks)
+	if o.AllowPrivate {
+		allow(private)
+	}
+	g := &Guard{opt: o, public: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
+	g.dialer = net.Dialer{Resolver: o.Resolver, ControlContext: g.control}
+	return g
+}
+
+// Check says whether a webhook may be set to a URL. The error is a *Refusal.
+//
+// A name is resolved. When nobody could be asked, that is no answer, and the webhook may be
+// set: each dial asks again. With AllowPrivate there is next to nothing to find out, and
+// names are left to the dials.
+func (g *Guard) Check(ctx context.Context, raw string) error {
+	u, err := g.Parse(raw)
+	if err != nil || g.opt.AllowPrivate {
+		return err
+	}
+	host := u.Hostname()
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil // Parse has looked at it
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	resolver := g.opt.Resolver
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	found, err := resolver.LookupNetIP(ctx, "ip", host)
+	var dns *net.DNSError
+	if errors.As(err, &dns) && dns.IsNotFound {
+		return errAddress
+	}
+	for _, ip := range found {
+		if !g.allows(ip.Unmap()) {
+			return errAddress
+		}
+	}
+	return nil
+}
+
+// Parse checks what can be told from the URL alone, and returns it with its host in
+// lower-case ASCII. The error is a *Refusal.
+func (g *Guard) Parse(raw string) (*url.URL, error) {
+	if len(raw) > MaxURL {
+		return nil, refuse("the URL is longer than %d bytes", MaxURL)
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return nil, refuse("not a URL")
+	case g.opt.HTTPSOnly && u.Scheme != "https":
+		return nil, refuse("the URL must begin with https://")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, refuse("the URL must begin with https:// or http://")
+	case u.User != nil:
+		return nil, refuse("the URL holds a user name; credentials belong into authentication")
+	case strings.Contains(raw, "#"):
+		return nil, refuse("the URL has a fragment")
+	case u.Hostname() == "":
+		return nil, refuse("the URL names no host")
+	}
+	host, err := g.host(u)
+	if err != nil {
+		return nil, err
+	}
+	port, err := g.port(u)
+	if err != nil {
+		return nil, err
+	}
+	u.Host = host
+	if strings.Contains(host, ":") {
+		u.Host = "[" + host + "]"
+	}
+	if port != "" {
+		u.Host += ":" + port
+	}
+	return u, nil
+}
+
+// name is what resolvers are asked for. Underscores are not in the rules for hosts, and in use.
+var name = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.?$`)
+
+// number is how the last part of an address begins and a top-level domain does not. Some
+// resolvers take 127.1, 0x7f.1 and 2130706433 for addresses.
+var number = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`)
+
+func (g *Guard) host(u *url.URL) (string, error) {
+	host := strings.ToLower(u.Hostname())
+	if !ascii(host) {
+		// As the HTTP client does. It turns full-width digits into digits, and so comes first.
+		var err error
+		if host, err = idna.Lookup.ToASCII(host); err != nil {
+			return "", refuse("the host is not a name")
+		}
+	}
+	bracketed := strings.HasPrefix(u.Host, "[")
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && (bracketed != ip.Is6() || ip.Zone() != ""), err != nil && bracketed:
+		return "", refuse("the host is not an address")
+	case err == nil:
+		if !g.allows(ip) {
+			return "", errAddress
+		}
+		return ip.String(), nil
+	case number.MatchString(host):
+		return "", refuse("the host is an address in an unusual form")
+	case len(host) > 253 || !name.MatchString(host):
+		return "", refuse("the host is not a name")
+	}
+	return host, nil
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// port gives the port if the URL names one.
+func (g *Guard) port(u *url.URL) (string, error) {
+	text := u.Port()
+	port := uint64(80)
+	switch {
+	case text != "":
+		var err error
+		if port, err = strconv.ParseUint(text, 10, 16); err != nil || port == 0 {
+			return "", refuse("the port is not one")
+		}
+		text = strconv.FormatUint(port, 10)
+	case u.Scheme == "https":
+		port = 443
+	}
+	if !g.allowsPort(uint16(port)) {
+		return "", refuse("webhooks may not be sent to port %d", port)
+	}
+	return text, nil
+}
+
+func (g *Guard) allowsPort(port uint16) bool {
+	for _, p := range g.opt.Ports {
+		if p.First <= port && port <= p.Last {
+			return true
+		}
+	}
+	return len(g.opt.Ports) == 0
+}
+
+func (g *Guard) allows(ip netip.Addr) bool {
+	if g.public.SafeAddr(ip) != nil {
+		return false
+	}
+	if nat64.Contains(ip) {
+		b := ip.As16()
+		return g.allows(netip.AddrFrom4([4]byte(b[12:])))
+	}
+	return true
+}
+
+// DialContext connects for an HTTP transport. The name is resolved once, and each address
+// that it has is looked at before it is connected to.
+func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return g.dialer.DialContext(ctx, network, address)
+}
+
+// control is called by the dialer when it has a socket and an address to connect it to.
+func (g *Guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return refuse("not an address")
+	}
+	if !g.allowsPort(to.Port()) {
+		return refuse("webhooks may not be sent to port %d", to.Port())
+	}
+	if !g.allows(to.Addr()) {
+		return errAddress
+	}
+	return nil
+}

@@ -1,0 +1,498 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// zone is a DNS server on a loopback address.
+type zone struct {
+	*net.Resolver
+	mu      sync.Mutex
+	answers map[string][][]string // by name; each lookup of A uses one up, the last one stays
+	silent  atomic.Bool           // it refuses to answer
+	asked   atomic.Int64
+}
+
+func serveZone(t *testing.T, answers map[string][][]string) *zone {
+	t.Helper()
+	var listen net.ListenConfig
+	conn, err := listen.ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	z := &zone{answers: answers}
+	z.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		packet := make([]byte, 4096)
+		for {
+			n, from, err := conn.ReadFrom(packet)
+			if err != nil {
+				return
+			}
+			if reply := z.answer(packet[:n]); reply != nil {
+				_, _ = conn.WriteTo(reply, from)
+			}
+		}
+	}()
+	t.Cleanup(func() { require.NoError(t, conn.Close()); <-done })
+	return z
+}
+
+func (z *zone) answer(packet []byte) []byte {
+	var q dnsmessage.Message
+	if q.Unpack(packet) != nil || len(q.Questions) != 1 {
+		return nil
+	}
+	z.asked.Add(1)
+	asked := q.Questions[0]
+	reply := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: q.ID, Response: true, Authoritative: true, RecursionAvailable: true},
+		Questions: q.Questions,
+	}
+	records, known := z.next(strings.TrimSuffix(asked.Name.String(), "."), asked.Type)
+	switch {
+	case z.silent.Load():
+		reply.RCode = dnsmessage.RCodeServerFailure
+	case !known:
+		reply.RCode = dnsmessage.RCodeNameError
+	}
+	for _, text := range records {
+		ip := netip.MustParseAddr(text)
+		header := dnsmessage.ResourceHeader{Name: asked.Name, Class: dnsmessage.ClassINET, Type: asked.Type}
+		switch {
+		case ip.Is4() && asked.Type == dnsmessage.TypeA:
+			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: ip.As4()}})
+		case ip.Is6() && asked.Type == dnsmessage.TypeAAAA:
+			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: ip.As16()}})
+		}
+	}
+	out, err := reply.Pack()
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+func (z *zone) next(host string, kind dnsmessage.Type) (records []string, known bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	rounds := z.answers[host]
+	if len(rounds) == 0 {
+		return nil, false
+	}
+	if kind == dnsmessage.TypeA && len(rounds) > 1 {
+		z.answers[host] = rounds[1:]
+	}
+	return rounds[0], true
+}
+
+// names of the zone, each with one answer that never changes.
+func names() map[string][][]string {
+	answers := map[string][][]string{}
+	for host, records := range map[string]string{
+		"public.example":    "93.184.216.34",
+		"both.example":      "93.184.216.34 2606:2800:21f:cb07:6820:80da:af6b:8b2c",
+		"under_score.test":  "93.184.216.34",
+		"xn--bcher-kva.com": "93.184.216.34",
+		"loopback.example":  "127.0.0.1",
+		"loopback6.example": "::1",
+		"ten.example":       "10.1.2.3",
+		"metadata.example":  "169.254.169.254",
+		"ula.example":       "fd00:ec2::254",
+		"mixed.example":     "93.184.216.34 10.0.0.1",
+		"mapped.example":    "::ffff:127.0.0.1",
+		"sixtofour.example": "2002:7f00:1::",
+		"zero.example":      "0.0.0.0",
+		"empty.example":     "",
+		"127.0.0.1.example": "127.0.0.1",
+	} {
+		answers[host] = [][]string{strings.Fields(records)}
+	}
+	return answers
+}
+
+const (
+	noAddress = "the host has no address that webhooks may be sent to"
+	unusual   = "the host is an address in an unusual form"
+	noName    = "the host is not a name"
+	noLiteral = "the host is not an address"
+	noURL     = "not a URL"
+	scheme    = "the URL must begin with https:// or http://"
+	noHost    = "the URL names no host"
+	user      = "the URL holds a user name; credentials belong into authentication"
+)
+
+// attacks are URLs that no webhook may have, with what the client is told.
+var attacks = map[string]string{
+	// Loopback and unspecified.
+	"http://127.0.0.1/":                      noAddress,
+	"http://127.0.0.1:9090/metrics":          noAddress,
+	"http://127.8.8.8/":                      noAddress,
+	"http://0.0.0.0/":                        noAddress,
+	"http://0.1.2.3/":                        noAddress,
+	"http://[::1]/":                          noAddress,
+	"http://[::]/":                           noAddress,
+	"http://[0:0:0:0:0:0:0:1]:8080/":         noAddress,
+	"http://[0000::1]/":                      noAddress,
+	"http://localhost/":                      noAddress,
+	"http://LOCALHOST:8080/":                 noAddress,
+	"http://localhost./":                     noAddress,
+	"https://loopback.example/":              noAddress,
+	"https://loopback6.example/":             noAddress,
+	"https://127.0.0.1.example/":             noAddress,
+	"https://zero.example/":                  noAddress,
+	"http://\u2460\u2461\u2466.0.0.1/":       noAddress, // ①②⑦
+	"http://127\u30020\u30020\u30021/":       noAddress, // ideographic full stops
+	"http://\uff11\uff12\uff17.0.0.1/":       noAddress, // full-width digits
+	"http://\u24db\u24de\u24d2al.ho\u24e2t/": noAddress, // circled letters
+	// Addresses that only some parsers know as such.
+	"http://127.1/":               unusual,
+	"http://127.0.1/":             unusual,
+	"http://2130706433/":          unusual,
+	"http://0x7f000001/":          unusual,
+	"http://0x7f.0.0.1/":          unusual,
+	"http://0x7f.1/":              unusual,
+	"http://0177.0.0.1/":          unusual,
+	"http://017700000001/":        unusual,
+	"http://127.0.0.01/":          unusual,
+	"http://0/":                   unusual,
+	"http://0x/":                  unusual,
+	"http://127.0.0.1./":          unusual,
+	"http://10.0.0.256/":          unusual,
+	"http://4294967297/":          unusual,
+	"http://0xa9.0xfe.0xa9.0xfe/": unusual,
+	"http://2852039166/":          unusual, // 169.254.169.254
+	"http://169.254.43518/":       unusual,
+	"http://public.example.1/":    unusual,
+	// Private, shared and link-local.
+	"http://10.0.0.1/":                            noAddress,
+	"http://10.255.255.255/":                      noAddress,
+	"http://172.16.0.1/":                          noAddress,
+	"http://172.31.255.254/":                      noAddress,
+	"http://192.168.1.1/":                         noAddress,
+	"http://100.64.0.1/":                          noAddress,
+	"http://100.127.255.255/":                     noAddress,
+	"http://169.254.169.254/latest/meta-data/":    noAddress,
+	"http://metadata.example/computeMetadata/v1/": noAddress,
+	"http://[fe80::1]/":                           noAddress,
+	"http://[fe80::1%25eth0]/":                    noLiteral,
+	"http://[::1%25lo]/":                          noLiteral,
+	"http://[fc00::1]/":                           noAddress,
+	"http://[fd00:ec2::254]/":                     noAddress,
+	"http://[fec0::1]/":                           noAddress,
+	"https://ten.example/":                        noAddress,
+	"https://ula.example/":                        noAddress,
+	"https://mixed.example/":                      noAddress,
+	// Benchmarks, documentation, protocol assignments, multicast, reserved, broadcast.
+	"http://198.18.0.1/":      noAddress,
+	"http://198.19.255.255/":  noAddress,
+	"http://192.0.0.8/":       noAddress,
+	"http://192.0.2.1/":       noAddress,
+	"http://198.51.100.1/":    noAddress,
+	"http://203.0.113.1/":     noAddress,
+	"http://224.0.0.1/":       noAddress,
+	"http://239.255.255.250/": noAddress,
+	"http://240.0.0.1/":       noAddress,
+	"http://255.255.255.255/": noAddress,
+	"http://192.88.99.1/":     noAddress,
+	"http://[ff02::1]/":       noAddress,
+	"http://[2001:db8::1]/":   noAddress,
+	"http://[3fff::1]/":       noAddress,
+	"http://[100::1]/":        noAddress,
+	"http://[2001:2::1]/":     noAddress,
+	"http://[5f00::1]/":       noAddress,
+	"http://[4000::1]/":       noAddress,
+	// An IPv4 address inside of another.
+	"http://[::ffff:127.0.0.1]/":        noAddress,
+	"http://[::ffff:7f00:1]/":           noAddress,
+	"http://[::ffff:93.184.216.34]/":    noAddress,
+	"http://[::ffff:0:127.0.0.1]/":      noAddress,
+	"http://[::127.0.0.1]/":             noAddress,
+	"http://[2002:7f00:1::]/":           noAddress,
+	"http://[2002:a9fe:a9fe::1]/":       noAddress,
+	"http://[2001:0:7f00:1::]/":         noAddress,
+	"http://[64:ff9b::127.0.0.1]/":      noAddress,
+	"http://[64:ff9b::a9fe:a9fe]/":      noAddress,
+	"http://[64:ff9b:1::10.0.0.1]/":     noAddress,
+	"http://[0:0:0:0:0:ffff:10.0.0.1]/": noAddress,
+	"https://mapped.example/":           noAddress,
+	"https://sixtofour.example/":        noAddress,
+	// Names without an address: the same words as for a private one.
+	"https://nowhere.example/":                    noAddress,
+	"https://empty.example/":                      noAddress,
+	"http://db/":                                  noAddress,
+	"https://" + strings.Repeat("a.", 127) + "b/": noName,
+	// Another host than it seems.
+	"http://public.example@127.0.0.1/":      user,
+	"http://public.example:80@10.0.0.1/":    user,
+	"http://user:secret@public.example/":    user,
+	"http://@public.example/":               user,
+	"http://public.example#@127.0.0.1/":     "the URL has a fragment",
+	"http://public.example/#":               "the URL has a fragment",
+	"http://public.example\\@127.0.0.1/":    noURL,
+	"http:\\\\127.0.0.1/":                   noHost,
+	"http://127.0.0.1%2f@public.example/":   user,
+	"http://127.0.0.%31/":                   noURL,
+	"http://127.0.0.1\t/":                   noURL,
+	"http://public.example\r\nHost: evil/":  noURL,
+	"http://public.example/\nX-Injected: 1": noURL,
+	"http://public.example\x00.evil/":       noURL,
+	"http://public.example /":               noURL,
+	" http://public.example/":               noURL,
+	"http://[::1/":                          noURL,
+	"http://[127.0.0.1]/":                   noURL,
+	"http://[v1.fe80]/":                     noURL,
+	"http://[public.example]/":              noURL,
+	"http://::1/":                           noURL,
+	"http://evil.com,127.0.0.1/":            unusual,
+	"http://a..example/":                    noName,
+	"http://.example/":                      noName,
+	"http://-a.example/":                    noName,
+	"http://*.example/":                     noName,
+	"http://$(id).example/":                 noName,
+	"http://\u200d.example/":                noName,
+	// What is not the web.
+	"":                                  scheme,
+	"/hook":                             scheme,
+	"//public.example/hook":             scheme,
+	"public.example":                    scheme,
+	"file:///etc/passwd":                scheme,
+	"gopher://127.0.0.1:6379/_FLUSHALL": scheme,
+	"ftp://public.example/":             scheme,
+	"unix:///var/run/docker.sock":       scheme,
+	"http+unix://%2fvar%2frun/":         noURL,
+	"javascript:alert(1)":               scheme,
+	"data:text/plain,x":                 scheme,
+	"ws://public.example/":              scheme,
+	"http:public.example":               noHost,
+	"http:///hook":                      noHost,
+	"http://:80/":                       noHost,
+	"http://?@127.0.0.1":                noHost,
+	// Ports.
+	"http://public.example:0/":                                    "the port is not one",
+	"http://public.example:65536/":                                "the port is not one",
+	"http://public.example:-80/":                                  noURL,
+	"http://public.example:80:80/":                                noURL,
+	"http://public.example:http/":                                 noURL,
+	"http://public.example:22/":                                   "webhooks may not be sent to port 22",
+	"http://public.example:25/":                                   "webhooks may not be sent to port 25",
+	"https://public.example/" + strings.Repeat("a", guard.MaxURL): "the URL is longer than 2048 bytes",
+}
+
+func ports(t *testing.T, texts ...string) (out []guard.Ports) {
+	t.Helper()
+	for _, s := range texts {
+		p, err := guard.ParsePorts(s)
+		require.NoError(t, err)
+		out = append(out, p)
+	}
+	return out
+}
+
+func TestAttacksAreRefused(t *testing.T) {
+	t.Parallel()
+	require.GreaterOrEqual(t, len(attacks), 60)
+	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
+	for url, words := range attacks {
+		t.Run(strconv.Quote(url[:min(len(url), 60)]), func(t *testing.T) {
+			t.Parallel()
+			err := g.Check(t.Context(), url)
+			var refusal *guard.Refusal
+			require.ErrorAs(t, err, &refusal)
+			require.Equal(t, words, refusal.Reason)
+		})
+	}
+}
+
+// TestNoAttackIsDialed goes on where a webhook was set under other rules, or slipped in: the
+// dialer alone must stop whatever has a refused address.
+func TestNoAttackIsDialed(t *testing.T) {
+	t.Parallel()
+	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
+	client := &http.Client{Transport: &http.Transport{DialContext: g.DialContext, DisableKeepAlives: true}}
+	tried := 0
+	for url, words := range attacks {
+		if words != noAddress && words != unusual && words != noLiteral && !strings.Contains(words, "may not be sent to port") {
+			continue
+		}
+		if strings.Contains(url, "mixed.") || strings.Contains(url, "public.example:") || strings.Contains(url, "ffff:93.") {
+			continue // their public address is another machine's
+		}
+		tried++
+		t.Run(strconv.Quote(url), func(t *testing.T) {
+			t.Parallel()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+			require.NoError(t, err)
+			response, err := client.Do(request) //nolint:bodyclose // there is none
+			require.Error(t, err)
+			require.Nil(t, response)
+			var refusal *guard.Refusal
+			var unresolved *net.DNSError
+			require.True(t, errors.As(err, &refusal) || errors.As(err, &unresolved), "%v", err)
+		})
+	}
+	require.Greater(t, tried, 60)
+}
+
+func TestOrdinaryURLsAreAccepted(t *testing.T) {
+	t.Parallel()
+	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
+	for url, canonical := range map[string]string{
+		"https://public.example/hook":             "https://public.example/hook",
+		"HTTPS://Public.Example:8443/a?b=c%20d":   "https://public.example:8443/a?b=c%20d",
+		"http://public.example":                   "http://public.example",
+		"https://public.example./":                "https://public.example./",
+		"https://both.example/":                   "https://both.example/",
+		"https://under_score.test/":               "https://under_score.test/",
+		"https://B\u00fccher.com/":                "https://xn--bcher-kva.com/",
+		"http://93.184.216.34:8080/":              "http://93.184.216.34:8080/",
+		"https://[2606:2800:21F:CB07::8b2c]:443/": "https://[2606:2800:21f:cb07::8b2c]:443/",
+		"https://public.example:00443/":           "https://public.example:443/",
+		"https://public.example/\u00e9?q=\u00e9":  "https://public.example/%C3%A9?q=\u00e9",
+	} {
+		require.NoError(t, g.Check(t.Context(), url), url)
+		u, err := g.Parse(url)
+		require.NoError(t, err)
+		require.Equal(t, canonical, u.String())
+	}
+}
+
+func TestANameThatNobodyCouldBeAskedForIsLeftToTheDial(t *testing.T) {
+	t.Parallel()
+	z := serveZone(t, names())
+	g := guard.New(guard.Options{Resolver: z.Resolver})
+	z.silent.Store(true)
+	require.NoError(t, g.Check(t.Context(), "https://loopback.example/"))
+	z.silent.Store(false)
+	require.Error(t, g.Check(t.Context(), "https://loopback.example/"))
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	z := serveZone(t, names())
+	check := func(url string, o guard.Options) error {
+		o.Resolver = z.Resolver
+		return guard.New(o).Check(t.Context(), url)
+	}
+	require.NoError(t, check("http://public.example/", guard.Options{}))
+	require.EqualError(t, check("http://public.example/", guard.Options{HTTPSOnly: true}), "the URL must begin with https://")
+	require.NoError(t, check("http://public.example:22/", guard.Options{}))
+	require.EqualError(t, check("http://public.example/", guard.Options{Ports: ports(t, "443")}), "webhooks may not be sent to port 80")
+	require.NoError(t, check("https://public.example/", guard.Options{Ports: ports(t, "443")}))
+
+	lan := guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}}
+	require.NoError(t, check("http://10.1.2.3/", lan))
+	require.NoError(t, check("https://ten.example/", lan))
+	require.NoError(t, check("https://ula.example/", lan))
+	require.EqualError(t, check("http://10.2.0.1/", lan), noAddress)
+	require.EqualError(t, check("http://[::ffff:10.1.2.3]/", lan), noAddress)
+
+	translated := guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96")}}
+	require.NoError(t, check("http://[64:ff9b::93.184.216.34]/", translated))
+	require.EqualError(t, check("http://[64:ff9b::10.0.0.1]/", translated), noAddress)
+
+	asked := z.asked.Load()
+	own := guard.Options{AllowPrivate: true}
+	for _, url := range []string{
+		"http://127.0.0.1:1/", "http://[::1]/", "http://192.168.1.1/", "http://[fd00::1]/", "http://100.64.0.1/",
+		"http://localhost/", "http://nowhere.example/", "http://public.example/",
+	} {
+		require.NoError(t, check(url, own), url)
+	}
+	require.Equal(t, asked, z.asked.Load(), "names are left to the dial")
+	for _, url := range []string{"http://169.254.169.254/", "http://[fe80::1]/", "http://224.0.0.1/", "http://0.0.0.0/"} {
+		require.EqualError(t, check(url, own), noAddress, url)
+	}
+	require.EqualError(t, check("http://2130706433/", own), unusual)
+}
+
+func TestParsePorts(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []guard.Ports{{First: 443, Last: 443}, {First: 1024, Last: 65535}}, ports(t, "443", "1024-65535"))
+	for _, s := range []string{"", "0", "65536", "-", "1-", "-1", "9-8", "http", "1-2-3", " 1", "0-9"} {
+		_, err := guard.ParsePorts(s)
+		require.Error(t, err, s)
+	}
+}
+
+// receiver counts what reaches it at an address of its own.
+func receiver(t *testing.T, address string) (port string, hits *atomic.Int64) {
+	t.Helper()
+	hits = &atomic.Int64{}
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	require.NoError(t, s.Listener.Close())
+	s.Listener = l
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			hits.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	_, port, err = net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port, hits
+}
+
+func TestRebinding(t *testing.T) {
+	t.Parallel()
+	// 127.0.0.2 stands for the public address, 127.0.0.3 for our neighbour.
+	port, good := receiver(t, "127.0.0.2:0")
+	_, bad := receiver(t, "127.0.0.3:"+port)
+	z := serveZone(t, map[string][][]string{
+		"rebind.example": {{"127.0.0.2"}, {"127.0.0.3"}},
+		"late.example":   {{"127.0.0.2"}, {"127.0.0.2"}, {"127.0.0.3"}},
+		"both.example":   {{"127.0.0.3", "127.0.0.2"}},
+	})
+	g := guard.New(guard.Options{Resolver: z.Resolver, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	post := func(host string) error {
+		client := &http.Client{Transport: &http.Transport{DialContext: g.DialContext, DisableKeepAlives: true}}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+host+":"+port, http.NoBody)
+		require.NoError(t, err)
+		response, err := client.Do(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}
+	var refusal *guard.Refusal
+
+	require.NoError(t, g.Check(t.Context(), "http://rebind.example:"+port))
+	require.ErrorAs(t, post("rebind.example"), &refusal)
+	require.Equal(t, int64(0), good.Load())
+
+	require.NoError(t, g.Check(t.Context(), "http://late.example:"+port))
+	require.NoError(t, post("late.example"))
+	require.ErrorAs(t, post("late.example"), &refusal)
+	require.Equal(t, int64(1), good.Load())
+
+	// Of several addresses only the allowed one is connected to.
+	require.EqualError(t, g.Check(t.Context(), "http://both.example:"+port), noAddress)
+	require.NoError(t, post("both.example"))
+	require.Equal(t, int64(2), good.Load())
+	require.Equal(t, int64(0), bad.Load())
+}
