@@ -25,13 +25,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
-)
-
-// The limits of what is read without being an event: the rest of a settled answer,
-// the start of a refusal.
-const (
-	drainBytes = 64 << 10
-	drainTime  = time.Second
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
 type backend struct {
@@ -47,7 +41,7 @@ func New(opts Options) (executor.Executor, error) {
 	opts = opts.withDefaults()
 	dialer := &net.Dialer{Timeout: opts.ConnectTimeout}
 	return &backend{opts: opts, client: &nethttp.Client{
-		CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse },
+		CheckRedirect: outbound.NoRedirects,
 		Transport: &nethttp.Transport{
 			DialContext:           dialer.DialContext,
 			TLSHandshakeTimeout:   opts.ConnectTimeout,
@@ -101,7 +95,7 @@ func (b *backend) call(
 	if err := b.play(ctx, player, response); err != nil {
 		return err
 	}
-	drain(response.Body, cancel)
+	outbound.Drain(response.Body, cancel)
 	return nil
 }
 
@@ -145,7 +139,7 @@ func (b *backend) play(ctx context.Context, player *wire.Player, response *netht
 		}
 		return &executor.Failure{Msg: fmt.Sprintf(
 			"the agent answered with the content type %q; it must be application/json, application/x-ndjson or text/event-stream",
-			excerpt([]byte(mediaType)))}
+			outbound.Excerpt([]byte(mediaType)))}
 	}
 	if err == nil && !player.Settled() {
 		// No event said that this is the end, so the connection has to.
@@ -171,13 +165,4 @@ func (b *backend) playDocument(ctx context.Context, player *wire.Player, body *b
 		}
 	}
 	return player.PlayAnswer(ctx, doc)
-}
-
-// drain lets the agent finish its answer after the event that settled the run,
-// for a moment, so that it is not cut off in the middle of its last write and the
-// connection can serve the next run.
-func drain(body io.Reader, cancel context.CancelFunc) {
-	timer := time.AfterFunc(drainTime, cancel)
-	defer timer.Stop()
-	_, _ = io.Copy(io.Discard, io.LimitReader(body, drainBytes)) // the run is settled; nothing in here matters
 }

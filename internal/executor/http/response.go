@@ -7,18 +7,13 @@ import (
 	"io"
 	nethttp "net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
 )
 
-const (
-	excerptBytes  = 512
-	maxRetryAfter = time.Hour
-)
+const maxRetryAfter = time.Hour
 
 // refusal turns a status other than 2xx into the error that the run ends with.
 // cancel ends the request, for an agent that does not get to the end of its excuse.
@@ -32,54 +27,17 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 		failure.Msg += "; redirects are not followed"
 		return failure
 	}
-	defer time.AfterFunc(drainTime, cancel).Stop()
-	// What was read before an error is as good an excerpt as any.
-	start, _ := io.ReadAll(io.LimitReader(response.Body, excerptBytes))
-	switch text := excerpt(start); {
+	switch text := outbound.ReadExcerpt(response.Body, cancel); {
 	case text == "":
 	case code >= 500: // a crash speaks to operators, often in stack traces
 		failure.Cause = errors.New(text)
 	default:
 		failure.Msg += ": " + text
 	}
-	if worthRetrying(code) {
-		return executor.Retryable(failure, retryAfter(response.Header.Get("Retry-After"), time.Now()))
+	if outbound.WorthRetrying(code) {
+		return executor.Retryable(failure, outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter))
 	}
 	return failure
-}
-
-func worthRetrying(code int) bool {
-	switch code {
-	case nethttp.StatusRequestTimeout, nethttp.StatusTooEarly, nethttp.StatusTooManyRequests:
-		return true
-	default:
-		return code >= 500
-	}
-}
-
-// retryAfter reads the header's two forms, seconds and a date. What it cannot
-// read, or a date in the past, leaves the delay to the worker.
-func retryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
-	at, err := nethttp.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
-}
-
-// excerpt makes the start of foreign bytes fit for one line of a message.
-func excerpt(raw []byte) string {
-	text := strings.ToValidUTF8(string(raw[:min(len(raw), excerptBytes)]), "")
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	return strings.Join(strings.Fields(text), " ")
 }
 
 // framed reports whether the response says where it ends. Without a length and
