@@ -35,10 +35,14 @@ const ExcerptBytes = 512
 
 // ReadExcerpt reads the start of an answer that is a refusal, as one line. cancel ends the
 // request of a sender that does not get to the end of its excuse.
-func ReadExcerpt(body io.Reader, cancel context.CancelFunc) string {
+func ReadExcerpt(r *http.Response, cancel context.CancelFunc) string {
+	if r.StatusCode < 200 {
+		// The connection has become another protocol's, and its request has no end to wait for.
+		return ""
+	}
 	defer time.AfterFunc(drainTime, cancel).Stop()
 	// What was read before an error is as good an excerpt as any.
-	start, _ := io.ReadAll(io.LimitReader(body, ExcerptBytes))
+	start, _ := io.ReadAll(io.LimitReader(r.Body, ExcerptBytes))
 	return Excerpt(start)
 }
 

@@ -59,8 +59,11 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestASenderThatNeverEndsIsCutOff(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	require.Equal(t, strings.Repeat("x", 101), outbound.ReadExcerpt(&endless{ctx: ctx}, cancel))
+	require.Equal(t, strings.Repeat("x", 101), outbound.ReadExcerpt(&http.Response{StatusCode: 500, Body: io.NopCloser(&endless{ctx: ctx})}, cancel))
 	require.Error(t, ctx.Err())
+
+	switched := &http.Response{StatusCode: 101, Body: io.NopCloser(&endless{ctx: t.Context()})}
+	require.Empty(t, outbound.ReadExcerpt(switched, func() {}), "its reads end with the connection alone")
 
 	ctx, cancel = context.WithCancel(t.Context())
 	outbound.Drain(&endless{ctx: ctx}, cancel)

@@ -27,7 +27,7 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 		failure.Msg += "; redirects are not followed"
 		return failure
 	}
-	switch text := outbound.ReadExcerpt(response.Body, cancel); {
+	switch text := outbound.ReadExcerpt(response, cancel); {
 	case text == "":
 	case code >= 500: // a crash speaks to operators, often in stack traces
 		failure.Cause = errors.New(text)

@@ -1,0 +1,44 @@
+package push
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+)
+
+var errChallenge = &guard.Refusal{Reason: "the receiver did not answer GET with the validationToken that it was asked to repeat"}
+
+// Challenge asks a receiver whether it wants to be one: it must repeat the validationToken of
+// a GET, as the samples of 2025 do. The error is a *guard.Refusal.
+func (s *Sender) Challenge(ctx context.Context, raw string) error {
+	target, err := s.opt.Guard.Parse(raw)
+	if err != nil {
+		return err
+	}
+	nonce := rand.Text()
+	query := target.Query()
+	query.Set("validationToken", nonce)
+	target.RawQuery = query.Encode()
+	ctx, cancel := context.WithTimeout(ctx, s.opt.ConnectTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
+	if err != nil {
+		return errChallenge
+	}
+	request.Header.Set("User-Agent", s.opt.UserAgent)
+	response, err := s.client.Do(request)
+	if err != nil {
+		return errChallenge
+	}
+	defer response.Body.Close()
+	// A byte more than the echo and white space around it shows that it is something else.
+	echo, err := io.ReadAll(io.LimitReader(response.Body, int64(len(nonce))+16))
+	if err != nil || response.StatusCode != http.StatusOK || strings.TrimSpace(string(echo)) != nonce {
+		return errChallenge
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/outbound"
+	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Delivery is one body for one webhook.
+type Delivery struct {
+	ID          string // the same for every attempt
+	TaskID      string // as clients know it
+	Config      *task.PushConfig
+	ContentType string
+	Body        []byte
+}
+
+// Class is what came of an attempt, in one word for metrics and operators.
+type Class string
+
+// The classes.
+const (
+	Delivered Class = "delivered" // 2xx
+	Gone      Class = "gone"      // 410: the receiver wants no more
+	Redirect  Class = "redirect"  // 3xx, which is not followed
+	Throttled Class = "throttled" // 408, 425, 429
+	Client    Class = "client"    // another 4xx
+	Server    Class = "server"    // 5xx
+	Refused   Class = "refused"   // by the guard
+	DNS       Class = "dns"       // the name could not be resolved
+	TLS       Class = "tls"       // no secure connection, such as for a bad certificate
+	Timeout   Class = "timeout"
+	Network   Class = "network"  // no connection, or it broke
+	Internal  Class = "internal" // our own doing
+	// Nothing was sent, because the version of A2A has no words for the events.
+	Silent Class = "silent"
+	// Interrupted attempts are those that our own stop cut off. They are not recorded.
+	Interrupted Class = "interrupted"
+)
+
+// Classes are those that are recorded.
+var Classes = []Class{Delivered, Gone, Redirect, Throttled, Client, Server, Refused, DNS, TLS, Timeout, Network, Internal, Silent}
+
+// Answer is what came of an attempt.
+type Answer struct {
+	Class      Class
+	Status     int    // 0: there was no answer
+	Error      string // for operators; empty when it was delivered
+	RetryAfter time.Duration
+	Took       time.Duration
+}
+
+// SenderOptions configures a Sender. The zero value of a number means its default.
+type SenderOptions struct {
+	Guard          *guard.Guard
+	Signer         Signer
+	Issuer         string        // of JWTs: the base URL of this server
+	Secrets        []Secret      // of Standard Webhooks; none: no such signature
+	UserAgent      string        // default Holdfast
+	Timeout        time.Duration // of an attempt as a whole; default 15 s
+	ConnectTimeout time.Duration // of the connection, and again of its TLS handshake; default 5 s
+	PerHost        int           // idle connections kept to a host; default 8
+	RootCAs        *x509.CertPool
+}
+
+// Sender makes single attempts. Its methods may be called from many goroutines.
+type Sender struct {
+	opt    SenderOptions
+	client *http.Client
+}
+
+// NewSender makes a sender.
+func NewSender(o SenderOptions) *Sender {
+	if o.UserAgent == "" {
+		o.UserAgent = "Holdfast"
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 15 * time.Second
+	}
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = 5 * time.Second
+	}
+	if o.PerHost == 0 {
+		o.PerHost = 8
+	}
+	protocols := new(http.Protocols)
+	// A connection of HTTP/2 that hangs would take all deliveries to its host with it.
+	protocols.SetHTTP1(true)
+	transport := &http.Transport{
+		// No proxy: the environment of a shell must not decide where webhooks go, and a proxy
+		// would connect to addresses that the guard has not seen.
+		Proxy: nil,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
+			defer cancel()
+			return o.Guard.DialContext(ctx, network, address)
+		},
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
+		TLSHandshakeTimeout:    o.ConnectTimeout,
+		Protocols:              protocols,
+		DisableCompression:     true, // nothing of an answer matters but its status
+		MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    o.PerHost,
+		IdleConnTimeout:        30 * time.Second,
+	}
+	return &Sender{opt: o, client: &http.Client{CheckRedirect: outbound.NoRedirects, Transport: transport}}
+}
+
+// Close closes idle connections.
+func (s *Sender) Close() { s.client.CloseIdleConnections() }
+
+// Send makes one attempt. It takes no longer than the timeout; when ctx ends before, the
+// answer is Interrupted.
+func (s *Sender) Send(ctx context.Context, d *Delivery) Answer {
+	start := time.Now()
+	attempt, cancel := context.WithTimeout(ctx, s.opt.Timeout)
+	defer cancel()
+	a := s.send(attempt, cancel, d, start)
+	a.Took = time.Since(start)
+	if a.Status == 0 && ctx.Err() != nil {
+		a.Class = Interrupted
+	}
+	a.Error = redact(a.Error, d.Config)
+	return a
+}
+
+func (s *Sender) send(ctx context.Context, cancel context.CancelFunc, d *Delivery, now time.Time) Answer {
+	// The rules may have changed since the webhook was set.
+	target, err := s.opt.Guard.Parse(d.Config.URL)
+	if err != nil {
+		return failed(err)
+	}
+	header, err := s.headers(d, now)
+	if err != nil {
+		return Answer{Class: Internal, Error: err.Error()}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(d.Body))
+	if err != nil {
+		return Answer{Class: Internal, Error: err.Error()}
+	}
+	request.Header = header
+	response, err := s.client.Do(request)
+	if err != nil {
+		return failed(err)
+	}
+	defer response.Body.Close()
+	return answered(response, cancel, now)
+}
+
+// answered judges an answer by its status, which is all that a receiver has to say.
+func answered(r *http.Response, cancel context.CancelFunc, now time.Time) Answer {
+	a := Answer{Class: classOf(r.StatusCode), Status: r.StatusCode}
+	if a.Class == Delivered {
+		outbound.Drain(r.Body, cancel)
+		return a
+	}
+	a.Error = fmt.Sprintf("the receiver answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))
+	if a.Class == Redirect {
+		a.Error += "; redirects are not followed"
+	} else if text := outbound.ReadExcerpt(r, cancel); text != "" {
+		a.Error += ": " + text
+	}
+	a.RetryAfter = outbound.RetryAfter(r.Header.Get("Retry-After"), now, longestRetryAfter)
+	return a
+}
+
+func classOf(status int) Class {
+	switch {
+	case status >= 200 && status < 300:
+		return Delivered
+	case status == http.StatusGone:
+		return Gone
+	case status >= 300 && status < 400:
+		return Redirect
+	case status >= 500:
+		return Server
+	case outbound.WorthRetrying(status):
+		return Throttled
+	}
+	return Client
+}
+
+// failed judges an attempt that has no answer.
+func failed(err error) Answer {
+	// It repeats the URL, which may hold a secret.
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	a := Answer{Class: Network, Error: err.Error()}
+	var (
+		refusal     *guard.Refusal
+		dns         *net.DNSError
+		certificate *tls.CertificateVerificationError
+		alert       tls.AlertError
+		noTLS       tls.RecordHeaderError
+		slow        net.Error
+	)
+	switch {
+	case errors.As(err, &refusal):
+		a.Class = Refused
+	case errors.As(err, &dns) && !dns.IsTimeout:
+		a.Class = DNS
+	case errors.As(err, &certificate), errors.As(err, &alert), errors.As(err, &noTLS), errors.Is(err, http.ErrSchemeMismatch):
+		a.Class = TLS
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
+		a.Class = Timeout
+	}
+	return a
+}
+
+// redact takes the client's secrets out of a text for operators, should a receiver repeat them.
+func redact(text string, c *task.PushConfig) string {
+	for _, secret := range []string{c.Token, c.Credentials} {
+		if len(secret) >= 4 {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
+	}
+	return text
+}

@@ -1,0 +1,104 @@
+package push_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// ring is the keys of a server with a database of its own.
+func ring(t *testing.T, url string) *keys.Ring {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
+	r := keys.New(keys.Options{Store: s, Overlap: time.Hour, Log: discard()})
+	require.NoError(t, r.Refresh(t.Context()))
+	return r
+}
+
+// sender may reach loopback addresses.
+func sender(t *testing.T, o push.SenderOptions) *push.Sender {
+	t.Helper()
+	if o.Guard == nil {
+		o.Guard = guard.New(guard.Options{AllowPrivate: true})
+	}
+	if o.Signer == nil {
+		o.Signer = ring(t, storetest.New(t).URL)
+	}
+	s := push.NewSender(o)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// received is a request as its receiver got it.
+type received struct {
+	*http.Request
+	body []byte
+}
+
+// receiver answers with a handler and remembers what came.
+func receiver(t *testing.T, answer http.HandlerFunc) (url string, got chan received) {
+	t.Helper()
+	got = make(chan received, 1000)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		got <- received{r, body}
+		answer(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, got
+}
+
+func accept(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+
+// raw listens for connections and hands them to serve, one after the other.
+func raw(t *testing.T, serve func(net.Conn)) (url string) {
+	t.Helper()
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(c)
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { require.NoError(t, l.Close()); <-done })
+	return "http://" + l.Addr().String()
+}
+
+// readRequest reads all of a request.
+func readRequest(c net.Conn) {
+	if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+}

@@ -1,0 +1,86 @@
+package push
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Signer makes compact JSON Web Signatures with the keys that the server publishes.
+type Signer interface {
+	Sign(payload []byte, typ, jku string) (string, error)
+}
+
+// tokenLife is how long a JWT says that it holds. A receiver remembers its jti that long.
+const tokenLife = 5 * time.Minute
+
+// claims are what a JWT says about a delivery.
+type claims struct {
+	Issuer   string `json:"iss"`
+	Audience string `json:"aud"` // the URL as it was set: another hook on the same host must not take it for its own
+	Subject  string `json:"sub"` // the task
+	IssuedAt int64  `json:"iat"`
+	Expires  int64  `json:"exp"`
+	ID       string `json:"jti"`
+	Body     string `json:"request_body_sha256"` // in hex
+}
+
+// token is a JWT for a delivery. It has no jku: a receiver that fetched the keys from where the
+// token says would believe anybody.
+func token(s Signer, issuer string, d *Delivery, now time.Time) (string, error) {
+	digest := sha256.Sum256(d.Body)
+	payload, err := json.Marshal(claims{
+		Issuer: issuer, Audience: d.Config.URL, Subject: d.TaskID, IssuedAt: now.Unix(), Expires: now.Add(tokenLife).Unix(),
+		ID: d.ID, Body: hex.EncodeToString(digest[:]),
+	})
+	if err != nil {
+		return "", err
+	}
+	return s.Sign(payload, "JWT", "")
+}
+
+// DeliveryID is the same for every attempt to deliver the same event, on whichever replica:
+// receivers tell a repetition by it. snapshot says that what is delivered is the task as it
+// stood after seq, in place of all events up to that one.
+func DeliveryID(id task.ID, c *task.PushConfig, seq task.Seq, snapshot bool) string {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%s\n%q\n%d\n%d\n%t", id, c.ID, c.CreatedAt.UnixMicro(), seq, snapshot)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Secret is one for signatures as standardwebhooks.com describes them.
+type Secret []byte
+
+const secretPrefix = "whsec_"
+
+// ParseSecret reads the usual form: whsec_ and base64 of 24 to 64 bytes.
+func ParseSecret(s string) (Secret, error) {
+	encoded, ok := strings.CutPrefix(s, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, errors.New("is not whsec_ followed by base64 of 24 to 64 bytes")
+	}
+	return key, nil
+}
+
+// standardSignature is the header webhook-signature: one signature for each secret, so that
+// receivers may still have the previous one.
+func standardSignature(secrets []Secret, id string, at int64, body []byte) string {
+	signatures := make([]string, len(secrets))
+	for i, s := range secrets {
+		mac := hmac.New(sha256.New, s)
+		_, _ = fmt.Fprintf(mac, "%s.%s.", id, strconv.FormatInt(at, 10))
+		_, _ = mac.Write(body)
+		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	return strings.Join(signatures, " ")
+}
