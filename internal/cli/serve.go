@@ -27,7 +27,7 @@ over environment variables, and these over the file; docs/configuration.md has a
 	flags.String("admin-listen", "", "address of metrics and health (default 127.0.0.1:9090)")
 	flags.String("database-url", "", "PostgreSQL to use in place of the embedded one")
 	flags.String("public-url", "", "base URL that the agent cards give")
-	flags.String("roles", "", "what this replica does: api, worker, or both separated by a comma (default both)")
+	flags.String("roles", "", "what this replica does: api, worker, push, or several separated by commas (default all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.load(configFlags(cmd.Flags()))
 		if err != nil {

@@ -34,6 +34,7 @@ type Config struct {
 	Hub      Hub      `yaml:"hub"`
 	Store    Store    `yaml:"store"`
 	Signing  Signing  `yaml:"signing"`
+	Push     Push     `yaml:"push"`
 	Agents   []Agent  `yaml:"agents"`
 }
 
@@ -44,6 +45,7 @@ type Role string
 const (
 	RoleAPI    Role = "api"    // serves clients
 	RoleWorker Role = "worker" // runs agents
+	RolePush   Role = "push"   // delivers webhooks
 )
 
 // Log says what is logged and how.
@@ -164,6 +166,44 @@ type Signing struct {
 	RotateEvery time.Duration `yaml:"rotate_every"` // 0: never
 	Overlap     time.Duration `yaml:"overlap"`
 }
+
+// Push is about webhooks: who may have which, and how they are delivered.
+type Push struct {
+	Enabled    bool `yaml:"enabled"`
+	MaxPerTask int  `yaml:"max_per_task"`
+
+	HTTPSOnly       bool     `yaml:"https_only"`
+	AllowPrivate    bool     `yaml:"allow_private"`
+	AllowedNetworks []string `yaml:"allowed_networks"` // in CIDR notation
+	AllowedPorts    []string `yaml:"allowed_ports"`    // ports and ranges of them
+	Challenge       bool     `yaml:"validation_challenge"`
+
+	Artifacts     bool     `yaml:"artifacts"`
+	CoalesceAfter int      `yaml:"coalesce_after"` // 0: never
+	BodyV01       PushBody `yaml:"body_v01"`
+
+	Timeout            time.Duration `yaml:"timeout"`
+	ConnectTimeout     time.Duration `yaml:"connect_timeout"`
+	Concurrency        int           `yaml:"concurrency"`
+	ConcurrencyPerHost int           `yaml:"concurrency_per_host"`
+
+	RetryFirst  time.Duration `yaml:"retry_first"`
+	RetryMost   time.Duration `yaml:"retry_most"`
+	GiveUpAfter time.Duration `yaml:"give_up_after"` // 0: never
+	MinAttempts int           `yaml:"min_attempts"`
+
+	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS"`
+	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS"`
+}
+
+// PushBody is what a webhook of A2A 0.1 receives, where the documents differ.
+type PushBody string
+
+// The values of PushBody.
+const (
+	BodyTask    PushBody = "task"    // the task as it stands
+	BodyMinimal PushBody = "minimal" // its id and status
+)
 
 // Agent is one agent: what its card says, what runs it, and within which bounds.
 type Agent struct {

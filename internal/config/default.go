@@ -10,7 +10,7 @@ func Default() *Config {
 		GRPCListen:  "127.0.0.1:8081",
 		AdminListen: "127.0.0.1:9090",
 		DataDir:     "./.holdfast",
-		Roles:       []Role{RoleAPI, RoleWorker},
+		Roles:       []Role{RoleAPI, RoleWorker, RolePush},
 		Log:         Log{Level: "info", Format: LogAuto},
 		Limits: Limits{
 			MaxBody:       16 * MiB,
@@ -34,6 +34,21 @@ func Default() *Config {
 		Hub:     Hub{PollInterval: 2 * time.Second},
 		Store:   Store{PoolSize: 10, WriterConns: 1},
 		Signing: Signing{Cards: true, RotateEvery: 90 * 24 * time.Hour, Overlap: 30 * 24 * time.Hour},
+		Push: Push{
+			Enabled:            true,
+			MaxPerTask:         20,
+			AllowedPorts:       []string{"80", "443", "1024-65535"},
+			CoalesceAfter:      32,
+			BodyV01:            BodyTask,
+			Timeout:            15 * time.Second,
+			ConnectTimeout:     5 * time.Second,
+			Concurrency:        64,
+			ConcurrencyPerHost: 8,
+			RetryFirst:         time.Second,
+			RetryMost:          time.Hour,
+			GiveUpAfter:        24 * time.Hour,
+			MinAttempts:        10,
+		},
 	}
 }
 

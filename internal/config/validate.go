@@ -1,16 +1,21 @@
 package config
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"mime"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 )
 
 // agentName keeps names usable in a path, a metric label and a log line.
@@ -67,7 +72,47 @@ func (l *loader) validate(c *Config) {
 	}
 	inRange(l, "signing.overlap", c.Signing.Overlap, time.Hour, 10*365*24*time.Hour)
 
+	l.push(&c.Push)
+
 	l.agents(c.Agents)
+}
+
+func (l *loader) push(p *Push) {
+	inRange(l, "push.max_per_task", p.MaxPerTask, 1, 1000)
+	for i, network := range p.AllowedNetworks {
+		// A host's address with the length of a network is more likely a mistake than a wish.
+		if n, err := netip.ParsePrefix(network); err != nil || n != n.Masked() {
+			l.at(fmt.Sprintf("push.allowed_networks[%d]", i), "%q is not a network such as 10.1.0.0/16 or fd00:1::/32", network)
+		}
+	}
+	if len(p.AllowedPorts) == 0 && !l.hasProblem("push.allowed_ports") {
+		l.at("push.allowed_ports", "must not be empty")
+	}
+	for i, ports := range p.AllowedPorts {
+		if _, err := guard.ParsePorts(ports); err != nil {
+			l.at(fmt.Sprintf("push.allowed_ports[%d]", i), "%s", err)
+		}
+	}
+	inRange(l, "push.coalesce_after", p.CoalesceAfter, 0, 1000)
+	oneOf(l, "push.body_v01", p.BodyV01, BodyTask, BodyMinimal)
+	inRange(l, "push.timeout", p.Timeout, 100*time.Millisecond, 2*time.Minute)
+	inRange(l, "push.connect_timeout", p.ConnectTimeout, 100*time.Millisecond, time.Minute)
+	inRange(l, "push.concurrency", p.Concurrency, 1, 10_000)
+	inRange(l, "push.concurrency_per_host", p.ConcurrencyPerHost, 1, 10_000)
+	inRange(l, "push.retry_first", p.RetryFirst, 10*time.Millisecond, time.Hour)
+	inRange(l, "push.retry_most", p.RetryMost, 10*time.Millisecond, 24*time.Hour)
+	inRange(l, "push.give_up_after", p.GiveUpAfter, 0, 365*24*time.Hour)
+	inRange(l, "push.min_attempts", p.MinAttempts, 1, 10_000)
+	for i, secret := range p.WebhookSecrets {
+		if _, err := push.ParseSecret(secret); err != nil {
+			l.at(fmt.Sprintf("push.webhook_secrets[%d]", i), "%s", err)
+		}
+	}
+	for i, key := range p.SecretKeys {
+		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != 32 {
+			l.at(fmt.Sprintf("push.secret_keys[%d]", i), "is not base64 of 32 bytes")
+		}
+	}
 }
 
 func (l *loader) addresses(c *Config) {
@@ -135,15 +180,17 @@ func (l *loader) databases(c *Config) {
 	}
 }
 
+const knownRoles = RoleAPI + ", " + RoleWorker + ", " + RolePush
+
 func (l *loader) roles(roles []Role) {
 	if len(roles) == 0 {
-		l.at("roles", "must not be empty; known are %s, %s", RoleAPI, RoleWorker)
+		l.at("roles", "must not be empty; known are %s", knownRoles)
 	}
 	seen := map[Role]bool{}
 	for _, r := range roles {
 		switch {
-		case r != RoleAPI && r != RoleWorker:
-			l.at("roles", "%q is not a role; known are %s, %s", r, RoleAPI, RoleWorker)
+		case r != RoleAPI && r != RoleWorker && r != RolePush:
+			l.at("roles", "%q is not a role; known are %s", r, knownRoles)
 		case seen[r]:
 			l.at("roles", "%q is given twice", r)
 		}
