@@ -1,0 +1,463 @@
+package push
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Store is what the dispatcher asks of the database.
+type Store interface {
+	// ClaimPush takes due configurations, none of a busy host. next is how long until another one
+	// is due: 0 when there may be more at once, negative when there is none.
+	ClaimPush(ctx context.Context, worker task.ID, limit int, busyHosts []string, lock time.Duration) (
+		due []*task.PushDue, next time.Duration, err error)
+	PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error)
+	TaskAsOf(ctx context.Context, id task.ID, seq task.Seq) (*task.Task, error)
+	RecordPush(ctx context.Context, o *task.PushOutcome) (ours, more bool, err error)
+	ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error
+}
+
+// Encoder renders what is delivered, as the version says that set the webhook.
+type Encoder interface {
+	// Whole reports whether the bodies of a version show the task as a whole.
+	Whole(dialect string) bool
+	// Body renders an event of a task, of which only the identity is read unless the version wants
+	// the whole; then it is as of that event. Without an event it is the task. A nil body: the
+	// version has no words for the event.
+	Body(c *task.PushConfig, t *task.Task, e *task.Event) (body []byte, contentType string, err error)
+}
+
+// Observer takes measurements. Every field is optional.
+type Observer struct {
+	Attempted func(class string, took time.Duration)
+	Lag       func(since time.Duration) // from the commit of an event to its delivery
+	InFlight  func(delta int)
+}
+
+// Options configures a dispatcher. The zero value of a number means its default.
+type Options struct {
+	Store         Store
+	Sender        *Sender
+	Encoder       Encoder
+	Worker        func() task.ID // this process; zero while it has no lease
+	Schedule      Schedule
+	Concurrency   int           // deliveries at once; default 64
+	PerHost       int           // of these, to one host; default 8
+	CoalesceAfter int           // more events behind than that are delivered as one task; 0: never
+	PollInterval  time.Duration // behind all that wakes it; default 1 s
+	Lock          time.Duration // of a claim; default what an attempt and its record may take
+	StopGrace     time.Duration // for deliveries under way when the server stops
+	Observer      Observer
+	Log           *slog.Logger
+}
+
+// Dispatcher delivers what is due, as far as this process may.
+type Dispatcher struct {
+	opt  Options
+	wake chan struct{}
+
+	mu         sync.Mutex
+	hosts      map[string]*host // those with claims
+	active     int
+	more       bool // the last claim took all that it could: there may be others
+	deliveries sync.WaitGroup
+	stop       <-chan struct{} // closed when nothing new is to begin
+}
+
+// host is where claims of this process lead. Its fields are guarded by Dispatcher.mu.
+type host struct {
+	active  int
+	waiting []*claim // claimed while it had fewer under way
+}
+
+// claim is a configuration that is ours until a moment.
+type claim struct {
+	*task.PushDue
+	until time.Time
+}
+
+const (
+	// recordTime is what a claim has beyond an attempt. A longer one delays what a process leaves
+	// that dies.
+	recordTime = 10 * time.Second
+	// turns is how many deliveries a configuration may have in a row before others get theirs.
+	turns = 16
+	// batch is how many events are read ahead where nothing coalesces.
+	batch = 64
+
+	storeTimeout = 5 * time.Second
+)
+
+// New makes a dispatcher; Run starts it.
+func New(o Options) *Dispatcher {
+	o.Concurrency = cmp.Or(o.Concurrency, 64)
+	o.PerHost = cmp.Or(o.PerHost, 8)
+	o.PollInterval = cmp.Or(o.PollInterval, time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Lock = cmp.Or(o.Lock, o.Sender.opt.Timeout+recordTime)
+	return &Dispatcher{opt: o, wake: make(chan struct{}, 1), hosts: map[string]*host{}}
+}
+
+// Wake says that something may be due.
+func (d *Dispatcher) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run claims and delivers until ctx ends. Then deliveries under way may finish within the
+// grace, and the claims that are left are given back.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	d.stop = ctx.Done()
+	work, interrupt := context.WithCancel(context.WithoutCancel(ctx))
+	defer interrupt()
+	for ctx.Err() == nil {
+		timer := time.NewTimer(d.claim(ctx, work))
+		select {
+		case <-d.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	d.drain(work, interrupt)
+	return nil
+}
+
+// claim fills free slots once, and tells how long to sleep if nothing wakes us.
+func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
+	poll := d.opt.PollInterval/2 + rand.N(d.opt.PollInterval/2+1)
+	worker := d.opt.Worker()
+	free, busy := d.room()
+	if worker.IsZero() || free == 0 {
+		return poll
+	}
+	start := time.Now()
+	// A stop does not cut a claim short: what it won would be nobody's until the claim ran out.
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	due, next, err := d.opt.Store.ClaimPush(claiming, worker, free, busy, d.opt.Lock)
+	crowded := false
+	for _, c := range due {
+		crowded = d.accept(work, &claim{c, start.Add(d.opt.Lock)}) || crowded
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			d.opt.Log.Warn("webhooks are claimed anew", "error", err)
+		}
+		return poll
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// The claims of a host that takes no more may have hidden those of others.
+	if crowded {
+		next = 0
+	}
+	d.more = next == 0
+	// Without a free slot the next one to become free wakes us.
+	if next < 0 || next > poll || next == 0 && d.active >= d.opt.Concurrency {
+		return poll
+	}
+	return next
+}
+
+// room is how many deliveries may be started, and the hosts that take no more.
+func (d *Dispatcher) room() (free int, busy []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, h := range d.hosts {
+		if h.active+len(h.waiting) >= d.opt.PerHost {
+			busy = append(busy, name)
+		}
+	}
+	return max(d.opt.Concurrency-d.active, 0), busy
+}
+
+// accept starts a claim, or lets it wait for its host: others may have started since room
+// looked, and a claim does not know what is under way. It reports whether the host takes no more.
+func (d *Dispatcher) accept(work context.Context, c *claim) (crowded bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.hosts[c.Host]
+	if h == nil {
+		h = &host{}
+		d.hosts[c.Host] = h
+	}
+	if h.active >= d.opt.PerHost {
+		h.waiting = append(h.waiting, c)
+		return true
+	}
+	h.active++
+	d.start(work, h, c)
+	return h.active >= d.opt.PerHost
+}
+
+// start takes a slot for a claim whose host has counted it.
+func (d *Dispatcher) start(work context.Context, h *host, c *claim) {
+	d.active++
+	d.deliveries.Go(func() {
+		d.count(1)
+		d.deliver(work, c)
+		d.count(-1)
+		d.finish(work, h, c.Host)
+	})
+}
+
+func (d *Dispatcher) count(delta int) {
+	if d.opt.Observer.InFlight != nil {
+		d.opt.Observer.InFlight(delta)
+	}
+}
+
+// finish hands a slot on.
+func (d *Dispatcher) finish(work context.Context, h *host, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.active--
+	wasBusy := h.active+len(h.waiting) >= d.opt.PerHost
+	if len(h.waiting) > 0 && !d.stopping() {
+		next := h.waiting[0]
+		h.waiting = h.waiting[1:]
+		d.start(work, h, next)
+		return
+	}
+	h.active--
+	if h.active == 0 && len(h.waiting) == 0 {
+		delete(d.hosts, name)
+	}
+	if d.more || wasBusy {
+		d.Wake()
+	}
+}
+
+// deliver brings a configuration forward: in the order of the log, one delivery after the
+// other, until nothing is left, one fails, or others should have their turn.
+func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
+	limit := batch
+	if d.opt.CoalesceAfter > 0 {
+		limit = d.opt.CoalesceAfter + 1
+	}
+	for left := turns; ; {
+		header, events, err := d.opt.Store.PushBatch(ctx, c.PushDue, limit)
+		if err != nil {
+			d.giveBack(ctx, c, err)
+			return
+		}
+		for _, p := range d.pack(c, header, events) {
+			left--
+			if !d.send(ctx, c, header, p, left > 0) {
+				return
+			}
+		}
+	}
+}
+
+// parcel is what one delivery carries.
+type parcel struct {
+	event     *task.Event // nil for the task as it stands
+	to        task.Seq    // the last event that it stands for
+	last      bool        // of those at hand
+	pointless bool        // there is nothing to be told
+}
+
+// pack makes parcels of what is due.
+func (d *Dispatcher) pack(c *claim, header *task.Task, events []*task.Event) []parcel {
+	switch {
+	case len(events) == 0:
+		return []parcel{{to: c.Upto, last: true, pointless: true}}
+	case d.opt.CoalesceAfter > 0 && len(events) > d.opt.CoalesceAfter:
+		return []parcel{{to: header.LastSeq, last: true}}
+	}
+	parcels := make([]parcel, len(events))
+	for i, e := range events {
+		parcels[i] = parcel{event: e, to: e.Seq, last: i == len(events)-1}
+	}
+	return parcels
+}
+
+// send makes one attempt and records it. It reports whether the claim is still ours and has
+// more to deliver.
+func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p parcel, keep bool) bool {
+	delivery, err := d.render(ctx, c, header, p)
+	if task.KindOf(err) == task.Unavailable || ctx.Err() != nil {
+		d.giveBack(ctx, c, err)
+		return false
+	}
+	o := &task.PushOutcome{Task: c.Task, ConfigID: c.Config.ID, Claim: c.Claim, From: c.Next, To: p.to}
+	var a Answer
+	switch {
+	case err != nil:
+		a = Answer{Class: Internal, Error: err.Error()}
+		o.DeliveryID = DeliveryID(c.Task, &c.Config, p.to, p.event == nil)
+	case delivery != nil:
+		if !d.extend(ctx, c) {
+			return false
+		}
+		o.DeliveryID = delivery.ID
+		a = d.opt.Sender.Send(ctx, delivery)
+	case !p.last:
+		// The next delivery passes over it, too.
+		return true
+	default:
+		a = Answer{Class: Silent}
+	}
+	if a.Class == Interrupted {
+		d.giveBack(ctx, c, nil)
+		return false
+	}
+	d.judge(o, &a, c)
+	o.Keep = keep && !d.stopping()
+	return d.record(ctx, c, o, p)
+}
+
+// render makes the delivery of a parcel; nil when there is nothing to say.
+func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p parcel) (*Delivery, error) {
+	if p.pointless {
+		return nil, nil //nolint:nilnil // nothing is an answer
+	}
+	t := header
+	if p.event == nil || d.opt.Encoder.Whole(c.Config.Dialect) {
+		var err error
+		if t, err = d.opt.Store.TaskAsOf(ctx, c.Task, p.to); err != nil {
+			return nil, err
+		}
+	}
+	body, contentType, err := d.opt.Encoder.Body(&c.Config, t, p.event)
+	if err != nil || body == nil {
+		return nil, err
+	}
+	return &Delivery{
+		ID: DeliveryID(c.Task, &c.Config, p.to, p.event == nil), TaskID: c.PublicID,
+		Config: &c.Config, ContentType: contentType, Body: body,
+	}, nil
+}
+
+// judge decides what an answer means for the configuration.
+func (d *Dispatcher) judge(o *task.PushOutcome, a *Answer, c *claim) {
+	o.Status, o.Error, o.Class, o.Took = a.Status, a.Error, string(a.Class), a.Took
+	o.Delivered = a.Class == Delivered || a.Class == Silent
+	if o.Delivered {
+		return
+	}
+	failures, failingFor := c.Failures+1, time.Duration(0)
+	if !c.FailingSince.IsZero() {
+		failingFor = time.Since(c.FailingSince)
+	}
+	switch {
+	case a.Class == Gone:
+		o.Disable = "the receiver answered 410 Gone"
+	case d.opt.Schedule.over(failures, failingFor):
+		o.Disable = fmt.Sprintf("%d deliveries in a row failed, for %s: %s", failures, failingFor.Round(time.Second), a.Error)
+	}
+	o.RetryIn = d.opt.Schedule.delay(failures, a.RetryAfter)
+}
+
+// record writes an outcome down, and reports whether the claim is still ours and has more to
+// deliver.
+func (d *Dispatcher) record(ctx context.Context, c *claim, o *task.PushOutcome, p parcel) bool {
+	// What was sent is recorded even when we stop, or it is sent again.
+	recording, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.until)
+	defer cancel()
+	ours, more, err := d.opt.Store.RecordPush(recording, o)
+	log := d.opt.Log.With("task_id", c.PublicID, "config_id", c.Config.ID, "host", c.Host, "seq", int64(o.To))
+	if d.opt.Observer.Attempted != nil && o.Class != string(Silent) {
+		d.opt.Observer.Attempted(o.Class, o.Took)
+	}
+	switch {
+	case err != nil:
+		log.Warn("a delivery was not recorded and may be repeated", "class", o.Class, "error", err)
+		return false
+	case !ours:
+		log.Info("a delivery no longer counts: its webhook was changed, or claimed by another process", "class", o.Class)
+		return false
+	case o.Disable != "":
+		log.Warn("a webhook is disabled", "class", o.Class, "reason", o.Disable)
+	case !o.Delivered:
+		log.Info("a delivery failed", "class", o.Class, "status", o.Status, "failures", c.Failures+1, "retry_in", o.RetryIn, "error", o.Error)
+	default:
+		log.Debug("delivered", "class", o.Class, "status", o.Status, "took", o.Took)
+		if d.opt.Observer.Lag != nil && p.event != nil {
+			d.opt.Observer.Lag(time.Since(p.event.At))
+		}
+	}
+	switch {
+	case o.Delivered && !more:
+		return false
+	case !o.Delivered || !o.Keep:
+		// It is due at a time that the claim loop does not know of.
+		d.Wake()
+		return false
+	}
+	c.Next, c.Failures, c.FailingSince = o.To+1, 0, time.Time{}
+	return true
+}
+
+// extend makes sure that a claim outlasts an attempt.
+func (d *Dispatcher) extend(ctx context.Context, c *claim) bool {
+	start := time.Now()
+	if c.until.Sub(start) > d.opt.Lock*3/4 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := d.opt.Store.ExtendPush(ctx, c.Task, c.Config.ID, c.Claim, d.opt.Lock); err != nil {
+		if !errors.Is(err, task.LeaseLost) {
+			d.opt.Log.Warn("a claim was not extended", "task_id", c.PublicID, "config_id", c.Config.ID, "error", err)
+		}
+		return false
+	}
+	c.until = start.Add(d.opt.Lock)
+	return true
+}
+
+// giveBack lets others have a claim, at once or after a moment if something is wrong.
+func (d *Dispatcher) giveBack(ctx context.Context, c *claim, cause error) {
+	later := time.Duration(0)
+	if cause != nil && ctx.Err() == nil {
+		later = time.Second
+		d.opt.Log.Warn("a webhook is put off", "task_id", c.PublicID, "config_id", c.Config.ID, "error", cause)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if err := d.opt.Store.ExtendPush(ctx, c.Task, c.Config.ID, c.Claim, later); err != nil && !errors.Is(err, task.LeaseLost) {
+		d.opt.Log.Warn("a claim was not given back and has to run out", "task_id", c.PublicID, "config_id", c.Config.ID, "error", err)
+	}
+}
+
+func (d *Dispatcher) stopping() bool {
+	select {
+	case <-d.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// drain is the stop.
+func (d *Dispatcher) drain(ctx context.Context, interrupt context.CancelFunc) {
+	d.mu.Lock()
+	var waiting []*claim
+	for _, h := range d.hosts {
+		waiting = append(waiting, h.waiting...)
+		h.waiting = nil
+	}
+	d.mu.Unlock()
+	for _, c := range waiting {
+		d.giveBack(ctx, c, nil)
+	}
+	grace := time.AfterFunc(d.opt.StopGrace, interrupt)
+	defer grace.Stop()
+	d.deliveries.Wait()
+	d.opt.Sender.Close()
+}

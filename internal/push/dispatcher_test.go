@@ -1,0 +1,671 @@
+package push_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// patience bounds every wait; reaching it is a failure and never the normal case.
+const patience = 60 * time.Second
+
+func awaited(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	require.Eventually(t, done, patience, 5*time.Millisecond, what)
+}
+
+// replica is a dispatcher with a store of its own, as one process has them.
+type replica struct {
+	*store.Store
+	*push.Dispatcher
+	t    *testing.T
+	url  string
+	id   task.ID
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// quick has failures tried again at once.
+var quick = push.Schedule{First: time.Millisecond, Most: 20 * time.Millisecond}
+
+// start runs a replica on a database. change may be nil.
+func start(t *testing.T, url string, change func(*push.Options)) *replica {
+	t.Helper()
+	r := &replica{t: t, url: url, id: store.NewID(), done: make(chan struct{})}
+	var err error
+	r.Store, err = store.Open(t.Context(), store.Options{URL: url, APIConns: 4, PushesDue: func() { r.Wake() }})
+	require.NoError(t, err)
+	o := push.Options{
+		Store: r.Store, Encoder: webhook.Encoder{}, Worker: func() task.ID { return r.id }, Schedule: quick,
+		StopGrace: patience,
+	}
+	if change != nil {
+		change(&o)
+	}
+	if o.Sender == nil {
+		o.Sender = sender(t, push.SenderOptions{Signer: ring(t, url)})
+	}
+	r.Dispatcher = push.New(o)
+	require.NoError(t, r.Register(t.Context(), store.Process{ID: r.id, Name: "test", Version: "1", Roles: "push"}, time.Hour))
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() { defer close(r.done); _ = r.Run(ctx) }()
+	t.Cleanup(func() {
+		r.halt()
+		r.Close(context.WithoutCancel(t.Context()))
+	})
+	return r
+}
+
+func (r *replica) halt() {
+	r.stop()
+	<-r.done
+}
+
+// run is a task under way, with a webhook.
+type run struct {
+	id      task.ID
+	ordinal int64
+}
+
+// begin creates a task that a worker runs.
+func (r *replica) begin(c *task.PushConfig) *run {
+	r.t.Helper()
+	id := store.NewID()
+	_, err := r.Create(r.t.Context(), &store.NewTask{
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "1.0"},
+		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
+		Worker:  r.id, Push: c,
+	})
+	require.NoError(r.t, err)
+	return &run{id: id}
+}
+
+// emit appends events of the run and waits for the commit.
+func (r *replica) emit(of *run, evs ...*task.Event) {
+	r.t.Helper()
+	done := make(chan error, 1)
+	for _, e := range evs {
+		e.Task = of.id
+	}
+	r.Append(&store.Append{
+		Task: of.id, Agent: "a", Attempt: 1, Ordinal: of.ordinal, Events: evs,
+		Done: func(_ bool, err error) { done <- err },
+	})
+	of.ordinal += int64(len(evs))
+	require.NoError(r.t, <-done)
+}
+
+func status(s task.State, text string) *task.Event {
+	e := &task.Event{Kind: task.EventStatus, State: s}
+	if text != "" {
+		e.Message = &task.Message{ID: "m-" + text, Role: task.RoleAgent, Parts: []task.Part{task.Text(text)}}
+	}
+	return e
+}
+
+func hook(url, dialect string) *task.PushConfig {
+	return &task.PushConfig{ID: "hook", URL: url, Dialect: dialect}
+}
+
+// cursor is what operators see of a task's webhook.
+func (r *replica) cursor(id task.ID) store.PushRow {
+	r.t.Helper()
+	rows, err := r.ListPushes(r.t.Context(), store.PushFilter{Task: id, Limit: 10})
+	require.NoError(r.t, err)
+	require.Len(r.t, rows, 1)
+	return rows[0]
+}
+
+func (r *replica) attempts(id task.ID) []store.PushAttempt {
+	r.t.Helper()
+	all, err := r.PushAttempts(r.t.Context(), id, "", 1000)
+	require.NoError(r.t, err)
+	slices.Reverse(all)
+	return all
+}
+
+// exec is what happens behind everybody's back.
+func (r *replica) exec(sql string) {
+	r.t.Helper()
+	c, err := pgx.Connect(r.t.Context(), r.url)
+	require.NoError(r.t, err)
+	defer func() { require.NoError(r.t, c.Close(context.WithoutCancel(r.t.Context()))) }()
+	_, err = c.Exec(r.t.Context(), sql)
+	require.NoError(r.t, err)
+}
+
+// said is the text of a status that a receiver got, in any version; "" for none.
+func said(t *testing.T, body []byte) string {
+	t.Helper()
+	var doc struct {
+		Status *struct {
+			Message struct{ Parts []struct{ Text string } }
+		}
+		StatusUpdate *struct {
+			Status struct {
+				Message struct{ Parts []struct{ Text string } }
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(body, &doc))
+	parts := []struct{ Text string }(nil)
+	switch {
+	case doc.StatusUpdate != nil:
+		parts = doc.StatusUpdate.Status.Message.Parts
+	case doc.Status != nil:
+		parts = doc.Status.Message.Parts
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return parts[0].Text
+}
+
+func TestEveryEventArrivesInOrder(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, nil)
+	for _, version := range []string{"0.1", "0.3", "1.0"} {
+		of := r.begin(hook(url, version))
+		var want []string
+		for i := range 40 {
+			text := fmt.Sprint("step ", i)
+			r.emit(of, status(task.StateWorking, text), &task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: text}})
+			want = append(want, text)
+			if i%7 == 0 {
+				awaited(t, "delivery", func() bool { return r.cursor(of.id).Next > task.Seq(2*i) })
+			}
+		}
+		r.emit(of, status(task.StateCompleted, "end"))
+		want = append(want, "end")
+		ids := map[string]bool{}
+		var have []string
+		for len(have) == 0 || have[len(have)-1] != "end" {
+			g := <-got
+			id := g.Header.Get("Idempotency-Key")
+			require.NotContains(t, ids, id)
+			ids[id] = true
+			text := said(t, g.body)
+			require.NotEmpty(t, text)
+			have = append(have, text)
+			if version != "1.0" {
+				// The task as of the event and not as it is by now.
+				var doc struct{ Artifacts []struct{} }
+				require.NoError(t, json.Unmarshal(g.body, &doc))
+				n := 40
+				_, _ = fmt.Sscanf(text, "step %d", &n)
+				require.Len(t, doc.Artifacts, n)
+			}
+		}
+		require.Equal(t, want, have)
+		awaited(t, "record", func() bool { return len(r.attempts(of.id)) == len(want) })
+		for _, a := range r.attempts(of.id) {
+			require.Equal(t, "delivered", a.Class)
+			require.Equal(t, http.StatusNoContent, a.Status)
+			require.True(t, ids[a.DeliveryID])
+		}
+	}
+}
+
+func TestArtifactsOnRequest(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, nil)
+	c := hook(url, "1.0")
+	c.Artifacts = true
+	of := r.begin(c)
+	r.emit(of, &task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "x", Parts: []task.Part{task.Text("chunk")}}})
+	require.Contains(t, string((<-got).body), `{"artifactUpdate":`)
+}
+
+// TestAReceiverThatWasDown is one whose answers fail for a while in every way, with the log growing meanwhile.
+func TestAReceiverThatWasDown(t *testing.T) {
+	t.Parallel()
+	var failures atomic.Int64
+	var bodies [][]byte
+	var mu sync.Mutex
+	url, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		switch n := failures.Add(1); {
+		case n > 30:
+			w.WriteHeader(http.StatusOK)
+		case n%3 == 0:
+			panic(http.ErrAbortHandler)
+		case n%3 == 1:
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			w.Header().Set("Location", "/")
+			w.WriteHeader(http.StatusFound)
+		}
+	})
+	r := start(t, storetest.New(t).URL, nil)
+	of := r.begin(hook(url, "1.0"))
+	go func() {
+		for g := range got {
+			mu.Lock()
+			bodies = append(bodies, g.body)
+			mu.Unlock()
+		}
+	}()
+	var want []string
+	for i := range 20 {
+		want = append(want, fmt.Sprint("step ", i))
+		r.emit(of, status(task.StateWorking, want[i]))
+	}
+	r.emit(of, status(task.StateCompleted, "end"))
+	want = append(want, "end")
+	awaited(t, "the last one", func() bool {
+		return r.cursor(of.id).DueAt.IsZero() && failures.Load() > 50
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	var seen []string
+	for _, body := range bodies {
+		seen = append(seen, said(t, body))
+	}
+	require.Equal(t, want, slices.Compact(seen))
+	classes := map[string]int{}
+	for _, a := range r.attempts(of.id) {
+		classes[a.Class]++
+	}
+	// How many it aborts we cannot tell: on an idle connection the transport tries again by itself.
+	delete(classes, "network")
+	require.Equal(t, map[string]int{"server": 10, "redirect": 10, "delivered": 21}, classes)
+	close(got)
+}
+
+func TestAReceiverThatLagsGetsTheTask(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	url, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		<-hold
+		w.WriteHeader(http.StatusOK)
+	})
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.CoalesceAfter = 5 })
+	of := r.begin(hook(url, "1.0"))
+	r.emit(of, status(task.StateWorking, "first"))
+	require.Equal(t, "first", said(t, (<-got).body))
+	for i := range 6 {
+		r.emit(of, status(task.StateWorking, fmt.Sprint(i)))
+	}
+	close(hold)
+	require.Contains(t, string((<-got).body), `{"task":{`, "six are too many")
+	awaited(t, "all", func() bool { return r.cursor(of.id).DueAt.IsZero() })
+	for i := range 5 {
+		r.emit(of, status(task.StateWorking, fmt.Sprint(i)))
+	}
+	for i := range 5 {
+		require.Equal(t, fmt.Sprint(i), said(t, (<-got).body), "five are not")
+	}
+	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 7 })
+	snapshot := r.attempts(of.id)[1]
+	require.Equal(t, task.Seq(5), snapshot.To-snapshot.From)
+}
+
+func TestABareMessageIsSilentBefore10(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, nil)
+	direct := func() *task.Event {
+		e := status(task.StateCompleted, "hi")
+		e.Direct = true
+		return e
+	}
+	old := r.begin(hook(url, "0.3"))
+	r.emit(old, direct())
+	awaited(t, "passing", func() bool { return r.cursor(old.id).Next > 2 })
+	require.Empty(t, r.attempts(old.id))
+	require.Empty(t, got)
+	current := r.begin(hook(url, "1.0"))
+	r.emit(current, direct())
+	require.Contains(t, string((<-got).body), `{"message":{`)
+}
+
+func TestHooksThatEnd(t *testing.T) {
+	t.Parallel()
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		o.Schedule = push.Schedule{First: time.Millisecond, Most: time.Millisecond, GiveUpAfter: time.Millisecond, MinAttempts: 4}
+	})
+	gone, _ := receiver(t, answer(http.StatusGone))
+	of := r.begin(hook(gone, "1.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	awaited(t, "end", func() bool { return !r.cursor(of.id).Config.DisabledAt.IsZero() })
+	require.Equal(t, "the receiver answered 410 Gone", r.cursor(of.id).Config.DisabledFor)
+	require.Len(t, r.attempts(of.id), 1)
+
+	var broken atomic.Bool
+	broken.Store(true)
+	flaky, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		if broken.Load() {
+			http.Error(w, "no such hook", http.StatusNotFound)
+		}
+	})
+	of = r.begin(hook(flaky, "1.0"))
+	r.emit(of, status(task.StateWorking, "first"), status(task.StateWorking, "second"))
+	awaited(t, "end", func() bool { return !r.cursor(of.id).Config.DisabledAt.IsZero() })
+	require.Contains(t, r.cursor(of.id).Config.DisabledFor, "4 deliveries in a row failed, for")
+	require.Contains(t, r.cursor(of.id).Config.DisabledFor, "404 Not Found: no such hook")
+	require.Len(t, r.attempts(of.id), 4)
+	r.emit(of, status(task.StateCompleted, "third"))
+
+	broken.Store(false)
+	for range 4 {
+		require.Equal(t, "first", said(t, (<-got).body))
+	}
+	due, err := r.EnablePush(t.Context(), of.id, "hook")
+	require.NoError(t, err)
+	require.True(t, due)
+	for _, text := range []string{"first", "second", "third"} {
+		require.Equal(t, text, said(t, (<-got).body), "nothing is lost meanwhile")
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, answer(http.StatusTooManyRequests, "Retry-After", "3600"))
+	r := start(t, storetest.New(t).URL, nil)
+	of := r.begin(hook(url, "1.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	<-got
+	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
+	require.InDelta(t, time.Hour, time.Until(r.cursor(of.id).DueAt), float64(time.Minute))
+}
+
+// TestADeadHostStallsNobody has one that takes connections and never answers.
+func TestADeadHostStallsNobody(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int64
+	dead, _ := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		most.Store(max(most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		<-r.Context().Done()
+	})
+	good, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		o.Concurrency, o.PerHost, o.StopGrace = 6, 3, 0
+	})
+	for range 40 {
+		r.emit(r.begin(hook(dead, "1.0")), status(task.StateWorking, "x"))
+	}
+	for i := range 40 {
+		text := fmt.Sprint(i)
+		r.emit(r.begin(hook(good, "1.0")), status(task.StateWorking, text))
+		require.Equal(t, text, said(t, (<-got).body))
+	}
+	require.Equal(t, int64(3), most.Load())
+}
+
+func TestTwoReplicasShareTheWork(t *testing.T) {
+	t.Parallel()
+	const tasks, steps = 300, 5
+	var mu sync.Mutex
+	seen := map[string][][]byte{} // by task
+	count, underWay := 0, map[string]bool{}
+	url, got := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		id := r.URL.Query().Get("task")
+		mu.Lock()
+		twice := underWay[id]
+		underWay[id] = true
+		mu.Unlock()
+		w.WriteHeader(http.StatusOK)
+		mu.Lock()
+		delete(underWay, id)
+		mu.Unlock()
+		if twice {
+			t.Error("two deliveries of one webhook at a time")
+		}
+	})
+	db := storetest.New(t).URL
+	keys := ring(t, db)
+	configure := func(o *push.Options) {
+		o.PerHost, o.Sender = 32, sender(t, push.SenderOptions{Signer: keys, PerHost: 32})
+	}
+	replicas := []*replica{start(t, db, configure), start(t, db, configure)}
+	var done errgroup.Group
+	for n := range 8 {
+		r := replicas[n%2]
+		done.Go(func() error {
+			for i := range tasks / 8 {
+				c := hook(fmt.Sprintf("%s/?task=%d-%d", url, n, i), "1.0")
+				of := r.begin(c)
+				for s := range steps {
+					r.emit(of, status(task.StateWorking, fmt.Sprint(s)))
+				}
+			}
+			return nil
+		})
+	}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		for g := range got {
+			mu.Lock()
+			id := g.URL.Query().Get("task")
+			seen[id] = append(seen[id], g.body)
+			count++
+			mu.Unlock()
+		}
+	}()
+	require.NoError(t, done.Wait())
+	awaited(t, "all", func() bool { mu.Lock(); defer mu.Unlock(); return count >= tasks/8*8*steps })
+	for _, r := range replicas {
+		r.halt()
+	}
+	close(got)
+	<-finished
+	for id, bodies := range seen {
+		texts := make([]string, len(bodies))
+		for i, body := range bodies {
+			texts[i] = said(t, body)
+		}
+		require.Equal(t, []string{"0", "1", "2", "3", "4"}, texts, id)
+	}
+	require.Len(t, seen, tasks/8*8)
+}
+
+// forgetful is a store that loses its process before it can record.
+type forgetful struct {
+	*store.Store
+	dead chan struct{}
+}
+
+func (f *forgetful) RecordPush(ctx context.Context, _ *task.PushOutcome) (ours, more bool, err error) {
+	close(f.dead)
+	return false, false, context.Canceled
+}
+
+func TestWhatWasNotRecordedIsSentAgainUnderItsID(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	db := storetest.New(t).URL
+	dead := make(chan struct{})
+	first := start(t, db, func(o *push.Options) { o.Store = &forgetful{o.Store.(*store.Store), dead} })
+	of := first.begin(hook(url, "1.0"))
+	first.emit(of, status(task.StateWorking, "x"))
+	<-dead
+	first.halt()
+	second := start(t, db, nil)
+	// The claim runs out.
+	second.exec("UPDATE holdfast.push_cursors SET locked_until = now(), due_at = now()")
+	second.Wake()
+	before, after := <-got, <-got
+	require.Equal(t, before.body, after.body)
+	require.Equal(t, before.Header.Get("Idempotency-Key"), after.Header.Get("Idempotency-Key"))
+	awaited(t, "record", func() bool { return len(second.attempts(of.id)) == 1 })
+	require.Equal(t, before.Header.Get("Idempotency-Key"), second.attempts(of.id)[0].DeliveryID)
+	require.Empty(t, got)
+}
+
+// counting counts extensions of claims.
+type counting struct {
+	*store.Store
+	extended atomic.Int64
+}
+
+func (c *counting) ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error {
+	if lock > 0 {
+		c.extended.Add(1)
+	}
+	return c.Store.ExtendPush(ctx, id, configID, claim, lock)
+}
+
+func TestClaimsThatWaitAreExtended(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		<-time.After(30 * time.Millisecond)
+		w.WriteHeader(http.StatusOK)
+	})
+	db := storetest.New(t).URL
+	var counter *counting
+	configure := func(o *push.Options) {
+		// The claim takes more of one host than may be under way.
+		counter = &counting{Store: o.Store.(*store.Store)}
+		o.Store, o.PerHost, o.Lock = counter, 1, 300*time.Millisecond
+	}
+	r := start(t, db, configure)
+	texts := map[string]bool{}
+	for i := range 40 {
+		r.emit(r.begin(hook(url, "1.0")), status(task.StateWorking, fmt.Sprint(i)))
+	}
+	for len(texts) < 40 {
+		texts[said(t, (<-got).body)] = true
+	}
+	require.Positive(t, counter.extended.Load())
+}
+
+func TestAStopLetsDeliveriesFinish(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	url, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		<-hold
+		w.WriteHeader(http.StatusOK)
+	})
+	db := storetest.New(t).URL
+	first := start(t, db, func(o *push.Options) { o.PerHost = 1 })
+	of := first.begin(hook(url, "1.0"))
+	first.emit(of, status(task.StateWorking, "one"), status(task.StateWorking, "two"))
+	<-got
+	other := first.begin(hook(url, "1.0"))
+	first.emit(other, status(task.StateWorking, "other"))
+	first.stop()
+	close(hold)
+	<-first.done
+	require.Equal(t, "delivered", first.attempts(of.id)[0].Class)
+	require.Len(t, first.attempts(of.id), 1, "no other is begun")
+	require.Empty(t, got)
+
+	// Another replica goes on at once.
+	second := start(t, db, nil)
+	texts := []string{said(t, (<-got).body), said(t, (<-got).body)}
+	slices.Sort(texts)
+	require.Equal(t, []string{"other", "two"}, texts)
+	awaited(t, "record", func() bool { return len(second.attempts(of.id)) == 2 && len(second.attempts(other.id)) == 1 })
+}
+
+func TestAStopWithoutGraceGivesBack(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	url, got := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			<-r.Context().Done()
+		}
+	})
+	db := storetest.New(t).URL
+	first := start(t, db, func(o *push.Options) { o.StopGrace = 0 })
+	of := first.begin(hook(url, "1.0"))
+	first.emit(of, status(task.StateWorking, "one"))
+	before := <-got
+	first.halt()
+	require.Empty(t, first.attempts(of.id))
+	start(t, db, nil)
+	require.Equal(t, before.Header.Get("Idempotency-Key"), (<-got).Header.Get("Idempotency-Key"))
+}
+
+func TestAHookThatChangesDuringADelivery(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	old, oldGot := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		<-hold
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	next, nextGot := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, nil)
+	of := r.begin(hook(old, "1.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	<-oldGot
+	require.NoError(t, r.SetPush(t.Context(), of.id, hook(next, "1.0"), 20))
+	require.Equal(t, "x", said(t, (<-nextGot).body))
+	close(hold)
+	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
+	require.Equal(t, "delivered", r.attempts(of.id)[0].Class, "what came of the other no longer counts")
+}
+
+func TestLostConnectionsAreNoEnd(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, nil)
+	of := r.begin(hook(url, "1.0"))
+	texts := map[string]bool{}
+	for i := range 20 {
+		r.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+		r.emit(of, status(task.StateWorking, fmt.Sprint(i)))
+	}
+	for len(texts) < 20 {
+		g := <-got
+		texts[said(t, g.body)] = true
+	}
+}
+
+func TestWithoutALeaseNothingIsClaimed(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	var has atomic.Bool
+	var id task.ID
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		id = o.Worker()
+		o.PollInterval = 20 * time.Millisecond
+		o.Worker = func() task.ID {
+			if has.Load() {
+				return id
+			}
+			return task.ID{}
+		}
+	})
+	of := r.begin(hook(url, "1.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	require.Zero(t, r.cursor(of.id).Failures)
+	require.Empty(t, got)
+	has.Store(true)
+	require.Equal(t, "x", said(t, (<-got).body), "the poll finds it")
+}
+
+func TestWhatCannotBeRenderedIsRecorded(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		o.Schedule = push.Schedule{First: time.Hour, Most: time.Hour}
+	})
+	of := r.begin(hook(url, "7.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
+	a := r.attempts(of.id)[0]
+	require.Equal(t, "internal", a.Class)
+	require.Contains(t, a.Error, "A2A 7.0")
+	require.Empty(t, got)
+}
