@@ -22,7 +22,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	bell := hub.NewDoorbell(db.DirectURL)
 	s, err := store.Open(ctx, store.Options{
-		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, Log: log,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, PushesDue: bell.PushesDue, Log: log,
 	})
 	if err != nil {
 		db.Close()

@@ -16,12 +16,15 @@ func TestADoorbellIsHeardByTheReplicas(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	ready, cancels := make(chan string, 10), make(chan task.ID, 10)
+	pushes := make(chan struct{}, 10)
 	r := start(t, url, hub.Options{
 		PollInterval: never,
 		OnReady:      func(agent string) { ready <- agent },
 		OnCancel:     func(id task.ID) { cancels <- id },
+		OnPushes:     func() { pushes <- struct{}{} },
 	}).listening()
 	require.Empty(t, heard(t, ready), "after it began to listen, anything may be due")
+	heard(t, pushes)
 	bell := hub.NewDoorbell(url)
 	require.NoError(t, bell.Ring(t.Context()), "nothing to tell")
 
@@ -40,9 +43,11 @@ func TestADoorbellIsHeardByTheReplicas(t *testing.T) {
 	})
 	require.NoError(t, err)
 	bell.Ready("a")
+	bell.PushesDue()
 	require.NoError(t, bell.Ring(t.Context()))
 	require.Equal(t, u.h.ID, heard(t, cancels))
 	require.Equal(t, "a", heard(t, ready))
+	heard(t, pushes)
 	require.NoError(t, read(t.Context(), sub, 2))
 }
 

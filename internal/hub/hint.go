@@ -19,6 +19,7 @@ import (
 //	<32 hex>:<seq>   the log of this task has come to seq
 //	q:<agent>        there is something to claim
 //	c:<32 hex>       this running task was asked to end
+//	p:               webhooks have something to deliver
 //	r:               hints were lost; look at everything
 //	h:               a process has started
 //	t:<nonce>        the sender listens for itself
@@ -38,6 +39,7 @@ type notifier struct {
 	agents  map[string]struct{}
 	cancels map[task.ID]struct{}
 	extra   []string
+	pushes  bool
 	lossy   bool
 	wake    chan struct{}
 }
@@ -102,6 +104,16 @@ func (n *notifier) cancel(id task.ID) {
 	n.ring()
 }
 
+func (n *notifier) pushesDue() {
+	if n.alone() {
+		return
+	}
+	n.mu.Lock()
+	n.pushes = true
+	n.mu.Unlock()
+	n.ring()
+}
+
 func (n *notifier) send(entry string) {
 	n.mu.Lock()
 	n.extra = append(n.extra, entry)
@@ -138,6 +150,9 @@ func (n *notifier) take() []string {
 	for _, e := range n.extra {
 		add(e)
 	}
+	if n.pushes {
+		add("p:")
+	}
 	for agent := range n.agents {
 		add("q:", agent)
 	}
@@ -153,7 +168,7 @@ func (n *notifier) take() []string {
 	clear(n.seqs)
 	clear(n.agents)
 	clear(n.cancels)
-	n.extra, n.lossy = nil, false
+	n.extra, n.pushes, n.lossy = nil, false, false
 	return out
 }
 
@@ -211,6 +226,9 @@ func (h *Hub) hear(payload string) {
 		case head == "r":
 			h.markAll()
 			h.ready("")
+			h.pushes()
+		case head == "p":
+			h.pushes()
 		case head == "q":
 			h.ready(tail)
 		case head == "c":
@@ -230,6 +248,12 @@ func (h *Hub) hear(payload string) {
 func (h *Hub) ready(agent string) {
 	if h.opt.OnReady != nil {
 		h.opt.OnReady(agent)
+	}
+}
+
+func (h *Hub) pushes() {
+	if h.opt.OnPushes != nil {
+		h.opt.OnPushes()
 	}
 }
 

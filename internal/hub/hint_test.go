@@ -19,7 +19,7 @@ func FuzzHear(f *testing.F) {
 	for _, payload := range []string{
 		"", ",", "peer", "peer,", "peer," + id + ":7", "peer," + id + ":7," + id + ":9,q:demo,c:" + id + ",r:,h:",
 		"peer," + id + ":-1", "peer," + id + ":9223372036854775808", "peer," + id + ":", "peer," + id[1:] + ":3", "peer,c:" + id[2:],
-		"peer,c:" + strings.ToUpper(id), "peer,q:", "peer,:,::,q::,c:q:r:", "self,t:nonce,q:demo,c:" + id, "peer,t:nonce", "peer,t:", "r:", "self",
+		"peer,c:" + strings.ToUpper(id), "peer,q:", "peer,:,::,q::,c:q:r:", "self,t:nonce,q:demo,c:" + id, "peer,t:nonce", "peer,p:", "peer,p:x,r:", "self,p:", "peer,t:", "r:", "self",
 		"peer," + id + ":1e3", "peer," + id + ":+5", "peer,\xff:1,q:\xff",
 	} {
 		f.Add(payload)
@@ -31,6 +31,7 @@ func FuzzHear(f *testing.F) {
 		h := New(Options{
 			OnReady:  func(agent string) { heard = append(heard, "q:"+agent) },
 			OnCancel: func(id task.ID) { heard = append(heard, "c:"+hex.EncodeToString(id[:])) },
+			OnPushes: func() { heard = append(heard, "p:") },
 		})
 		h.notify.name = "self"
 		var followed task.ID
@@ -54,7 +55,9 @@ func FuzzHear(f *testing.F) {
 			case m[1] == "q":
 				want = append(want, part)
 			case m[1] == "r":
-				want, dirty = append(want, "q:"), true
+				want, dirty = append(want, "q:", "p:"), true
+			case m[1] == "p":
+				want = append(want, "p:")
 			case m[1] == "c" && isID.MatchString(m[2]):
 				want = append(want, strings.ToLower(part))
 			case strings.EqualFold(m[1], id):

@@ -40,11 +40,13 @@ type Options struct {
 	Observer     Observer
 	Log          *slog.Logger
 	// OnReady is called when another replica has queued work for an agent ("" for any);
-	// OnCancel when a running task is said to have been asked to end. Both are reasons to
-	// look and no more, for everybody who may log in to the database can send hints. They
-	// must not block.
+	// OnCancel when a running task is said to have been asked to end; OnPushes when webhooks
+	// have something to deliver, and nil where nobody delivers. They are reasons to look and
+	// no more, for everybody who may log in to the database can send hints. They must not
+	// block.
 	OnReady  func(agent string)
 	OnCancel func(id task.ID)
+	OnPushes func()
 }
 
 // Hub is the fan-out of one replica.
@@ -157,6 +159,16 @@ func (h *Hub) CancelWanted(id task.ID) {
 	if h.opt.OnCancel != nil {
 		h.opt.OnCancel(id)
 	}
+}
+
+// PushesDue is what the store tells after a commit that gave webhooks something to deliver.
+// Where nobody delivers, others are told.
+func (h *Hub) PushesDue() {
+	if h.opt.OnPushes == nil {
+		h.notify.pushesDue()
+		return
+	}
+	h.opt.OnPushes()
 }
 
 func (h *Hub) topic(id task.ID) *topic {

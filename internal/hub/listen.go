@@ -69,6 +69,7 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 	h.test()
 	h.markAll()
 	h.ready("")
+	h.pushes()
 
 	tested, warned := time.Now(), false
 	for {
