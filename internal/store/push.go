@@ -27,7 +27,7 @@ func (s *Store) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, mos
 		return err
 	}
 	var row dbsqlc.PushConfigSetRow
-	err = s.again(ctx, "push set", func() error {
+	err = s.again(ctx, "push_set", func() error {
 		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) (err error) {
 			row, err = s.setPush(ctx, tx, id, c, sealed, most)
 			return err
@@ -98,7 +98,7 @@ func (s *Store) pushes(ctx context.Context, id task.ID, configID string) ([]task
 // DeletePush removes a configuration. What is under way may still arrive; nothing is begun. It reports whether there was one.
 func (s *Store) DeletePush(ctx context.Context, id task.ID, configID string) (bool, error) {
 	var n int64
-	err := s.again(ctx, "push delete", func() error {
+	err := s.again(ctx, "push_delete", func() error {
 		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
 			_, err := s.q.PushTaskLock(ctx, tx, uuid.UUID(id))
 			if err == nil {

@@ -36,6 +36,11 @@ type Metrics struct {
 	streams   *prometheus.GaugeVec
 	resumes   *prometheus.CounterVec
 	requests  *prometheus.CounterVec
+
+	pushAttempts *prometheus.CounterVec
+	pushTime     prometheus.Histogram
+	pushLag      prometheus.Histogram
+	pushActive   prometheus.Gauge
 }
 
 // The labels for what is not in a fixed set, and for what was never determined.
@@ -46,8 +51,10 @@ const (
 
 // The fixed sets.
 var (
-	flushKinds  = set("create", "append", "claim")
-	retryKinds  = set("create", "append", "message", "cancel")
+	flushKinds  = set("create", "append", "claim", "push_claim", "push_record")
+	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
+	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
+		"network", "internal")
 	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "retried", "returned", "lost")
 	dialects    = set("0.1", "0.3", "1.0", none)
 	operations  = set("send", "stream", "get", "list", "cancel", "subscribe",
@@ -139,6 +146,20 @@ func New(reg prometheus.Registerer) *Metrics {
 			"Streams that were opened with Last-Event-ID.", "dialect"),
 		requests: counters("holdfast_requests_total",
 			"A2A requests answered, by operation, dialect and outcome.", "operation", "dialect", "outcome"),
+		pushAttempts: counters("holdfast_push_attempts_total",
+			"Attempts to deliver to a webhook, by what came of them.", "class"),
+		pushTime: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "holdfast_push_attempt_seconds", Buckets: latency,
+			Help: "Time that attempts to deliver took.",
+		})),
+		pushLag: register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "holdfast_push_lag_seconds", Buckets: append([]float64{.002, .005}, work[1:]...),
+			Help: "Time from the commit of an event to its delivery.",
+		})),
+		pushActive: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_push_in_flight",
+			Help: "Deliveries under way on this replica.",
+		})),
 	}
 	m.showZeros()
 	return m
@@ -158,6 +179,9 @@ func (m *Metrics) showZeros() {
 	}
 	for kind := range retryKinds {
 		m.retries.WithLabelValues(kind)
+	}
+	for class := range pushClasses {
+		m.pushAttempts.WithLabelValues(class)
 	}
 	for _, kind := range []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun} {
 		m.events.WithLabelValues(kind.String())

@@ -28,8 +28,7 @@ const (
 // RegisterQueue exports the depth of the queue. Agents that are not among the known
 // ones are added up under the label other.
 func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
-	reg.MustRegister(&queueCollector{
-		read:  read,
+	c := &queueCollector{
 		known: set(known...),
 		waiting: prometheus.NewDesc("holdfast_queue_waiting",
 			"Tasks that wait for a worker, over all replicas.", []string{"agent"}, nil),
@@ -39,18 +38,41 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 			"How long the oldest waiting task has been due.", []string{"agent"}, nil),
 		readable: prometheus.NewDesc("holdfast_queue_readable",
 			"1 when the queue could be read for this scrape; without it its other metrics are absent.", nil, nil),
-	})
+	}
+	c.depths.read = func(ctx context.Context) ([]QueueDepth, error) {
+		rows, err := read(ctx)
+		return c.merge(rows), err
+	}
+	reg.MustRegister(c)
 }
 
 type queueCollector struct {
-	read                               Queue
+	depths                             reading[[]QueueDepth]
 	known                              map[string]bool
 	waiting, running, oldest, readable *prometheus.Desc
+}
 
-	mu     sync.Mutex // held while reading, so that scrapes at the same moment share a query
-	readAt time.Time
-	depths []QueueDepth
-	err    error
+// reading is a value of the database that serves for a moment.
+type reading[T any] struct {
+	read func(ctx context.Context) (T, error)
+
+	mu    sync.Mutex // held while reading, so that scrapes at the same moment share a query
+	at    time.Time
+	value T
+	err   error
+}
+
+func (r *reading[T]) get() (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && time.Since(r.at) < queueInterval {
+		return r.value, r.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), queueTimeout)
+	defer cancel()
+	r.value, r.err = r.read(ctx)
+	r.at = time.Now()
+	return r.value, r.err
 }
 
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
@@ -64,7 +86,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	depths, err := c.depth()
+	depths, err := c.depths.get()
 	if err != nil {
 		// No old numbers: a queue that cannot be read must not look calm.
 		gauge(c.readable, 0)
@@ -76,19 +98,6 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.running, float64(d.Running), d.Agent)
 		gauge(c.oldest, d.Oldest.Seconds(), d.Agent)
 	}
-}
-
-func (c *queueCollector) depth() ([]QueueDepth, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.readAt.IsZero() && time.Since(c.readAt) < queueInterval {
-		return c.depths, c.err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), queueTimeout)
-	defer cancel()
-	rows, err := c.read(ctx)
-	c.readAt, c.depths, c.err = time.Now(), c.merge(rows), err
-	return c.depths, c.err
 }
 
 // merge has one entry per label: zero for a known agent without tasks, and the sum of

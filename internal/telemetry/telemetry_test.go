@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -68,6 +69,16 @@ func everything(t *testing.T) *prometheus.Registry {
 		}, nil
 	}, "weather", "idle")
 
+	RegisterPushes(reg, func(context.Context) (Pushes, error) {
+		return Pushes{Backlog: 7, Oldest: 30 * time.Second, Disabled: 2}, nil
+	})
+
+	m.PushAttempted("gone", 20*time.Millisecond)
+	m.PushAttempted("surprised", time.Second)
+	m.PushLag(4 * time.Second)
+	m.PushInFlight(1)
+	m.PushInFlight(1)
+	m.PushInFlight(-1)
 	m.Claimed("weather", 5, 40*time.Millisecond)
 	m.Running("weather", 1)
 	m.Running("weather", 1)
@@ -130,6 +141,16 @@ func TestScrape(t *testing.T) {
 		`holdfast_requests_total{dialect="none",operation="none",outcome="refused"} 1`,
 		`holdfast_requests_total{dialect="other",operation="other",outcome="other"} 1`,
 		`holdfast_pool_waits_total{pool="api"} 7`,
+		`holdfast_push_backlog 7`,
+		`holdfast_push_oldest_seconds 30`,
+		`holdfast_push_disabled 2`,
+		`holdfast_push_readable 1`,
+		`holdfast_push_attempts_total{class="gone"} 1`,
+		`holdfast_push_attempts_total{class="delivered"} 0`,
+		`holdfast_push_attempts_total{class="other"} 1`,
+		`holdfast_push_attempt_seconds_count 2`,
+		`holdfast_push_lag_seconds_sum 4`,
+		`holdfast_push_in_flight 1`,
 		`holdfast_pool_wait_seconds_total{pool="writer"} 1.5`,
 	} {
 		require.Contains(t, body, "\n"+line+"\n")
@@ -142,6 +163,24 @@ func TestEveryReasonOfAnErrorIsAnOutcome(t *testing.T) {
 	for kind, row := range fault.Base {
 		require.True(t, requestOutcomes[row.Reason], "%s of %s", row.Reason, task.Kind(kind))
 	}
+}
+
+func TestEveryClassOfADeliveryIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, class := range push.Classes {
+		require.Equal(t, class != push.Silent, pushClasses[string(class)], class)
+	}
+}
+
+func TestWebhooksThatCannotBeReadLookNotCalm(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	RegisterPushes(reg, func(context.Context) (Pushes, error) { return Pushes{}, errors.New("database is away") })
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	require.Equal(t, "holdfast_push_readable", families[0].GetName())
+	require.Zero(t, families[0].GetMetric()[0].GetGauge().GetValue())
 }
 
 func TestEveryMetricIsDocumented(t *testing.T) {

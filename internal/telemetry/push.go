@@ -1,0 +1,69 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Pushes is the state of all webhooks, over all replicas.
+type Pushes struct {
+	Backlog  int64         // that have something to deliver
+	Oldest   time.Duration // how long the one that waits longest has had it
+	Disabled int64
+}
+
+// RegisterPushes exports the state of the webhooks. One query, cheap enough for every scrape.
+func RegisterPushes(reg prometheus.Registerer, read func(ctx context.Context) (Pushes, error)) {
+	reg.MustRegister(&pushCollector{
+		counts: reading[Pushes]{read: read},
+		backlog: prometheus.NewDesc("holdfast_push_backlog",
+			"Webhooks that have something to deliver, over all replicas.", nil, nil),
+		oldest: prometheus.NewDesc("holdfast_push_oldest_seconds",
+			"How long the webhook that waits longest has had something to deliver.", nil, nil),
+		disabled: prometheus.NewDesc("holdfast_push_disabled",
+			"Webhooks that are disabled, over all replicas.", nil, nil),
+		readable: prometheus.NewDesc("holdfast_push_readable",
+			"1 when the state of the webhooks could be read for this scrape; without it the metrics of all replicas are absent.", nil, nil),
+	})
+}
+
+type pushCollector struct {
+	counts                              reading[Pushes]
+	backlog, oldest, disabled, readable *prometheus.Desc
+}
+
+func (c *pushCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.backlog
+	ch <- c.oldest
+	ch <- c.disabled
+	ch <- c.readable
+}
+
+func (c *pushCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	n, err := c.counts.get()
+	if err != nil {
+		gauge(c.readable, 0)
+		return
+	}
+	gauge(c.readable, 1)
+	gauge(c.backlog, float64(n.Backlog))
+	gauge(c.oldest, n.Oldest.Seconds())
+	gauge(c.disabled, float64(n.Disabled))
+}
+
+// PushAttempted counts an attempt to deliver by what came of it.
+func (m *Metrics) PushAttempted(class string, took time.Duration) {
+	m.pushAttempts.WithLabelValues(bounded(pushClasses, class)).Inc()
+	m.pushTime.Observe(took.Seconds())
+}
+
+// PushLag records how long an event took to its receiver.
+func (m *Metrics) PushLag(lag time.Duration) { m.pushLag.Observe(lag.Seconds()) }
+
+// PushInFlight follows the deliveries under way.
+func (m *Metrics) PushInFlight(delta int) { m.pushActive.Add(float64(delta)) }
