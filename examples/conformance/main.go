@@ -27,11 +27,13 @@ func main() {
 	}
 }
 
-// Conversation is how long a turn of an unscripted message takes: long enough for
-// a test to cancel it, or to say more meanwhile. Resubscription is as long as the
-// kit wants a task to follow: twice its streaming timeout of two seconds.
+// A turn of an unscripted message is long enough for a test to look at it over one
+// binding after the other, to cancel it, or to say more meanwhile, and is under way
+// after the second that another test sleeps. Resubscription is as long as the kit
+// wants a task to follow: twice its streaming timeout of two seconds.
 const (
-	conversation   = 1200 * time.Millisecond
+	untilWorking   = 500 * time.Millisecond
+	working        = 700 * time.Millisecond
 	resubscription = 4 * time.Second
 )
 
@@ -94,10 +96,13 @@ func answer(ctx context.Context, run *agent.Run, out agent.Emitter) error {
 	if longest != "" {
 		return scripts[longest](ctx, out)
 	}
+	if err := wait(ctx, untilWorking); err != nil {
+		return err
+	}
 	if err := out.Working(ctx, agent.Message{}); err != nil {
 		return err
 	}
-	if err := wait(ctx, conversation); err != nil {
+	if err := wait(ctx, working); err != nil {
 		return err
 	}
 	if err := out.Artifact(ctx, agent.Text("response", "You said: "+run.Text())); err != nil {

@@ -81,6 +81,14 @@ def unpack(kit, commit, to):
     subprocess.run(["tar", "-x", "-C", to], input=archive.stdout, check=True)
 
 
+def patch(edition, tree):
+    """The edition for 0.3 reads host and port from a URL. Cards have an address to dial, as official clients do."""
+    if edition == "0.3.0.beta4":
+        client = tree / "tck/transport/grpc_client.py"
+        found, put = "urlparse(base_url)", 'urlparse(base_url if "//" in base_url else f"http://{base_url}")'
+        client.write_text(client.read_text().replace(found, put))
+
+
 def environment(tree):
     """The Python of an environment with what the edition depends on."""
     wanted = sorted(tomllib.loads((tree / "pyproject.toml").read_text())["project"]["dependencies"])
@@ -107,6 +115,7 @@ class Server:
         env = os.environ | {
             "HOLDFAST_CONFIG": str(HERE / f"{self.edition}.yaml"),
             "HOLDFAST_LISTEN": "127.0.0.1:0",
+            "HOLDFAST_GRPC_LISTEN": "127.0.0.1:0",
             "HOLDFAST_ADMIN_LISTEN": "127.0.0.1:0",
             "HOLDFAST_DATA_DIR": str(self.work / f"{self.edition}.data"),
         }
@@ -151,6 +160,7 @@ def measure(edition, kit, program, work):
     """Yields (row, test, outcome, message) for every test of an edition."""
     tree = work / edition
     unpack(kit, EDITIONS[edition], tree)
+    patch(edition, tree)
     python = environment(tree)
     with Server(program, edition, work) as url:
         with urllib.request.urlopen(url + CARDS.get(edition, ".well-known/agent-card.json")) as answer:
