@@ -37,10 +37,6 @@ var defects = []exception{
 		why: "calls tasks/list (a2a-go v0.3.15, internal/jsonrpc/jsonrpc.go:35), which no version has on JSON-RPC: 0.3.0 lists over HTTP+JSON only",
 	},
 	{
-		client: "go-0.3", binding: "grpc", scenario: "list",
-		why: "calls ListTasks of a2a.v1.A2AService (a2a-go v0.3.15, a2apb/a2a_grpc.pb.go:28), which the proto file of 0.3.0 does not have",
-	},
-	{
 		client: "go-0.3", binding: "grpc", scenario: "parts",
 		why: "takes the bytes of a file for base64 text (a2a-go v0.3.15, a2apb/pbconv/from_proto.go:93, to_proto.go:320)",
 	},
