@@ -22,49 +22,69 @@ var overREST = &carrier{
 }
 
 // protoV03 is 0.3 as its proto file words it.
-var protoV03 = &version{
-	name:  "0.3",
-	paths: "/v1",
-	send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
-		return optional(object{"message": messageP03(m, taskID, contextID)}, "metadata", string(metadata))
-	},
-	get: func(taskID string) object { return object{"id": taskID} },
-	task: func(k *told, sent bool) object {
-		o := object{"id": k.id, "contextId": k.context, "status": statusP03(k, k.state, k.status)}
-		o["artifacts"] = list(k.artifacts, artifactP03)
-		o["history"] = list(k.history, func(m *said) object { return messageP03(m, k.id, k.context) })
-		optional(o, "metadata", k.metadata)
-		if sent {
-			return object{"task": o}
-		}
-		return o
-	},
-	event: func(k *told, e *happened) object {
-		o := object{"taskId": k.id, "contextId": k.context}
-		if e.artifact == nil {
-			o["status"], o["final"] = statusP03(k, e.state, e.message), isFinal(e)
-			return object{"statusUpdate": o}
-		}
-		o["artifact"] = artifactP03(e.artifact)
-		return object{"artifactUpdate": chunk(o, e)}
-	},
-	unsaid: func(m *said) { m.references = nil },
+var protoV03 = func() *version {
+	v := wordsP03{parts: "content"}.version()
+	v.paths = "/v1"
+	return v
+}()
+
+// wordsP03 is what differs between the proto file of 0.3.0 and the younger one that is used for gRPC.
+type wordsP03 struct {
+	parts      string
+	references bool
 }
 
-func messageP03(m *said, taskID, contextID string) object {
-	o := object{"messageId": orAny(m.id), "role": "ROLE_" + strings.ToUpper(m.role), "content": list(m.parts, partP03)}
+func (w wordsP03) version() *version {
+	return &version{
+		name: "0.3",
+		send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
+			return optional(object{"message": w.message(m, taskID, contextID)}, "metadata", string(metadata))
+		},
+		get: func(taskID string) object { return object{"id": taskID} },
+		task: func(k *told, sent bool) object {
+			o := object{"id": k.id, "contextId": k.context, "status": w.status(k, k.state, k.status)}
+			o["artifacts"] = list(k.artifacts, artifactP03)
+			o["history"] = list(k.history, func(m *said) object { return w.message(m, k.id, k.context) })
+			optional(o, "metadata", k.metadata)
+			if sent {
+				return object{"task": o}
+			}
+			return o
+		},
+		event: func(k *told, e *happened) object {
+			o := object{"taskId": k.id, "contextId": k.context}
+			if e.artifact == nil {
+				o["status"], o["final"] = w.status(k, e.state, e.message), isFinal(e)
+				return object{"statusUpdate": o}
+			}
+			o["artifact"] = artifactP03(e.artifact)
+			return object{"artifactUpdate": chunk(o, e)}
+		},
+		unsaid: func(m *said) {
+			if !w.references {
+				m.references = nil
+			}
+		},
+	}
+}
+
+func (w wordsP03) message(m *said, taskID, contextID string) object {
+	o := object{"messageId": orAny(m.id), "role": "ROLE_" + strings.ToUpper(m.role), w.parts: list(m.parts, partP03)}
 	identified(o, taskID, contextID)
 	words(o, "extensions", m.extensions)
+	if w.references {
+		words(o, "referenceTaskIds", m.references)
+	}
 	return optional(o, "metadata", m.metadata)
 }
 
-func statusP03(k *told, state string, m *said) object {
+func (w wordsP03) status(k *told, state string, m *said) object {
 	o := object{"state": "TASK_STATE_" + strings.ToUpper(strings.ReplaceAll(state, "-", "_")), "timestamp": anyTime}
 	if state == "canceled" {
 		o["state"] = "TASK_STATE_CANCELLED"
 	}
 	if m != nil {
-		o["message"] = messageP03(m, k.id, k.context)
+		o["message"] = w.message(m, k.id, k.context)
 	}
 	return o
 }
@@ -95,7 +115,7 @@ func partP03(p piece) object {
 }
 
 // restRequest makes the request of an operation, whose params have one shape in every version here.
-func restRequest(t *testing.T, base string, v *version, op string, params object) *http.Request {
+func restRequest(t *testing.T, at place, v *version, op string, params object) *http.Request {
 	t.Helper()
 	verb, path, body := http.MethodGet, strings.TrimSuffix(v.paths, "/"), []byte(nil)
 	id, _ := params["id"].(string)
@@ -113,16 +133,16 @@ func restRequest(t *testing.T, base string, v *version, op string, params object
 		}
 		path += "/tasks?" + query.Encode()
 	}
-	r, err := http.NewRequestWithContext(short(t, patience), verb, base+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(short(t, patience), verb, at.url+path, bytes.NewReader(body))
 	require.NoError(t, err)
 	r.Header.Set("A2A-Version", v.name)
 	r.Header.Set("Content-Type", "application/json")
 	return r
 }
 
-func callREST(t *testing.T, base string, v *version, op string, params object) any {
+func callREST(t *testing.T, at place, v *version, op string, params object) any {
 	t.Helper()
-	resp, err := http.DefaultClient.Do(restRequest(t, base, v, op, params))
+	resp, err := http.DefaultClient.Do(restRequest(t, at, v, op, params))
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
@@ -131,9 +151,9 @@ func callREST(t *testing.T, base string, v *version, op string, params object) a
 	return exactly(t, body)
 }
 
-func followREST(t *testing.T, base string, v *version, op string, params object, after string) (ids []int64, results []any) {
+func followREST(t *testing.T, at place, v *version, op string, params object, after string) (ids []int64, results []any) {
 	t.Helper()
-	r := restRequest(t, base, v, op, params)
+	r := restRequest(t, at, v, op, params)
 	r.Header.Set("Last-Event-ID", after)
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)

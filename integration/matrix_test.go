@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 )
 
 // Any version reads any task: a task is created in one way of speaking, continued in another, and read and streamed in a
@@ -24,8 +25,8 @@ type carrier struct {
 	name   string
 	speaks func(v *version, op string) bool
 	// call returns the result of an operation; follow the results of a stream with their ids.
-	call   func(t *testing.T, url string, v *version, op string, params object) any
-	follow func(t *testing.T, url string, v *version, op string, params object, after string) (ids []int64, results []any)
+	call   func(t *testing.T, at place, v *version, op string, params object) any
+	follow func(t *testing.T, at place, v *version, op string, params object, after string) (ids []int64, results []any)
 }
 
 var carriers = []*carrier{
@@ -34,6 +35,13 @@ var carriers = []*carrier{
 		call: callJSONRPC, follow: followJSONRPC,
 	},
 	overREST,
+	overGRPC,
+}
+
+// place is an agent on a replica.
+type place struct {
+	url  string
+	grpc *grpc.ClientConn
 }
 
 // version is how a version words what is said here.
@@ -41,6 +49,7 @@ type version struct {
 	name    string
 	methods map[string]string // of JSON-RPC, by operation
 	paths   string            // what those of HTTP+JSON begin with; "" for a version that has none
+	service *service          // of gRPC; nil for a version that has none
 	send    func(m *said, taskID, contextID string, metadata json.RawMessage) object
 	get     func(taskID string) object
 	// task and event are what a version shows: of a task after a send, or with all its history.
@@ -137,7 +146,12 @@ func TestAnyVersionReadsAnyTask(t *testing.T) {
 			p.name, agents.url+"/"+p.name)
 		t.Cleanup(agents.learn(p.name, rehearse(t, p.end)))
 	}
-	r := start(t, replicaOptions{Name: "a", DB: db.url, Config: config})
+	// 0.3 over gRPC names no agent, and reaches the default one of a replica.
+	places := map[string]place{}
+	for _, p := range plays {
+		r := start(t, replicaOptions{Name: p.name, DB: db.url, Config: strings.Replace(config, "name: "+p.name+",", "default: true, name: "+p.name+",", 1)})
+		places[p.name] = place{r.url + "/agents/" + p.name, r.connect(t)}
+	}
 	t.Cleanup(db.sound)
 	for _, a := range speakers {
 		for _, b := range speakers {
@@ -145,27 +159,27 @@ func TestAnyVersionReadsAnyTask(t *testing.T) {
 				for _, p := range plays {
 					t.Run(fmt.Sprintf("%s, %s, %s, %s", name(a), name(b), name(c), p.name), func(t *testing.T) {
 						t.Parallel()
-						url := r.url + "/agents/" + p.name
+						at := places[p.name]
 						k, first := opening(a.version)
-						sent := a.call(t, url, a.version, "send", a.send(first, k.id, k.context, json.RawMessage(k.metadata)))
+						sent := a.call(t, at, a.version, "send", a.send(first, k.id, k.context, json.RawMessage(k.metadata)))
 						k.id = taskID(sent)
 						require.NotEmpty(t, k.id)
 						same(t, a.task(k, true), sent)
-						same(t, c.task(k, false), c.call(t, url, c.version, "get", c.get(k.id)))
+						same(t, c.task(k, false), c.call(t, at, c.version, "get", c.get(k.id)))
 
 						answer := closing(k, b.version, p.state)
-						sent = b.call(t, url, b.version, "send", b.send(answer, k.id, k.context, nil))
+						sent = b.call(t, at, b.version, "send", b.send(answer, k.id, k.context, nil))
 						same(t, b.task(k, true), sent)
-						same(t, c.task(k, false), c.call(t, url, c.version, "get", c.get(k.id)))
+						same(t, c.task(k, false), c.call(t, at, c.version, "get", c.get(k.id)))
 
 						if c.speaks(c.version, "list") {
-							page, isPage := c.call(t, url, c.version, "list", object{"contextId": k.context, "includeArtifacts": true}).(object)
+							page, isPage := c.call(t, at, c.version, "list", object{"contextId": k.context, "includeArtifacts": true}).(object)
 							require.True(t, isPage)
 							same(t, object{
 								"tasks": []any{c.task(k, false)}, "nextPageToken": "", "pageSize": json.Number("50"), "totalSize": json.Number("1"),
 							}, page)
 						}
-						ids, events := c.follow(t, url, c.version, "subscribe", c.get(k.id), "0")
+						ids, events := c.follow(t, at, c.version, "subscribe", c.get(k.id), "0")
 						var want []any
 						for _, e := range k.events {
 							want = append(want, c.event(k, e))
@@ -216,6 +230,9 @@ func opening(a *version) (*told, *said) {
 	k := &told{context: "c-" + rand.Text(), metadata: `{"n":1.0}`, state: "input-required"}
 	if a.name == "0.1" {
 		k.id = "t-" + rand.Text()
+	}
+	if a.service != nil {
+		k.metadata = doubles(k.metadata)
 	}
 	reading := &said{id: "s-1", role: "agent", parts: []piece{{text: "Reading"}}}
 	k.status = &said{id: "s-2", role: "agent", parts: []piece{{text: "Which one?"}, {data: `[1]`}}, metadata: `{"q":1.0}`}
@@ -371,9 +388,9 @@ func taskID(sent any) string {
 }
 
 // callJSONRPC posts a request to the common endpoint.
-func callJSONRPC(t *testing.T, url string, v *version, op string, params object) any {
+func callJSONRPC(t *testing.T, at place, v *version, op string, params object) any {
 	t.Helper()
-	got, err := ask(short(t, patience), url, request(v.methods[op], params), "A2A-Version", v.name)
+	got, err := ask(short(t, patience), at.url, request(v.methods[op], params), "A2A-Version", v.name)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, got.HTTP)
 	require.Nil(t, got.Err, "%s", got.Body)
@@ -381,9 +398,9 @@ func callJSONRPC(t *testing.T, url string, v *version, op string, params object)
 }
 
 // followJSONRPC reads a stream to its end.
-func followJSONRPC(t *testing.T, url string, v *version, op string, params object, after string) (ids []int64, results []any) {
+func followJSONRPC(t *testing.T, at place, v *version, op string, params object, after string) (ids []int64, results []any) {
 	t.Helper()
-	resp, err := post(short(t, patience), url, request(v.methods[op], params), "A2A-Version", v.name, "Last-Event-ID", after)
+	resp, err := post(short(t, patience), at.url, request(v.methods[op], params), "A2A-Version", v.name, "Last-Event-ID", after)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	return frames(t, resp, func(data []byte) any {

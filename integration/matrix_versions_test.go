@@ -76,7 +76,14 @@ var versions = []*version{
 		},
 		unsaid: func(*said) {},
 	},
-	{
+	versionV10(),
+	protoV03,
+	grpcV03,
+	grpcV10,
+}
+
+func versionV10() *version {
+	return &version{
 		name: "1.0", paths: "/",
 		methods: map[string]string{"send": "SendMessage", "get": "GetTask", "subscribe": "SubscribeToTask", "list": "ListTasks"},
 		send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
@@ -109,8 +116,7 @@ var versions = []*version{
 			return object{"artifactUpdate": chunk(o, e)}
 		},
 		unsaid: func(*said) {},
-	},
-	protoV03,
+	}
 }
 
 // isFinal: of the older versions, the last status of a stream has the mark, and no other.
