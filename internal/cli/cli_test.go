@@ -449,6 +449,50 @@ func TestTasks(t *testing.T) {
 	}
 }
 
+// retrier makes of each task one that is in the state that its id says.
+type retrier struct{ fakeOperator }
+
+func (r *retrier) FindTask(_ context.Context, id string) (*task.Task, error) {
+	return &task.Task{PublicID: id}, nil
+}
+
+func (r *retrier) Retry(_ context.Context, t *task.Task, _ bool) (*task.Task, error) {
+	for _, s := range task.States {
+		if s.String() == t.PublicID {
+			return &task.Task{PublicID: "again", ID: task.ID{1}, Status: task.Status{State: s}}, nil
+		}
+	}
+	return nil, task.Errorf(task.Busy, "refused")
+}
+
+// Of several tasks the gravest outcome is told: a call that failed, then a task that did, then one that waits.
+func TestTheExitCodeOfARetry(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		tasks string
+		code  int
+	}{
+		{"completed", exitOK},
+		{"failed", exitEnded},
+		{"input-required", exitWaits},
+		{"failed completed", exitEnded},
+		{"auth-required completed", exitWaits},
+		{"failed input-required", exitEnded},
+		{"input-required rejected", exitEnded},
+		{"input-required failed auth-required completed", exitEnded},
+		{"refused failed", exitFailed},
+		{"failed refused input-required", exitFailed},
+	} {
+		s := session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return &retrier{}, nil }}}
+		r := s.run(t, append([]string{"tasks", "retry", "--wait"}, strings.Fields(tt.tasks)...)...)
+		require.Equal(t, tt.code, r.code, "%s: %s", tt.tasks, r.err)
+		if !strings.Contains(tt.tasks, "refused") {
+			r = s.run(t, append([]string{"tasks", "retry"}, strings.Fields(tt.tasks)...)...)
+			require.Zero(t, r.code, "%s, without waiting", tt.tasks)
+		}
+	}
+}
+
 func TestTasksFilterAndErrors(t *testing.T) {
 	t.Parallel()
 	op := &fakeOperator{}

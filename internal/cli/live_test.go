@@ -6,11 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func TestVerbsThatLookMakeNoDatabase(t *testing.T) {
@@ -44,4 +48,35 @@ func TestADatabaseWithoutTheSchemaIsSaidPlainly(t *testing.T) {
 	r = s.run(t, "tasks", "list")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "call holdfast migrate")
+}
+
+// When the server's queue of notifications is full, whoever meets it asks for room, which may take minutes. Replicas do
+// that; a verb that has done its work does not wait for them to be told.
+func TestAVerbDoesNotWaitForAFullQueueOfNotifications(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s, err := store.Open(t.Context(), store.Options{URL: db.URL, APIConns: 1})
+	require.NoError(t, err)
+	id := store.NewID()
+	_, err = s.Create(t.Context(), &store.NewTask{
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "0.3"},
+		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
+	})
+	require.NoError(t, err)
+	s.Close(t.Context())
+
+	proxy := pgproxy.New(t, db.URL)
+	t.Cleanup(proxy.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue"))
+	asked := proxy.Lose("NotifyQueueTrim", pgproxy.Silence, 1)
+	verb := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_DATABASE_URL": proxy.URL}}
+	ended := make(chan result, 1)
+	go func() { ended <- verb.run(t, "tasks", "cancel", id.String()) }()
+	select {
+	case r := <-ended:
+		require.Equal(t, exitOK, r.code, r.err)
+		require.Contains(t, r.out, "canceled")
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for room in the queue")
+	}
+	<-asked
 }

@@ -251,6 +251,23 @@ func TestSend(t *testing.T) {
 	require.ErrorIs(t, err, task.NotFound)
 }
 
+// The metadata of a task is in every list that shows it.
+func TestMetadataIsBounded(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{noWorkers: true})
+	of := func(size int) *engine.SendRequest {
+		q := send("hi")
+		q.Wait = false
+		q.Metadata = []byte(`{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}`)
+		return q
+	}
+	got := r.must(t, of(256<<10))
+	require.Len(t, got.Metadata, 256<<10)
+	_, err := r.Send(t.Context(), of(256<<10+1))
+	require.ErrorIs(t, err, task.Invalid)
+	require.ErrorContains(t, err, "metadata")
+}
+
 func TestABlockingSendIsBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{maxBlock: 30 * time.Millisecond})

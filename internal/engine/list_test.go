@@ -1,13 +1,17 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -24,6 +28,57 @@ func (r *replica) list(t testing.TB, q *engine.ListRequest) *engine.Page {
 	page, err := r.List(t.Context(), q)
 	require.NoError(t, err)
 	return page
+}
+
+// counting holds exact counts.
+type counting struct {
+	engine.Store
+	inside      atomic.Int64
+	begun, goOn chan struct{}
+}
+
+func (c *counting) List(context.Context, *store.Listing) ([]*task.Task, bool, error) {
+	return []*task.Task{{}}, true, nil
+}
+
+func (c *counting) Count(_ context.Context, _ *store.Listing, bound int) (int, error) {
+	if bound == store.Uncounted {
+		defer c.inside.Add(-1)
+		if c.inside.Add(1) > 1 {
+			return 0, errors.New("two at once")
+		}
+		c.begun <- struct{}{}
+		<-c.goOn
+	}
+	return bound, nil
+}
+
+// Whoever asks for an exact total has it counted to the end, which may take seconds of a connection: one at a time.
+func TestExactTotalsAreCountedOneAtATime(t *testing.T) {
+	t.Parallel()
+	c := &counting{begun: make(chan struct{}, 1), goOn: make(chan struct{})}
+	e := engine.New(engine.Options{Store: c})
+	exact := list(func(q *engine.ListRequest) { q.ExactTotal = true })
+	for range 2 {
+		counted := make(chan error, 1)
+		go func() {
+			page, err := e.List(context.Background(), exact)
+			if err == nil && page.Total != store.Uncounted {
+				err = fmt.Errorf("a total of %d", page.Total)
+			}
+			counted <- err
+		}()
+		await(t, c.begun)
+		_, err := e.List(t.Context(), exact)
+		require.ErrorIs(t, err, task.RateLimited)
+		var refused *task.Error
+		require.ErrorAs(t, err, &refused)
+		require.Positive(t, refused.RetryAfter)
+		_, err = e.List(t.Context(), list(nil))
+		require.NoError(t, err, "others are counted up to a bound, beside it")
+		c.goOn <- struct{}{}
+		require.NoError(t, await(t, counted), "the one after it has its turn")
+	}
 }
 
 func TestListShowsTheCallersTasks(t *testing.T) {

@@ -48,6 +48,9 @@ func TestNegotiate(t *testing.T) {
 	}
 	many := &SendRequest{Negotiate: true, Message: &task.Message{}, OutputModes: make([]string, maxOutputModes+1)}
 	require.ErrorIs(t, (&Agent{}).negotiate(many), task.Invalid)
+	many.OutputModes = many.OutputModes[1:]
+	require.NoError(t, (&Agent{}).negotiate(many))
+	require.Len(t, many.OutputModes, 100)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -206,3 +206,22 @@ func TestAnOutageLeavesTheRingAsItWas(t *testing.T) {
 	require.ErrorIs(t, r.Refresh(gone), task.Unavailable)
 	require.Equal(t, before, sign(t, r))
 }
+
+// A key may be withdrawn while its successor is only published: that one signs early, for there is no other.
+func TestAWithdrawnKeyWithAPendingSuccessor(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a := replica(t, url)
+	require.NoError(t, a.Refresh(t.Context()))
+	old := a.KeyID()
+	exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '90 days', active_at = active_at - interval '90 days'")
+	require.NoError(t, a.Refresh(t.Context()))
+	require.Len(t, published(t, a), 2)
+	require.Equal(t, old, a.KeyID())
+	exec(t, url, "DELETE FROM holdfast.signing_keys WHERE key_id = '"+old+"'")
+	require.NoError(t, a.Refresh(t.Context()))
+	next := published(t, a)
+	require.Len(t, next, 1, "none was made besides")
+	require.Equal(t, next[0], a.KeyID())
+	require.NoError(t, verify(t, a.Set(), sign(t, a)))
+}

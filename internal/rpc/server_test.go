@@ -292,6 +292,34 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// A request that nobody reads is answered, although its body never comes: net/http would wait for that first.
+func TestABodyThatNobodyReadsHoldsNoConnection(t *testing.T) {
+	t.Parallel()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	operations := operation.New(operation.Options{Engine: namer{}})
+	s := rpc.New(rpc.Options{
+		Agents:  []rpc.Agent{{Name: "demo", Default: true, Card: card.Card{Name: "Demo", Version: "1"}}},
+		JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operations}), REST: rest.New(rest.Options{Operations: operations}),
+		HeaderTimeout: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	for _, target := range []string{"POST /nowhere", "PUT /", "DELETE /agents/demo", "POST /agents"} {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		_, err = io.WriteString(c, target+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+		require.NoError(t, err)
+		all, err := io.ReadAll(c)
+		require.NoError(t, err, "%s: the connection is held", target)
+		require.Regexp(t, "^HTTP/1.1 40[45] ", string(all), target)
+		require.NoError(t, c.Close())
+	}
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, <-served)
+}
+
 func TestShutdownCutsWhatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -100,6 +100,24 @@ func TestAWatchSeesEverythingOnce(t *testing.T) {
 	require.Empty(t, ofB.known)
 }
 
+// The database may be away, or nobody ask, for longer than tasks are called recent. What was created meanwhile is
+// looked for from where the last look ended.
+func TestAWatchAfterALongGap(t *testing.T) {
+	t.Parallel()
+	f, proxy := newProxied(t)
+	w := f.NewWatch(TaskFilter{}, 100)
+	f.shows(w, seen{})
+	w.looked = w.looked.Add(-2 * time.Hour)
+	missed := f.create(aged("a"))
+	// A look that fails has found nothing, and is no place to go on from.
+	proxy.Lose("OpsTasksSince", pgproxy.Answer, 1)
+	_, _, err := w.Next(t.Context())
+	require.ErrorIs(t, err, task.Unavailable)
+	f.shows(w, seen{missed.ID: {1}})
+	require.WithinDuration(t, time.Now(), w.looked, time.Hour, "from here on it is up to date")
+	f.shows(w, seen{})
+}
+
 func TestAWatchIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

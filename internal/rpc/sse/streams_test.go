@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -59,6 +61,90 @@ func wait[T any](t *testing.T, c <-chan T) (v T) {
 		require.FailNow(t, "waited in vain")
 	}
 	return v
+}
+
+// slowly is a response whose connection takes its time to be handed over.
+type slowly struct {
+	http.ResponseWriter
+	conn     net.Conn
+	hijacked func()
+}
+
+func (w *slowly) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.hijacked()
+	return w.conn, nil, nil
+}
+
+// While a stream begins, net/http does not count its connection any more. Somebody has to, or a stop would miss it.
+func TestWaitingForAStreamThatIsJustBeginning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := sse.NewStreams(time.Second)
+		client, server := net.Pipe()
+		waited, ran := make(chan struct{}), false
+		w := &slowly{ResponseWriter: httptest.NewRecorder(), conn: server, hijacked: func() {
+			go func() {
+				defer close(waited)
+				_ = g.Wait(context.Background())
+			}()
+			synctest.Wait() // until it waits, or has done so
+			select {
+			case <-waited:
+				t.Error("nobody was waited for")
+			default:
+			}
+		}}
+		go func() { _, _ = io.Copy(io.Discard, client) }()
+		g.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, *sse.Writer) { ran = true })
+		<-waited
+		require.True(t, ran)
+		_ = client.Close()
+	})
+}
+
+// A stream has no net/http below it, which would contain a panic.
+func TestAPanicEndsItsStreamAndNothingElse(t *testing.T) {
+	t.Parallel()
+	g := sse.NewStreams(time.Second)
+	s, returned := serve(t, g, false, func(_ context.Context, out *sse.Writer) {
+		out.Event(1, []byte("{}"))
+		_ = out.Flush()
+		panic("oops")
+	})
+	for range 2 {
+		resp := get(t, s) //nolint:bodyclose // in get
+		wait(t, returned)
+		body, err := io.ReadAll(resp.Body)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "it was cut, and does not look whole")
+		require.Equal(t, "id: 1\ndata: {}\n\n", string(body))
+	}
+	require.NoError(t, g.Wait(t.Context()))
+}
+
+// A client has nothing to say behind its request. Some is passed over; one that goes on is let go.
+func TestAClientThatGoesOnSendingIsLetGo(t *testing.T) {
+	t.Parallel()
+	g := sse.NewStreams(time.Second)
+	left := make(chan struct{})
+	s, _ := serve(t, g, false, func(ctx context.Context, out *sse.Writer) {
+		_ = out.Flush()
+		<-ctx.Done()
+		close(left)
+	})
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	_, err = bufio.NewReader(c).ReadString('\n') // the stream has begun
+	require.NoError(t, err)
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = c.Write(make([]byte, 128<<10))
+	if err != nil { // it was let go before it had said all
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
+	wait(t, left)
+	require.NoError(t, g.Wait(t.Context()))
 }
 
 func TestAStreamOutlivesItsHandler(t *testing.T) {
