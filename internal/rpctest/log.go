@@ -26,6 +26,7 @@ type Log struct {
 	keys    map[string]task.ID
 	Created chan task.ID // receives each task that is made or gets a message
 	ReadErr error        // of EventsAfter
+	Base    task.Seq     // StreamBase of the tasks that Task makes
 }
 
 // NewLog makes an empty log.
@@ -77,7 +78,7 @@ func (m *Log) Add(id task.ID, evs ...task.Event) {
 func (m *Log) Task(version string, evs ...task.Event) task.ID {
 	id := store.NewID()
 	m.mu.Lock()
-	m.headers[id] = task.Task{ID: id, PublicID: id.String(), Agent: "demo", ContextID: "c-1", Dialect: version}
+	m.headers[id] = task.Task{ID: id, PublicID: id.String(), Agent: "demo", ContextID: "c-1", Dialect: version, StreamBase: m.Base}
 	m.append(id, Says("hi"))
 	m.mu.Unlock()
 	m.Add(id, evs...)

@@ -310,6 +310,25 @@ func TestHeadersOf10(t *testing.T) {
 	}
 }
 
+// The ids of a task that took over another's id go on behind those of that one, wherever they stand.
+func TestIDsOfATaskThatWasReopened(t *testing.T) {
+	t.Parallel()
+	const inside = `"` + operation.ResumeURI + `":{"eventId":"`
+	s := serveStreams(t, options{Agents: []operation.Agent{{Name: "demo", Extensions: []operation.Extension{{URI: operation.ResumeURI}}}}})
+	s.log.Base = 100
+	id := s.task("1.0", status(task.StateWorking), chunk("x"))
+	for last, want := range map[string]string{"": "task", "102": "artifactUpdate", "99": "task", "104": "task"} {
+		headers := []string{"A2A-Extensions", operation.ResumeURI}
+		if last != "" {
+			headers = append(headers, "Last-Event-ID", last)
+		}
+		f := s.open(t, subscribe10(id), headers...).next(t)
+		require.Equal(t, int64(103), f.id, "after %q", last)
+		require.Contains(t, string(f.answer.Result), `{"`+want+`":`, "after %q", last)
+		require.Contains(t, string(f.answer.Result), inside+`103"}`, "after %q", last)
+	}
+}
+
 // A client whose library keeps the ids of server-sent events to itself finds them in the documents.
 func TestIDsInDocuments(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,8 @@ const (
 // the metadata of what is shown.
 
 // mark puts the id of an event into metadata.
-func mark(metadata json.RawMessage, seq task.Seq) json.RawMessage {
-	return wire.With(wire.Without(metadata, ResumeURI), ResumeURI, []byte(`{"eventId":"`+strconv.FormatInt(int64(seq), 10)+`"}`))
+func mark(metadata json.RawMessage, id int64) json.RawMessage {
+	return wire.With(wire.Without(metadata, ResumeURI), ResumeURI, []byte(`{"eventId":"`+strconv.FormatInt(id, 10)+`"}`))
 }
 
 // marked is an event with its id in it, where that is asked for.
@@ -31,9 +31,10 @@ func (s *Stream) marked(e *task.Event) *task.Event {
 		return e
 	}
 	c := *e
-	c.Metadata = mark(e.Metadata, e.Seq)
+	id := s.st.ID(e.Seq)
+	c.Metadata = mark(e.Metadata, id)
 	if e.Direct { // whose message may stand alone
-		c.Message = markedMessage(e.Message, e.Seq)
+		c.Message = markedMessage(e.Message, id)
 	}
 	return &c
 }
@@ -44,18 +45,19 @@ func (s *Stream) markedTask(t *task.Task) *task.Task {
 		return t
 	}
 	c := *t
-	c.Metadata = mark(t.Metadata, t.LastSeq)
+	id := s.st.ID(t.LastSeq)
+	c.Metadata = mark(t.Metadata, id)
 	if t.Direct && s.op == engine.OpStream {
-		c.Status.Message = markedMessage(t.Status.Message, t.LastSeq)
+		c.Status.Message = markedMessage(t.Status.Message, id)
 	}
 	return &c
 }
 
-func markedMessage(m *task.Message, seq task.Seq) *task.Message {
+func markedMessage(m *task.Message, id int64) *task.Message {
 	if m == nil {
 		return nil
 	}
 	c := *m
-	c.Metadata = mark(m.Metadata, seq)
+	c.Metadata = mark(m.Metadata, id)
 	return &c
 }
