@@ -82,8 +82,7 @@ func soleContent(text, file, data bool) string {
 	return ""
 }
 
-// file reads the content of a file part. A file with neither bytes nor uri is only
-// named, and kept as an empty URL. The examples of the first documents have the
+// file reads the content of a file part. The examples of the first documents have the
 // bytes under data.
 func file(r *wire.Reader, p *task.Part) {
 	var raw []byte
@@ -101,14 +100,20 @@ func file(r *wire.Reader, p *task.Part) {
 			r.Skip()
 		}
 	}
-	switch {
-	case len(raw) > 0 && p.URL != "":
+	if !SetFile(p, raw) {
 		r.Fail("bytes and uri exclude each other")
-	case raw != nil && p.URL == "":
-		p.Kind, p.Raw = task.PartRaw, raw
-	default:
-		p.Kind = task.PartURL
 	}
+}
+
+// SetFile makes a file of a part whose URL has been read, and of its bytes: one of them
+// at most. A file with neither is only named, and kept as an empty URL.
+func SetFile(p *task.Part, raw []byte) (ok bool) {
+	if raw != nil && p.URL == "" {
+		p.Kind, p.Raw = task.PartRaw, raw
+		return true
+	}
+	p.Kind = task.PartURL
+	return len(raw) == 0
 }
 
 // Unwrap undoes the wrapping of data that is not an object.

@@ -143,8 +143,7 @@ func ofDataPart(raw json.RawMessage) json.RawMessage {
 	return data
 }
 
-// file reads a FilePart. A file with neither bytes nor URI is only named, and kept as
-// an empty URL.
+// file reads a FilePart.
 func file(r *wire.Reader, p *task.Part) {
 	var raw []byte
 	for r.Object(); r.Next(); {
@@ -161,13 +160,8 @@ func file(r *wire.Reader, p *task.Part) {
 			r.Skip()
 		}
 	}
-	switch {
-	case len(raw) > 0 && p.URL != "":
+	if !v0.SetFile(p, raw) {
 		r.Fail("fileWithBytes and fileWithUri exclude each other")
-	case raw != nil && p.URL == "":
-		p.Kind, p.Raw = task.PartRaw, raw
-	default:
-		p.Kind = task.PartURL
 	}
 }
 
