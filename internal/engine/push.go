@@ -123,7 +123,7 @@ func (e *Engine) pushFor(h *task.Task, s *PushSetting, dialect string) *task.Pus
 
 // Bounds of a configuration, in bytes.
 const (
-	maxPushID     = 255
+	maxPushID     = 1 << 10 // that of a task becomes that of its default one
 	maxPushURL    = 2 << 10
 	maxPushSecret = 4 << 10
 	maxSchemes    = 16

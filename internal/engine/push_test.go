@@ -133,7 +133,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 		"pushNotificationConfig.url: must be an absolute URL of http or https":                  setting("", "ftp://x"),
 		"pushNotificationConfig.url: must not be longer than 2048 bytes":                        setting("", "http://"+long),
 		"pushNotificationConfig.url: must not have control characters":                          setting("", "http://x\n"),
-		"pushNotificationConfig.id: must not be longer than 255 bytes":                          setting(long, good),
+		"pushNotificationConfig.id: must not be longer than 1024 bytes":                         setting(long, good),
 		"pushNotificationConfig.token: must not have control characters":                        {PushConfig: task.PushConfig{URL: good, Token: "a\r\nb"}, Member: "pushNotificationConfig"},
 		"pushNotificationConfig.authentication.credentials: must not be longer than 4096 bytes": {PushConfig: task.PushConfig{URL: good, Credentials: long}, Member: "pushNotificationConfig"},
 		"authentication: has a scheme that is none: one word such as Bearer is expected":        {PushConfig: task.PushConfig{URL: good, Schemes: []string{"Bearer x"}}},

@@ -410,6 +410,45 @@ func (b *book) write() {
 		wait(sec).claim("web-2/988").emit(work()).wait(sec).retry("the model is busy", time.Minute)
 	b.begin(-90*time.Second, opening{id: "trip-6", agent: "travel", owner: "ada", context: "c-paris", text: "Paris"})
 	b.begin(-30*time.Second, opening{id: "trip-7", agent: "travel", owner: "ada", context: "c-bergen", text: "Bergen"})
+
+	// Webhooks: one that gets through after a while, some of a receiver that is down, one that nobody wants any more.
+	gone := answered{status: 410, class: "gone", text: "410 Gone", disable: "the receiver answered 410 Gone"}
+	down := answered{status: 503, class: "http_5xx", text: "503 Service Unavailable", retry: time.Hour}
+	b.hook("novel-1", "https://app.example/hooks", down, answered{status: 204, class: "delivered"})
+	for i := range 3 {
+		b.hook(fmt.Sprintf("ask-%d", i+1), "https://crm.example/a2a", slices.Repeat([]answered{down}, 3-i)...)
+	}
+	b.hook("essay-1", "https://old.example/", gone)
+}
+
+// answered is what a receiver says.
+type answered struct {
+	status               int
+	class, text, disable string
+	retry                time.Duration
+}
+
+// hook gives a task a webhook for its last event, which is answered so, attempt by attempt.
+func (b *book) hook(name, url string, answers ...answered) {
+	b.t.Helper()
+	ctx := b.t.Context()
+	i := slices.IndexFunc(b.stories, func(s *story) bool { return s.h.PublicID == name })
+	h := b.stories[i].h
+	require.NoError(b.t, b.SetPush(ctx, h.ID, &task.PushConfig{ID: "w1", URL: url, Dialect: h.Dialect}, 20))
+	_, _, err := b.Redeliver(ctx, h.ID, "w1", h.Status.Seq)
+	require.NoError(b.t, err)
+	for _, a := range answers {
+		b.exec("UPDATE holdfast.push_cursors SET due_at = now() WHERE task = $1", uuid.UUID(h.ID))
+		due, _, err := b.ClaimPush(ctx, b.workers["web-1/1042"], 1, nil, time.Hour)
+		require.NoError(b.t, err)
+		require.Len(b.t, due, 1)
+		ours, _, err := b.RecordPush(ctx, &task.PushOutcome{
+			Task: h.ID, ConfigID: "w1", Claim: due[0].Claim, From: h.Status.Seq, To: h.Status.Seq, DeliveryID: "j-" + name,
+			Status: a.status, Class: a.class, Error: a.text, Took: 40 * time.Millisecond, Delivered: a.text == "", RetryIn: a.retry, Disable: a.disable,
+		})
+		require.NoError(b.t, err)
+		require.True(b.t, ours)
+	}
 }
 
 // date gives everything its time, in the transaction that asks the questions and whose now() does not move.
@@ -443,6 +482,11 @@ func (b *book) date(tx pgx.Tx) {
 		exec("UPDATE holdfast.idempotency_keys SET created_at = $2 WHERE task = $1", id, at[0])
 	}
 	exec("UPDATE holdfast.workers SET started_at = now() - interval '2 days'")
+	exec(`UPDATE holdfast.push_configs c SET created_at = t.created_at FROM holdfast.tasks t WHERE t.id = c.task`)
+	exec(`UPDATE holdfast.push_cursors SET due_since = due_since - (due_since - now()) - interval '40 minutes',
+		failing_since = failing_since - (failing_since - now()) - interval '39 minutes', disabled_at = disabled_at - (disabled_at - now()) - interval '3 hours'`)
+	exec(`UPDATE holdfast.push_attempts a SET started_at = t.status_at + interval '5 minutes' * n FROM holdfast.tasks t,
+		(SELECT id, row_number() OVER (PARTITION BY task ORDER BY id) AS n FROM holdfast.push_attempts) x WHERE t.id = a.task AND x.id = a.id`)
 }
 
 // BenchmarkManual asks the manual's questions about many tasks.

@@ -20,6 +20,9 @@
 // A statement locks the tasks row, then its task_queue row. QueueClaim alone starts
 // at the queue; it skips whatever is locked there or in tasks, and so waits for nobody.
 //
+// Webhooks come last: push_cursors, in the order of (task, config_id). Claiming and
+// recording deliveries lock no task.
+//
 // # Payloads
 //
 // What task_events.payload holds is canonical JSON, ours alone, and stored

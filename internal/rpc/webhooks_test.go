@@ -1,0 +1,282 @@
+package rpc_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// api is the public server with everything behind it but workers: tasks stay as they were sent.
+type api struct {
+	*httptest.Server
+	t *testing.T
+}
+
+func webhooks(t *testing.T, push *engine.Push) *api {
+	t.Helper()
+	h := hub.New(hub.Options{})
+	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2, Listener: h})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.Background()) })
+	h.SetReader(s)
+	a := &api{httptest.NewServer(newServer("", engine.New(engine.Options{
+		Store: s, Hub: h, Agents: []engine.Agent{{Name: "demo"}, {Name: "other"}}, Push: push, MaxBlock: time.Millisecond,
+	}))), t}
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *api) do(verb, path, body string, headers ...string) (status int, answer string) {
+	a.t.Helper()
+	r, err := http.NewRequestWithContext(a.t.Context(), verb, a.URL+path, strings.NewReader(body))
+	require.NoError(a.t, err)
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := a.Client().Do(r)
+	require.NoError(a.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(a.t, err)
+	return resp.StatusCode, string(raw)
+}
+
+// call is a JSON-RPC call, and its result or error in one line.
+func (a *api) call(method, params string) string {
+	a.t.Helper()
+	return a.callAt("/", method, params)
+}
+
+func (a *api) callAt(path, method, params string) string {
+	a.t.Helper()
+	_, answer := a.do("POST", path, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+	var reply struct {
+		Result json.RawMessage
+		Error  *struct {
+			Code    int
+			Message string
+		}
+	}
+	require.NoError(a.t, json.Unmarshal([]byte(answer), &reply), answer)
+	if reply.Error != nil {
+		return fmt.Sprintf("%d %s", reply.Error.Code, reply.Error.Message)
+	}
+	var line bytes.Buffer
+	require.NoError(a.t, json.Compact(&line, reply.Result))
+	return line.String()
+}
+
+// send makes a task and returns its id.
+func (a *api) send(method, params string) string {
+	a.t.Helper()
+	result := a.call(method, params)
+	var sent struct {
+		ID   string
+		Task struct{ ID string }
+	}
+	require.NoError(a.t, json.Unmarshal([]byte(result), &sent), result)
+	return sent.ID + sent.Task.ID
+}
+
+const (
+	send03 = `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":{"blocking":false%s}}`
+	send10 = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{"returnImmediately":true%s}}`
+)
+
+// A configuration reads correctly in every version, whichever set it, and its secrets in none.
+func TestWebhooksInEveryVersion(t *testing.T) {
+	t.Parallel()
+	a := webhooks(t, &engine.Push{})
+	const (
+		auth03 = `"token":"secret","authentication":{"schemes":["Bearer","Basic"],"credentials":"secret"}`
+		auth10 = `"token":"secret","authentication":{"scheme":"Bearer","credentials":"secret"}`
+	)
+	set := map[string]func(id, url string) string{
+		"0.1": func(id, url string) string {
+			return a.call("tasks/pushNotification/set", `{"id":"`+id+`","pushNotificationConfig":{"url":"`+url+`",`+auth03+`}}`)
+		},
+		"0.3": func(id, url string) string {
+			return a.call("tasks/pushNotificationConfig/set", `{"taskId":"`+id+`","pushNotificationConfig":{"url":"`+url+`",`+auth03+`}}`)
+		},
+		"1.0": func(id, url string) string {
+			return a.call("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"`+id+`","url":"`+url+`",`+auth10+`}`)
+		},
+		"0.3 over HTTP": func(id, url string) string {
+			status, answer := a.do("POST", "/v1/tasks/"+id+"/pushNotificationConfigs",
+				`{"parent":"tasks/x","config":{"name":"tasks/x","pushNotificationConfig":{"url":"`+url+`",`+auth03+`}}}`)
+			require.Equal(t, http.StatusOK, status, answer)
+			return answer
+		},
+		"1.0 over HTTP": func(id, url string) string {
+			status, answer := a.do("POST", "/tasks/"+id+"/pushNotificationConfigs", `{"taskId":"x","id":"`+id+`","url":"`+url+`",`+auth10+`}`)
+			require.Equal(t, http.StatusOK, status, answer)
+			return answer
+		},
+	}
+	for version, do := range set {
+		id := a.send("message/send", fmt.Sprintf(send03, ""))
+		url := "https://" + strings.ReplaceAll(version, " ", "-") + ".example"
+		auth, more := `,"authentication":{"schemes":["Bearer","Basic"]}`, `,"authentication":{"scheme":"Bearer"}`
+		if strings.HasPrefix(version, "1.0") {
+			auth = `,"authentication":{"schemes":["Bearer"]}`
+		}
+		name := "tasks/" + id + "/pushNotificationConfigs/" + id
+		shapes := map[string]string{
+			"0.1":           `{"id":"` + id + `","pushNotificationConfig":{"url":"` + url + `"` + auth + `}}`,
+			"0.3":           `{"taskId":"` + id + `","pushNotificationConfig":{"url":"` + url + `","id":"` + id + `"` + auth + `}}`,
+			"1.0":           `{"taskId":"` + id + `","id":"` + id + `","url":"` + url + `"` + more + `}`,
+			"0.3 over HTTP": `{"name":"` + name + `","pushNotificationConfig":{"url":"` + url + `","id":"` + id + `"` + auth + `}}`,
+		}
+		shapes["1.0 over HTTP"] = shapes["1.0"]
+		for range 2 { // the second one replaces the first
+			require.Equal(t, shapes[version], do(id, url), version)
+		}
+		require.Equal(t, shapes["0.1"], a.call("tasks/pushNotification/get", `{"id":"`+id+`"}`), version)
+		require.Equal(t, shapes["0.3"], a.call("tasks/pushNotificationConfig/get", `{"id":"`+id+`"}`), version)
+		require.Equal(t, shapes["0.3"], a.call("tasks/pushNotificationConfig/get", `{"id":"`+id+`","pushNotificationConfigId":"`+id+`"}`), version)
+		require.Equal(t, "["+shapes["0.3"]+"]", a.call("tasks/pushNotificationConfig/list", `{"id":"`+id+`"}`), version)
+		require.Equal(t, shapes["1.0"], a.call("GetTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"`+id+`"}`), version)
+		require.Equal(t, `{"configs":[`+shapes["1.0"]+`],"nextPageToken":""}`, a.call("ListTaskPushNotificationConfigs", `{"taskId":"`+id+`"}`), version)
+		for path, want := range map[string]string{
+			"/v1/tasks/" + id + "/pushNotificationConfigs/" + id: shapes["0.3 over HTTP"],
+			"/v1/tasks/" + id + "/pushNotificationConfigs":       `{"configs":[` + shapes["0.3 over HTTP"] + `]}`,
+			"/tasks/" + id + "/pushNotificationConfigs/" + id:    shapes["1.0"],
+			"/tasks/" + id + "/pushNotificationConfigs":          `{"configs":[` + shapes["1.0"] + `],"nextPageToken":""}`,
+		} {
+			status, answer := a.do("GET", path, "")
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, want, answer, "%s: %s", version, path)
+		}
+	}
+}
+
+func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
+	t.Parallel()
+	a := webhooks(t, &engine.Push{})
+	id := a.send("SendMessage", fmt.Sprintf(send10, `,"taskPushNotificationConfig":{"url":"https://hook.example","token":"secret"}`))
+	list := func() string { return a.call("tasks/pushNotificationConfig/list", `{"id":"`+id+`"}`) }
+	set := func() {
+		a.call("tasks/pushNotification/set", `{"id":"`+id+`","pushNotificationConfig":{"url":"https://hook.example"}}`)
+		require.Contains(t, list(), id)
+	}
+	require.Contains(t, list(), `"id":"`+id+`"`, "one that comes with the message is the default one")
+	require.Equal(t, `{"id":"`+id+`","pushNotificationConfig":null}`, a.call("tasks/pushNotification/set", `{"id":"`+id+`","pushNotificationConfig":null}`))
+	require.Equal(t, "[]", list())
+	require.Equal(t, `{"id":"`+id+`","pushNotificationConfig":null}`, a.call("tasks/pushNotification/get", `{"id":"`+id+`"}`))
+	require.Equal(t, "-32001 Task not found: the task has no push notification configuration", a.call("tasks/pushNotificationConfig/get", `{"id":"`+id+`"}`))
+	require.Equal(t, "-32001 Task not found: the task has no push notification configuration with this id", a.call("GetTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"c"}`))
+	for range 2 {
+		set()
+		for range 2 { // also of one that is not there any more
+			require.Equal(t, "null", a.call("tasks/pushNotificationConfig/delete", `{"id":"`+id+`","pushNotificationConfigId":"`+id+`"}`))
+			require.Equal(t, "[]", list())
+		}
+		set()
+		require.Equal(t, "{}", a.call("DeleteTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"`+id+`"}`))
+		require.Equal(t, "[]", list())
+		for _, base := range []string{"/v1", ""} {
+			set()
+			status, answer := a.do("DELETE", base+"/tasks/"+id+"/pushNotificationConfigs/"+id, "")
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, "{}", answer)
+			require.Equal(t, "[]", list())
+		}
+	}
+	// Several of 1.0 without ids are several.
+	for range 2 {
+		require.Contains(t, a.call("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example"}`), `"url"`)
+	}
+	require.Equal(t, 2, strings.Count(list(), `"url"`))
+	require.Contains(t, a.call("tasks/pushNotification/get", `{"id":"`+id+`"}`), "https://hook.example", "the oldest")
+
+	// Ids are the clients' choice.
+	odd, config := "a b?c%", "c/pushNotificationConfigs/d e"
+	sent := a.call("tasks/send", `{"id":"`+odd+`","message":{"role":"user","parts":[{"type":"text","text":"x"}]},"pushNotification":{"url":"https://hook.example"}}`)
+	require.Contains(t, sent, odd)
+	path := "/tasks/" + url.PathEscape(odd) + "/pushNotificationConfigs"
+	status, answer := a.do("POST", path, `{"id":"`+config+`","url":"https://hook.example"}`)
+	require.Equal(t, http.StatusOK, status, answer)
+	for _, base := range []string{"", "/v1"} {
+		for _, id := range []string{odd, config} {
+			status, answer := a.do("GET", base+path+"/"+url.PathEscape(id), "")
+			require.Equal(t, http.StatusOK, status, answer)
+			require.Contains(t, answer, `"id":"`+id+`"`)
+		}
+	}
+	require.Contains(t, a.call("tasks/pushNotification/get", `{"id":"`+odd+`"}`), "https://hook.example")
+}
+
+// Where there are no webhooks, and for tasks that are not the caller's, every version says so in its own way.
+func TestWebhooksThatCannotBe(t *testing.T) {
+	t.Parallel()
+	here, without := webhooks(t, &engine.Push{Check: func(_ context.Context, c *task.PushConfig) error {
+		if strings.Contains(c.URL, "inside") {
+			return fmt.Errorf("is not allowed")
+		}
+		return nil
+	}}), webhooks(t, nil)
+	id := here.send("message/send", fmt.Sprintf(send03, ""))
+	other := without.send("message/send", fmt.Sprintf(send03, ""))
+	for method, params := range map[string]string{
+		"tasks/pushNotification/set":          `{"id":"%s","pushNotificationConfig":{"url":"https://hook.example"}}`,
+		"tasks/pushNotification/get":          `{"id":"%s"}`,
+		"tasks/pushNotificationConfig/set":    `{"taskId":"%s","pushNotificationConfig":{"url":"https://hook.example"}}`,
+		"tasks/pushNotificationConfig/get":    `{"id":"%s"}`,
+		"tasks/pushNotificationConfig/list":   `{"id":"%s"}`,
+		"tasks/pushNotificationConfig/delete": `{"id":"%s","pushNotificationConfigId":"c"}`,
+		"CreateTaskPushNotificationConfig":    `{"taskId":"%s","url":"https://hook.example"}`,
+		"GetTaskPushNotificationConfig":       `{"taskId":"%s","id":"c"}`,
+		"ListTaskPushNotificationConfigs":     `{"taskId":"%s"}`,
+		"DeleteTaskPushNotificationConfig":    `{"taskId":"%s","id":"c"}`,
+	} {
+		require.Equal(t, "-32003 Push Notification is not supported", without.call(method, fmt.Sprintf(params, other)), method)
+		nobody := here.call(method, fmt.Sprintf(params, "nobody"))
+		require.Equal(t, "-32001 Task not found", nobody, method)
+		require.Equal(t, nobody, here.callAt("/agents/other", method, fmt.Sprintf(params, id)), "%s of another agent's task", method)
+	}
+	for verb, path := range map[string]string{
+		"GET": "/tasks/" + other + "/pushNotificationConfigs", "DELETE": "/v1/tasks/" + other + "/pushNotificationConfigs/c",
+	} {
+		status, answer := without.do(verb, path, "")
+		require.Equal(t, map[string]int{"GET": 400, "DELETE": 501}[verb], status, answer)
+	}
+	for method, params := range map[string]string{
+		"message/send": fmt.Sprintf(send03, `,"pushNotificationConfig":{"url":"https://hook.example"}`),
+		"SendMessage":  fmt.Sprintf(send10, `,"taskPushNotificationConfig":{"url":"https://hook.example"}`),
+		"tasks/send":   `{"id":"t","message":{"role":"user","parts":[{"type":"text","text":"x"}]},"pushNotification":{"url":"https://hook.example"}}`,
+	} {
+		require.Equal(t, "-32003 Push Notification is not supported", without.call(method, params), method)
+	}
+	for want, got := range map[string]string{
+		"pushNotification.url: is not allowed": here.call("tasks/send",
+			`{"id":"t","message":{"role":"user","parts":[{"type":"text","text":"x"}]},"pushNotification":{"url":"http://inside"}}`),
+		"configuration.pushNotificationConfig.url: is not allowed": here.call("message/send",
+			fmt.Sprintf(send03, `,"pushNotificationConfig":{"url":"http://inside"}`)),
+		"configuration.taskPushNotificationConfig.url: is not allowed": here.call("SendMessage",
+			fmt.Sprintf(send10, `,"taskPushNotificationConfig":{"url":"http://inside"}`)),
+		"pushNotificationConfig.url: is not allowed": here.call("tasks/pushNotificationConfig/set",
+			`{"taskId":"`+id+`","pushNotificationConfig":{"url":"http://inside"}}`),
+		"url: is not allowed": here.call("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"http://inside"}`),
+	} {
+		require.Regexp(t, "^-32602 .*: "+regexp.QuoteMeta(want)+"$", got)
+	}
+	require.Equal(t, "-32001 Task not found", here.call("tasks/get", `{"id":"t"}`), "nothing was stored")
+}
