@@ -46,7 +46,9 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			served.Extensions = append(served.Extensions, operation.Extension{URI: e.URI, Required: e.Required})
 		}
 		out.operation = append(out.operation, served)
-		out.rpc = append(out.rpc, rpc.Agent{Name: a.Name, Default: a.Default, Card: describe(a)})
+		shown := describe(a)
+		shown.Capabilities.PushNotifications = cfg.Push.Enabled
+		out.rpc = append(out.rpc, rpc.Agent{Name: a.Name, Default: a.Default, Card: shown})
 		// A cancel is answered when the run has ended, or was given up on. Without hints its worker
 		// hears of it in its next round.
 		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+cfg.Worker.LeaseTTL/3+2*time.Second)

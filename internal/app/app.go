@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
@@ -81,15 +82,16 @@ type server struct {
 	store    *store.Store
 	hub      *hub.Hub
 	keeper   *worker.Keeper
-	pool     *worker.Pool // nil without the worker role
-	api      *rpc.Server  // nil without the api role
-	keys     *keys.Ring   // nil without the api role, or when nothing is signed
+	pool     *worker.Pool     // nil without the worker role
+	push     *push.Dispatcher // nil without the push role
+	api      *rpc.Server      // nil without the api role
+	keys     *keys.Ring       // nil when nothing is signed
 	public   net.Listener
 	grpcL    net.Listener // nil without the api role, or when gRPC is off
 	admin    *http.Server
 	adminL   net.Listener
 	missing  map[task.ID]task.Attempt // of the previous reconciliation
-	ahead    time.Time                // when partitions were last looked at
+	ahead    time.Time                // when upkeep was last done
 	keysRead time.Time
 	banner   io.Writer
 	stopping atomic.Bool
@@ -118,7 +120,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		return nil, fmt.Errorf("admin_listen: %w", err)
 	}
 
-	s.hub = hub.New(hub.Options{
+	hubOptions := hub.Options{
 		URL: db.DirectURL, PollInterval: cfg.Hub.PollInterval, Log: log, Observer: s.hubObserver(),
 		OnReady: func(agent string) {
 			if s.pool != nil {
@@ -130,10 +132,19 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 				s.pool.CancelHint(id)
 			}
 		},
-	})
+	}
+	if delivers(cfg) {
+		hubOptions.OnPushes = func() {
+			if s.push != nil {
+				s.push.Wake()
+			}
+		}
+	}
+	s.hub = hub.New(hubOptions)
 	s.store, err = store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
-		Listener: s.hub, Observer: s.storeObserver(), Log: log,
+		Listener: s.hub, PushesDue: s.hub.PushesDue, SecretKeys: SecretKeys(cfg), PushPerHost: cfg.Push.ConcurrencyPerHost,
+		Observer: s.storeObserver(), Log: log,
 	})
 	if err != nil {
 		s.closeListeners()
@@ -178,6 +189,28 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	for name, p := range s.store.Pools() {
 		telemetry.RegisterPool(registry, name, func() telemetry.PoolStat { return p.Stat() })
 	}
+	pushes := cfg.Push.Enabled && (s.public != nil || cfg.HasRole(config.RolePush))
+	if cfg.Signing.Cards && s.public != nil || pushes {
+		s.keys = keys.New(keys.Options{
+			Store: s.store, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log,
+		})
+	}
+	if pushes {
+		hooks, err := newWebhooks(cfg, s.keys, s.baseURL(), o.Version)
+		if err != nil {
+			s.closeListeners()
+			s.store.Close(ctx)
+			return nil, err
+		}
+		if len(cfg.Push.SecretKeys) == 0 {
+			log.Warn("secrets of webhooks are sealed with a key that lies beside them in the database; set HOLDFAST_SECRET_KEYS")
+		}
+		eng.Push = hooks.engine()
+		if delivers(cfg) {
+			s.push = s.dispatcher(hooks)
+		}
+		telemetry.RegisterPushes(registry, s.pushCounts)
+	}
 	if s.public != nil {
 		operations := operation.New(operation.Options{
 			Engine: engine.New(eng), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
@@ -192,7 +225,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		statuses100 := cfg.Protocol.StatusTable == config.Statuses100
 		strict := cfg.Protocol.VersionHeader == config.VersionStrict
 		api := rpc.Options{
-			Agents: agents.rpc, PublicURL: cfg.BaseURL(s.public.Addr().String()), Log: log,
+			Agents: agents.rpc, PublicURL: s.baseURL(), Log: log,
 			Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			JSONRPC: jsonrpc.New(jsonrpc.Options{
@@ -211,11 +244,8 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 				Address: cfg.GRPCAddress(s.grpcL.Addr().String()),
 			})
 		}
-		if cfg.Signing.Cards {
-			s.keys = keys.New(keys.Options{
-				Store: s.store, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log,
-			})
-			api.Keys = s.keys
+		if s.keys != nil {
+			api.Keys, api.PlainCards = s.keys, !cfg.Signing.Cards
 		}
 		s.api = rpc.New(api)
 	}
@@ -275,6 +305,15 @@ func (s *server) run(ctx, base context.Context) error {
 			_ = s.pool.Run(claiming)
 		}
 	}()
+	pushing, stopPushing := context.WithCancel(base)
+	defer stopPushing()
+	delivered := make(chan struct{})
+	go func() {
+		defer close(delivered)
+		if s.push != nil {
+			_ = s.push.Run(pushing)
+		}
+	}()
 	s.announce()
 
 	var failure error
@@ -301,9 +340,11 @@ func (s *server) run(ctx, base context.Context) error {
 	}
 	// While runs finish, their callers and streams are still served.
 	<-drained
+	stopPushing()
 	s.hub.Close()
 	defer time.AfterFunc(lastAnswers, cut).Stop()
 	<-refused
+	<-delivered
 	// Not beside Run, which would register the process anew.
 	stopKeeping()
 	<-kept
@@ -341,6 +382,14 @@ func (s *server) closeListeners() {
 	}
 }
 
+// baseURL is where clients reach this server.
+func (s *server) baseURL() string {
+	if s.public == nil {
+		return s.cfg.BaseURL(s.cfg.Listen)
+	}
+	return s.cfg.BaseURL(s.public.Addr().String())
+}
+
 // announce tells operators where things are, and a newcomer what to do next.
 func (s *server) announce() {
 	admin := "http://" + config.ReachableAddr(s.adminL.Addr().String())
@@ -348,7 +397,7 @@ func (s *server) announce() {
 		s.log.Info("holdfast runs agents", "admin", admin)
 		return
 	}
-	url := s.cfg.BaseURL(s.public.Addr().String())
+	url := s.baseURL()
 	where := []any{"url", url, "listen", s.public.Addr().String()}
 	if s.grpcL != nil {
 		where = append(where, "grpc", s.grpcL.Addr().String())
@@ -384,21 +433,25 @@ func (s *server) tick(ctx context.Context) {
 			s.log.Warn("signing keys could not be looked after", "error", err)
 		}
 	}
-	if time.Since(s.ahead) > partitionsEvery {
+	if time.Since(s.ahead) > upkeepEvery {
 		s.ahead = time.Now()
 		s.lookAhead(ctx)
+		if s.push != nil {
+			s.forgetAttempts(ctx)
+		}
 	}
 }
 
 const (
-	keysEvery       = time.Minute
-	partitionsEvery = 10 * time.Minute
-	dutyPartitions  = "partitions"
+	keysEvery      = time.Minute
+	upkeepEvery    = 10 * time.Minute
+	dutyPartitions = "partitions"
+	dutyAttempts   = "push attempts"
 )
 
 // lookAhead creates next months' partitions, on one process at a time.
 func (s *server) lookAhead(ctx context.Context) {
-	leads, err := s.store.Lead(ctx, dutyPartitions, s.keeper.ID(), 2*partitionsEvery)
+	leads, err := s.store.Lead(ctx, dutyPartitions, s.keeper.ID(), 2*upkeepEvery)
 	if err == nil && leads {
 		var made []string
 		made, err = s.store.EnsurePartitions(ctx)

@@ -44,6 +44,11 @@ func (s *server) queueDepths(ctx context.Context) ([]telemetry.QueueDepth, error
 	return out, err
 }
 
+func (s *server) pushCounts(ctx context.Context) (telemetry.Pushes, error) {
+	n, err := s.store.CountPushes(ctx)
+	return telemetry.Pushes{Backlog: n.Backlog, Oldest: n.Oldest, Disabled: n.Disabled}, err
+}
+
 // checks are what /readyz looks at.
 func (s *server) checks() []telemetry.Check {
 	return []telemetry.Check{

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
@@ -22,7 +23,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	bell := hub.NewDoorbell(db.DirectURL)
 	s, err := store.Open(ctx, store.Options{
-		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, PushesDue: bell.PushesDue, Log: log,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, PushesDue: bell.PushesDue, SecretKeys: app.SecretKeys(cfg), Log: log,
 	})
 	if err != nil {
 		db.Close()

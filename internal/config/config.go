@@ -192,6 +192,8 @@ type Push struct {
 	GiveUpAfter time.Duration `yaml:"give_up_after"` // 0: never
 	MinAttempts int           `yaml:"min_attempts"`
 
+	KeepAttempts time.Duration `yaml:"keep_attempts"`
+
 	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS"`
 	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS"`
 }

@@ -48,6 +48,7 @@ func Default() *Config {
 			RetryMost:          time.Hour,
 			GiveUpAfter:        24 * time.Hour,
 			MinAttempts:        10,
+			KeepAttempts:       7 * 24 * time.Hour,
 		},
 	}
 }

@@ -103,6 +103,7 @@ func (l *loader) push(p *Push) {
 	inRange(l, "push.retry_most", p.RetryMost, 10*time.Millisecond, 24*time.Hour)
 	inRange(l, "push.give_up_after", p.GiveUpAfter, 0, 365*24*time.Hour)
 	inRange(l, "push.min_attempts", p.MinAttempts, 1, 10_000)
+	inRange(l, "push.keep_attempts", p.KeepAttempts, time.Hour, 10*365*24*time.Hour)
 	for i, secret := range p.WebhookSecrets {
 		if _, err := push.ParseSecret(secret); err != nil {
 			l.at(fmt.Sprintf("push.webhook_secrets[%d]", i), "%s", err)

@@ -29,7 +29,7 @@ type KeySet interface {
 // publisher is what renders the cards of this server.
 func (s *Server) publisher(bindings ...card.Binding) *card.Publisher {
 	o := card.Options{Bindings: bindings}
-	if s.opt.Keys != nil && s.opt.PublicURL != "" {
+	if s.opt.Keys != nil && !s.opt.PlainCards && s.opt.PublicURL != "" {
 		o.Signer, o.KeySetURL = s.opt.Keys, s.opt.PublicURL+keySetPath
 	}
 	return card.NewPublisher(o)

@@ -42,9 +42,10 @@ type Options struct {
 	JSONRPC   *jsonrpc.Binding
 	REST      *rest.Binding
 	GRPC      *grpcapi.Binding // nil: not served
-	// Keys sign the cards and are published. Nil: neither. Without PublicURL cards are not signed, for
+	// Keys sign the cards, unless these are to be plain, and are published. Nil: neither. Without PublicURL cards are not signed, for
 	// then their URLs are what the request says, and there is no operation for the extended one.
-	Keys KeySet
+	Keys       KeySet
+	PlainCards bool
 	// Unversioned is the rendering for readers of the card who do not say which version they speak.
 	Unversioned   card.Rendering
 	HeaderTimeout time.Duration
