@@ -1,0 +1,232 @@
+// A receiver of webhooks that believes nobody. It checks that a notification comes from the
+// server that it knows (a JWT over the body, with the server's published keys), is meant for
+// this receiver, is the one that it asked for (the token), and has not been seen before. With
+// WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the JWT.
+//
+//	ISSUER=https://agents.example.com TOKEN=... go run . 8000
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+const (
+	maxBody = 16 << 20
+	leeway  = time.Minute
+	life    = 5 * time.Minute // of a signature
+)
+
+// receiver is what it takes to check notifications.
+type receiver struct {
+	issuer string // the server's public URL
+	url    string // of this receiver, exactly as it was set
+	token  string // as it was set
+	secret []byte // of Standard Webhooks, or nil
+	keys   *keySet
+
+	mu   sync.Mutex
+	seen map[string]time.Time // ids, and until when they must be remembered
+}
+
+// verify returns the id of a genuine notification.
+func (r *receiver) verify(h http.Header, body []byte) (id string, err error) {
+	if subtle.ConstantTimeCompare([]byte(h.Get("X-A2A-Notification-Token")), []byte(r.token)) != 1 {
+		return "", errors.New("the token is not ours")
+	}
+	if r.secret != nil {
+		return r.verifyStandard(h, body)
+	}
+	return r.verifyJWT(h.Get("X-A2A-Signature"), body)
+}
+
+func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
+	// The algorithm is ours to choose and not the token's.
+	parsed, err := jwt.ParseSigned(compact, []jose.SignatureAlgorithm{jose.ES256})
+	if err != nil {
+		return "", fmt.Errorf("no JWT: %w", err)
+	}
+	key, err := r.keys.find(parsed.Headers[0].KeyID)
+	if err != nil {
+		return "", err
+	}
+	var claims struct {
+		jwt.Claims
+		Body string `json:"request_body_sha256"`
+	}
+	if err := parsed.Claims(key, &claims); err != nil {
+		return "", fmt.Errorf("the signature: %w", err)
+	}
+	now := time.Now()
+	expected := jwt.Expected{Issuer: r.issuer, AnyAudience: jwt.Audience{r.url}, Time: now}
+	if err := claims.ValidateWithLeeway(expected, leeway); err != nil {
+		return "", err
+	}
+	digest := sha256.Sum256(body)
+	switch {
+	case claims.Expiry == nil || claims.ID == "":
+		return "", errors.New("the JWT has no exp or no jti")
+	case subtle.ConstantTimeCompare([]byte(claims.Body), []byte(hex.EncodeToString(digest[:]))) != 1:
+		return "", errors.New("the body is not the one that was signed")
+	}
+	return claims.ID, nil
+}
+
+// verifyStandard is what the libraries of standardwebhooks.com do.
+func (r *receiver) verifyStandard(h http.Header, body []byte) (string, error) {
+	id, at := h.Get("Webhook-Id"), h.Get("Webhook-Timestamp")
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if age := time.Since(time.Unix(seconds, 0)); err != nil || id == "" || age > life || age < -life {
+		return "", errors.New("no id, or a timestamp of another time")
+	}
+	mac := hmac.New(sha256.New, r.secret)
+	_, _ = fmt.Fprintf(mac, "%s.%s.", id, at)
+	_, _ = mac.Write(body)
+	for _, signature := range strings.Fields(h.Get("Webhook-Signature")) {
+		version, encoded, _ := strings.Cut(signature, ",")
+		given, err := base64.StdEncoding.DecodeString(encoded)
+		if version == "v1" && err == nil && hmac.Equal(given, mac.Sum(nil)) {
+			return id, nil
+		}
+	}
+	return "", errors.New("no signature fits")
+}
+
+// first reports whether an id is new. A repetition is no attack: the server sends again what it
+// could not record, under the same id. A receiver with a database keeps ids there, with what it
+// does about the notification in the same transaction.
+func (r *receiver) first(id string) bool {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for old, until := range r.seen {
+		if now.After(until) {
+			delete(r.seen, old)
+		}
+	}
+	_, known := r.seen[id]
+	// Longer than a signature holds, because the server tries for days.
+	r.seen[id] = now.Add(48 * time.Hour)
+	return !known
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	// The server may ask whether we want to be a receiver (push.validation_challenge).
+	if nonce := q.URL.Query().Get("validationToken"); q.Method == http.MethodGet && nonce != "" {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = io.WriteString(w, nonce) //nolint:gosec // it is text, and nothing else
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody))
+	if err != nil || q.Method != http.MethodPost {
+		http.Error(w, "POST a notification", http.StatusBadRequest)
+		return
+	}
+	id, err := r.verify(q.Header, body)
+	switch {
+	case errors.Is(err, errLater):
+		say("put off: " + err.Error())
+		http.Error(w, "later, please", http.StatusServiceUnavailable)
+		return
+	case err != nil:
+		say("refused: " + err.Error())
+		http.Error(w, "not for us", http.StatusUnauthorized)
+		return
+	case r.first(id):
+		say("accepted " + id)
+	default:
+		say("repeated " + id)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// errLater has the server try again.
+var errLater = errors.New("the keys could not be fetched")
+
+// keySet is the server's public keys. It is fetched from where the receiver knows that server,
+// never from where a token says.
+type keySet struct {
+	url string
+
+	mu      sync.Mutex
+	keys    jose.JSONWebKeySet
+	fetched time.Time
+}
+
+func (k *keySet) find(id string) (*jose.JSONWebKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	found := k.keys.Key(id)
+	// Keys change. An unknown one is worth a look, but not for every request that somebody invents.
+	if len(found) == 0 && time.Since(k.fetched) > 10*time.Second {
+		k.fetched = time.Now()
+		if err := k.fetch(); err != nil {
+			return nil, fmt.Errorf("%w: %w", errLater, err)
+		}
+		found = k.keys.Key(id)
+	}
+	if len(found) == 0 {
+		return nil, errors.New("signed with a key that the server does not publish")
+	}
+	return &found[0], nil
+}
+
+func (k *keySet) fetch() error {
+	client := http.Client{Timeout: 10 * time.Second}
+	r, err := client.Get(k.url) //nolint:noctx // the client has a timeout
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		return errors.New(r.Status)
+	}
+	return json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&k.keys)
+}
+
+func say(line string) { _, _ = fmt.Fprintln(os.Stdout, line) }
+
+func main() {
+	port := "8000"
+	if len(os.Args) > 1 {
+		port = os.Args[1]
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:"+port) //nolint:noctx // it lives as long as the program
+	if err != nil {
+		log.Fatal(err)
+	}
+	r := &receiver{
+		issuer: os.Getenv("ISSUER"), url: os.Getenv("WEBHOOK_URL"), token: os.Getenv("TOKEN"), seen: map[string]time.Time{},
+	}
+	if r.url == "" {
+		r.url = "http://" + l.Addr().String() + "/hook"
+	}
+	r.keys = &keySet{url: r.issuer + "/.well-known/jwks.json"}
+	if secret, ok := strings.CutPrefix(os.Getenv("WEBHOOK_SECRET"), "whsec_"); ok {
+		if r.secret, err = base64.StdEncoding.DecodeString(secret); err != nil {
+			log.Fatal(err)
+		}
+	}
+	say("listening at " + r.url)
+	server := http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
+	log.Fatal(server.Serve(l))
+}
