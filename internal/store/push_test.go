@@ -843,3 +843,44 @@ func TestHosts(t *testing.T) {
 		require.Equal(t, host, hostOf(url))
 	}
 }
+
+// A client sets webhooks for an id. When that passes to a new task they go with it, and what they were to be told of the
+// old one they still are.
+func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	old := chosen("a", "t")
+	old.Push = hook("t", "replaced")
+	f.create(old)
+	kept := hook("kept", "kept")
+	kept.Token = "secret"
+	f.setPush(old.Task.ID, kept)
+	f.setPush(old.Task.ID, hook("dead", "dead"))
+	f.exec("UPDATE holdfast.push_cursors SET disabled_at = now(), disabled_for = 'gone', due_at = NULL WHERE config_id = 'dead'")
+	ended, err := f.Cancel(t.Context(), &old.Task)
+	require.NoError(t, err)
+	require.True(t, ended)
+
+	fresh := chosen("a", "t")
+	fresh.Reopens, fresh.Push = &old.Task, hook("t", "new")
+	fresh.Push.Token = "another secret"
+	f.create(fresh)
+	ended, err = f.Cancel(t.Context(), &fresh.Task)
+	require.NoError(t, err)
+	require.True(t, ended)
+	told := map[string]string{}
+	for _, d := range f.duePushes(10) {
+		told[d.Task.String()+" "+d.Config.URL] = d.Config.Token
+	}
+	require.Equal(t, map[string]string{
+		old.Task.ID.String() + " http://replaced/hook": "", old.Task.ID.String() + " http://kept/hook": "secret",
+		fresh.Task.ID.String() + " http://new/hook": "another secret", fresh.Task.ID.String() + " http://kept/hook": "secret",
+	}, told)
+
+	again := chosen("a", "t")
+	again.Reopens = &fresh.Task
+	f.create(again)
+	all, err := f.Pushes(t.Context(), again.Task.ID)
+	require.NoError(t, err)
+	require.Len(t, all, 2, "also when the message brings none")
+}

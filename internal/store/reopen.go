@@ -11,6 +11,46 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
+// sealedPush is a configuration with what is secret in it, sealed for its task.
+type sealedPush struct {
+	config *task.PushConfig
+	sealed []byte
+}
+
+// pushesOf are those of a task that takes over an id: the client had set them for the
+// id, so they go with it, but for one that the new message replaces and those that were
+// given up on.
+func (s *Store) pushesOf(ctx context.Context, c *create) ([]sealedPush, error) {
+	rows, err := s.q.PushConfigs(ctx, s.api, dbsqlc.PushConfigsParams{Task: uuid.UUID(c.Reopens.ID)})
+	if err != nil {
+		return nil, translate("list pushes", err)
+	}
+	var all []sealedPush
+	if c.Push != nil {
+		all = append(all, sealedPush{c.Push, c.secrets})
+	}
+	for i := range rows {
+		r := &rows[i]
+		if r.DisabledAt.Valid || c.Push != nil && c.Push.ID == r.PushConfig.ConfigID {
+			continue
+		}
+		config, err := pushConfig(&r.PushConfig)
+		if err != nil {
+			return nil, err
+		}
+		config.Artifacts = r.Artifacts
+		if err := s.openSecrets(ctx, r.PushConfig.Task, &config, r.PushConfig.Secrets); err != nil {
+			return nil, err
+		}
+		sealed, err := s.sealSecrets(ctx, c.Task.ID, &config)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sealedPush{&config, sealed})
+	}
+	return all, nil
+}
+
 // reopen creates a task that takes over the id of one that has ended. It is rare, so
 // it does not wait for others to be written with.
 func (s *Store) reopen(ctx context.Context, c *create) createResult {
@@ -23,14 +63,24 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 	if arg.RequestHash == nil {
 		arg.RequestHash = []byte{}
 	}
-	row, err := s.q.TaskReopen(ctx, s.api, arg)
-	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
-		s.retried("reopen", err, try)
-		if pause(ctx, try) != nil {
-			break
-		}
-		row, err = s.q.TaskReopen(ctx, s.api, arg)
+	hooks, err := s.pushesOf(ctx, c)
+	if err != nil {
+		return createResult{err: err}
 	}
+	var row dbsqlc.TaskReopenRow
+	err = s.again(ctx, "reopen", func() error {
+		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) (err error) {
+			if row, err = s.q.TaskReopen(ctx, tx, arg); err != nil {
+				return err
+			}
+			for _, h := range hooks {
+				if _, err := s.setPush(ctx, tx, t.ID, h.config, h.sealed, len(hooks)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		// Another message was first, or the first copy of this one was, whose connection died.
 		own, err := s.q.TaskByID(ctx, s.api, arg.ID)
