@@ -21,5 +21,6 @@ func BenchmarkGet(b *testing.B)       { get(b) }
 func BenchmarkBlocking(b *testing.B) { blocking(b) }
 func BenchmarkPoll(b *testing.B)     { poll(b) }
 func BenchmarkStream(b *testing.B)   { stream(b) }
+func BenchmarkBindings(b *testing.B) { bindings(b) }
 func BenchmarkReplicas(b *testing.B) { replicated(b) }
 func BenchmarkStored(b *testing.B)   { stored(b) }

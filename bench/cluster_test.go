@@ -35,6 +35,7 @@ type cluster struct {
 // replica is a server process.
 type replica struct {
 	addr, admin string
+	grpc        string
 	pid         int
 	target      *load.Target // its demo agent
 }
@@ -73,14 +74,14 @@ func newCluster(b *testing.B, roles ...string) *cluster {
 
 func start(b *testing.B, dbURL, roles string) *replica {
 	b.Helper()
-	r := &replica{addr: freeAddr(b), admin: freeAddr(b)}
+	r := &replica{addr: freeAddr(b), admin: freeAddr(b), grpc: freeAddr(b)}
 	cmd := exec.Command(binary, "serve", "--config", configFile)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "HOLDFAST_") {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, "HOLDFAST_DATABASE_URL="+dbURL, "HOLDFAST_LISTEN="+r.addr, "HOLDFAST_ADMIN_LISTEN="+r.admin,
+	cmd.Env = append(cmd.Env, "HOLDFAST_DATABASE_URL="+dbURL, "HOLDFAST_LISTEN="+r.addr, "HOLDFAST_ADMIN_LISTEN="+r.admin, "HOLDFAST_GRPC_LISTEN="+r.grpc,
 		"HOLDFAST_ROLES="+roles, "HOLDFAST_LOG_LEVEL=warn")
 	run(b, cmd)
 	r.pid = cmd.Process.Pid

@@ -59,6 +59,7 @@ var tables = []struct {
 	{"Stream", "Chunks of 256 bytes, each durable before it is sent", []raw{
 		{"raw rows/s", "rows/s", "RawUnnest/conns=2/rows=500", ""}, {"raw SSE chunks/s", "chunks/s", "RawSSE/streams=%s/flush=full", "streams"},
 	}},
+	{"Bindings", "The same in other versions and over other bindings", nil},
 	{"Replicas", "Replicas that share the machine", nil},
 	{"Stored", "With finished tasks stored", nil},
 }

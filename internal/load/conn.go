@@ -45,8 +45,11 @@ func NewTarget(rawURL string, header http.Header) (*Target, error) {
 		t.addr = net.JoinHostPort(u.Hostname(), port)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nA2A-Version: 0.3\r\n",
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n",
 		u.RequestURI(), u.Host)
+	if header.Get("A2A-Version") == "" {
+		b.WriteString("A2A-Version: 0.3\r\n")
+	}
 	if err := header.Write(&b); err != nil {
 		return nil, err
 	}
@@ -56,7 +59,11 @@ func NewTarget(rawURL string, header http.Header) (*Target, error) {
 
 // Request renders a JSON-RPC request. A lastEventID resumes a stream.
 func (t *Target) Request(method string, params []byte, lastEventID string) []byte {
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
+	return t.Post(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params), lastEventID)
+}
+
+// Post renders a request with any body.
+func (t *Target) Post(body []byte, lastEventID string) []byte {
 	resume := ""
 	if lastEventID != "" {
 		resume = "Last-Event-ID: " + lastEventID + "\r\n"
