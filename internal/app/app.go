@@ -226,6 +226,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		strict := cfg.Protocol.VersionHeader == config.VersionStrict
 		api := rpc.Options{
 			Agents: agents.rpc, PublicURL: s.baseURL(), Log: log,
+			CORS:          rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: cfg.CORS.MaxAge},
 			Unversioned:   renderings[cfg.Protocol.CardUnversioned],
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			JSONRPC: jsonrpc.New(jsonrpc.Options{
@@ -252,6 +253,8 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	s.admin = &http.Server{
 		Handler:           telemetry.AdminHandler(registry, s.checks()...),
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return s, nil

@@ -28,6 +28,7 @@ type Config struct {
 
 	Log      Log      `yaml:"log"`
 	Limits   Limits   `yaml:"limits"`
+	CORS     CORS     `yaml:"cors"`
 	Protocol Protocol `yaml:"protocol"`
 	SSE      SSE      `yaml:"sse"`
 	Worker   Worker   `yaml:"worker"`
@@ -73,6 +74,13 @@ type Limits struct {
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
 	BodyTimeout   time.Duration `yaml:"body_timeout"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout"`
+}
+
+// CORS is for web pages of other origins that use the server from within a browser.
+type CORS struct {
+	AllowedOrigins []string      `yaml:"allowed_origins"` // empty: no page of another origin
+	AllowedHeaders []string      `yaml:"allowed_headers"` // beside those of A2A
+	MaxAge         time.Duration `yaml:"max_age"`
 }
 
 // Protocol holds the choices that the A2A documents leave open.

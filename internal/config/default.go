@@ -21,6 +21,7 @@ func Default() *Config {
 			BodyTimeout:   60 * time.Second,
 			IdleTimeout:   120 * time.Second,
 		},
+		CORS: CORS{MaxAge: time.Hour},
 		Protocol: Protocol{
 			BlockingDefault: BlockingWait, VersionHeader: VersionLenient, StatusTable: Statuses101, CardUnversioned: CardSuperset,
 			AmbiguousResult: ResultOrigin,

@@ -187,6 +187,26 @@ func TestEveryMistakeIsListedWithItsLine(t *testing.T) {
 	require.NotContains(t, got, "sesame", "a password of the configuration is never repeated")
 }
 
+func TestOriginsAreTakenWhole(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{
+		`holdfast.yaml:2: cors.allowed_origins: * stands for every origin, so that it stands alone`,
+		`holdfast.yaml:2: cors.allowed_origins[1]: "app.example.com" is not an origin such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins[2]: "https://*.example.com" is not an origin such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins[3]: "https://app.example.com/" is not an origin such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins[4]: "null" is not an origin such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins[5]: "HTTPS://app.example.com" is not an origin such as https://app.example.com`,
+		`holdfast.yaml:3: cors.allowed_headers[0]: "X Y" is not the name of an HTTP header`,
+	}, problems(t, `cors:
+  allowed_origins: ["*", app.example.com, "https://*.example.com", "https://app.example.com/", "null", "HTTPS://app.example.com"]
+  allowed_headers: ["X Y"]
+`, nil))
+	for _, allowed := range []string{`["*"]`, `["https://app.example.com", "http://localhost:3000"]`, `[]`} {
+		_, err := Load(Source{File: file(t, "cors: {allowed_origins: "+allowed+"}\n")})
+		require.NoError(t, err)
+	}
+}
+
 func TestMistakesOfYAML(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -55,6 +55,8 @@ func (l *loader) validate(c *Config) {
 	inRange(l, "limits.body_timeout", c.Limits.BodyTimeout, time.Second, time.Hour)
 	inRange(l, "limits.idle_timeout", c.Limits.IdleTimeout, time.Second, time.Hour)
 
+	l.cors(&c.CORS)
+
 	inRange(l, "sse.keep_alive", c.SSE.KeepAlive, time.Second, 5*time.Minute)
 	inRange(l, "sse.write_timeout", c.SSE.WriteTimeout, time.Second, 5*time.Minute)
 
@@ -149,6 +151,26 @@ func (l *loader) grpc(c *Config) {
 			}
 		}
 	}
+}
+
+// cors takes origins whole: a pattern of hosts is as good as the worst page on any of them.
+func (l *loader) cors(c *CORS) {
+	for i, origin := range c.AllowedOrigins {
+		u, err := url.Parse(origin)
+		switch {
+		case origin == "*" && len(c.AllowedOrigins) == 1:
+		case origin == "*":
+			l.at("cors.allowed_origins", "* stands for every origin, so that it stands alone")
+		case err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) || strings.Contains(origin, "*"):
+			l.at(fmt.Sprintf("cors.allowed_origins[%d]", i), "%q is not an origin such as https://app.example.com", origin)
+		}
+	}
+	for i, name := range c.AllowedHeaders {
+		if !headerName.MatchString(name) || name == "*" {
+			l.at(fmt.Sprintf("cors.allowed_headers[%d]", i), "%q is not the name of an HTTP header", name)
+		}
+	}
+	inRange(l, "cors.max_age", c.MaxAge, 0, 24*time.Hour)
 }
 
 func (l *loader) address(key, addr string) {

@@ -46,6 +46,8 @@ type Options struct {
 	// then their URLs are what the request says, and there is no operation for the extended one.
 	Keys       KeySet
 	PlainCards bool
+	// CORS is for pages of other origins; without it they can neither read nor do anything.
+	CORS CORS
 	// Unversioned is the rendering for readers of the card who do not say which version they speak.
 	Unversioned   card.Rendering
 	HeaderTimeout time.Duration
@@ -68,7 +70,14 @@ func New(o Options) *Server {
 	s := &Server{opt: o, agents: map[string]*Agent{}}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	e.Pre(s.limitBody, s.rest, plainPath)
+	e.Pre(s.limitBody)
+	if len(o.CORS.Origins) > 0 {
+		e.Pre(cors(o.CORS))
+	}
+	if !o.CORS.Any() {
+		e.Pre(sameOrigin(o.CORS, o.PublicURL))
+	}
+	e.Pre(s.rest, plainPath)
 	if o.Keys != nil {
 		get(e, keySetPath, s.keySet)
 	}
@@ -88,10 +97,33 @@ func New(o Options) *Server {
 	}
 	s.cards = s.publisher(bindings...)
 	s.http = &http.Server{
-		Handler: e, ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: 64 << 10,
+		Handler: secured(e), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
+		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	return s
+}
+
+// Limits of a connection that are nobody's to choose.
+const (
+	maxHeaders  = 64 << 10 // of a request, in bytes
+	maxRequests = 250      // at a time, on a connection of HTTP/2
+)
+
+// protocols are HTTP/1.1 and, where TLS has agreed on it, HTTP/2. Without TLS there is no HTTP/2: a stream over HTTP/1.1
+// costs less, and gRPC has a port of its own.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	return p
+}
+
+// http2Limits keep a connection that is dead, or takes nothing, from being held for the sake of its streams.
+func http2Limits(patience time.Duration) *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams: maxRequests, SendPingTimeout: 30 * time.Second, PingTimeout: patience, WriteByteTimeout: patience,
+	}
 }
 
 func agentPath(name string) string { return catalogPath + "/" + name }
@@ -186,7 +218,7 @@ func (s *Server) httpError(err error, c echo.Context) {
 	}
 	body := map[string]string{"error": http.StatusText(status)}
 	switch path := c.Request().URL.Path; {
-	case status == http.StatusBadRequest && he != nil:
+	case he != nil && (status == http.StatusBadRequest || status == http.StatusForbidden):
 		body["detail"] = fmt.Sprint(he.Message)
 	case status == http.StatusNotFound:
 		body["detail"] = "agents answer at /agents/{name}, the default one at / too, and are listed at /agents; their cards are below, at .well-known/agent-card.json"

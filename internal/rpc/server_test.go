@@ -42,15 +42,19 @@ func (n namer) Get(_ context.Context, r *engine.GetRequest) (*task.Task, error) 
 }
 
 func newServer(publicURL string, e operation.Engine) *rpc.Server {
+	return rpc.New(options(publicURL, e))
+}
+
+func options(publicURL string, e operation.Engine) rpc.Options {
 	operations := operation.New(operation.Options{Engine: e})
-	return rpc.New(rpc.Options{
+	return rpc.Options{
 		Agents: []rpc.Agent{
 			{Name: "demo", Default: true, Card: card.Card{Name: "Demo", Version: "1"}},
 			{Name: "other", Card: card.Card{Name: "Other", Version: "1"}},
 		},
 		PublicURL: publicURL, JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operations}), REST: rest.New(rest.Options{Operations: operations}),
 		Log: slog.New(slog.DiscardHandler),
-	})
+	}
 }
 
 func serve(t *testing.T, publicURL string) *httptest.Server {

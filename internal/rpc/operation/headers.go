@@ -25,6 +25,13 @@ const (
 // ReadHeaders takes from the headers of a request what is the same in every binding.
 // values gives those of one name, in the form of a canonical HTTP header.
 func (r *Request) ReadHeaders(values func(name string) []string) {
+	for _, h := range [...]struct{ name, shown string }{
+		{VersionHeader, "A2A-Version"}, {IdempotencyKey, IdempotencyKey}, {LastEventID, "Last-Event-ID"},
+	} {
+		if all := values(h.name); len(all) > 1 && len(slices.Compact(slices.Clone(all))) > 1 {
+			r.ambiguous = h.shown
+		}
+	}
 	r.IdempotencyKey = First(values(IdempotencyKey))
 	r.LastEventID = First(values(LastEventID))
 	r.Extensions = extensions(values)

@@ -122,6 +122,9 @@ type Request struct {
 	// Extensions are those that the client names, active those that are in force.
 	Extensions []string
 	active     []string
+	// ambiguous is a header with several values of which one would have to be chosen: a proxy in
+	// front might have gone by another.
+	ambiguous string
 	// Ambiguous is set when Method and Params read the same in several versions: the answer
 	// then has the shape of the version that the task was created in (registry.Choice).
 	Ambiguous bool

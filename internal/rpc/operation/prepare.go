@@ -14,6 +14,9 @@ import (
 
 // prepare finds the agent that the request is for, and the extensions in force.
 func (o *Runner) prepare(r *Request) error {
+	if r.ambiguous != "" {
+		return task.InvalidField(r.ambiguous, "is given more than once")
+	}
 	if tenant := r.Call.Tenant; tenant != "" && tenant != r.Agent {
 		if !r.Common || o.agents[tenant] == nil {
 			return task.InvalidField("tenant", "no agent of this name is served here")

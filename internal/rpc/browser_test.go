@@ -1,0 +1,131 @@
+package rpc_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+)
+
+func withCORS(t *testing.T, publicURL string, c rpc.CORS) *httptest.Server {
+	t.Helper()
+	o := options(publicURL, namer{})
+	o.CORS = c
+	s := httptest.NewServer(rpc.New(o))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// preflight is what a browser asks before it lets a page send JSON.
+func preflight(t *testing.T, s *httptest.Server, path, origin string) *reply {
+	t.Helper()
+	return do(t, s, http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", "POST",
+		"Access-Control-Request-Headers", "authorization,content-type,a2a-version,idempotency-key")
+}
+
+func TestEveryAnswerIsKeptFromCachesAndSniffers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "https://a2a.example.com")
+	for name, r := range map[string]*reply{
+		"a result":           do(t, s, http.MethodPost, "/", get, "Content-Type", "application/json"),
+		"an error":           do(t, s, http.MethodPost, "/", "{", "Content-Type", "application/json"),
+		"of HTTP+JSON":       do(t, s, http.MethodGet, "/tasks/t-1", "", "A2A-Version", "1.0"),
+		"no such path":       do(t, s, http.MethodGet, "/nothing", ""),
+		"no such verb":       do(t, s, http.MethodPut, "/", ""),
+		"OPTIONS":            do(t, s, http.MethodOptions, "/", ""),
+		"a page's request":   do(t, s, http.MethodPost, "/", get, "Origin", "https://evil.example"),
+		"OPTIONS of a page":  preflight(t, s, "/", "https://evil.example"),
+		"no such agent":      do(t, s, http.MethodPost, "/agents/nobody", get),
+		"no such task route": do(t, s, http.MethodPost, "/tasks/x:fly", ""),
+	} {
+		require.Equal(t, "no-store", r.Header.Get("Cache-Control"), name)
+		require.Equal(t, "nosniff", r.Header.Get("X-Content-Type-Options"), name)
+		require.Empty(t, r.Header.Values("Server"), name)
+		require.Empty(t, r.Header.Values("X-Powered-By"), name)
+	}
+	card := do(t, s, http.MethodGet, "/.well-known/agent-card.json", "")
+	require.Equal(t, "max-age=60", card.Header.Get("Cache-Control"), "what is the same for everybody may be kept")
+	require.Equal(t, "nosniff", card.Header.Get("X-Content-Type-Options"))
+}
+
+func TestPagesOfOtherOriginsMayDoNothing(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "https://a2a.example.com")
+	const evil = "https://evil.example"
+	asked := preflight(t, s, "/", evil)
+	for name := range asked.Header {
+		require.NotContains(t, name, "Access-Control")
+	}
+	// A body without a type, as of a Blob, is sent without being asked for.
+	for _, headers := range [][]string{
+		{"Origin", evil},
+		{"Origin", "null"},
+		{"Origin", evil, "Sec-Fetch-Site", "cross-site"},
+		{"Origin", evil, "Sec-Fetch-Site", "same-site"},
+	} {
+		for _, path := range []string{"/", "/agents/other", "/v0.3", "/tasks/t-1:cancel", "/nothing"} {
+			r := do(t, s, http.MethodPost, path, get, headers...)
+			require.Equal(t, http.StatusForbidden, r.StatusCode, "%s %v", path, headers)
+			require.Contains(t, r.member(t, "detail"), "cors.allowed_origins")
+			require.Empty(t, r.Header.Get("Access-Control-Allow-Origin"))
+		}
+	}
+	for name, headers := range map[string][]string{
+		"no browser":                         nil,
+		"a page of this server":              {"Origin", s.URL, "Sec-Fetch-Site", "same-origin"},
+		"one in an older browser":            {"Origin", s.URL},
+		"one behind a proxy that hides Host": {"Origin", "https://a2a.example.com"},
+		"somebody at the address bar":        {"Sec-Fetch-Site", "none"},
+	} {
+		r := do(t, s, http.MethodPost, "/", get, headers...)
+		require.Equal(t, http.StatusOK, r.StatusCode, name)
+		require.Contains(t, string(r.body), `"result"`, name)
+	}
+}
+
+func TestPagesOfAllowedOrigins(t *testing.T) {
+	t.Parallel()
+	const app = "https://app.example"
+	s := withCORS(t, "", rpc.CORS{Origins: []string{app, "http://localhost:3000"}, Headers: []string{"X-Mine"}, MaxAge: time.Minute})
+	for _, path := range []string{"/", "/agents/other", "/tasks/t-1:cancel", "/message:stream", "/.well-known/agent-card.json", "/agents"} {
+		r := preflight(t, s, path, app)
+		require.Equal(t, http.StatusNoContent, r.StatusCode)
+		require.Equal(t, app, r.Header.Get("Access-Control-Allow-Origin"), path)
+		require.Equal(t, "GET,HEAD,POST,DELETE", r.Header.Get("Access-Control-Allow-Methods"))
+		for _, name := range []string{
+			"Authorization", "Content-Type", "A2A-Version", "A2A-Extensions", "X-A2A-Extensions", "Idempotency-Key", "Last-Event-ID", "X-Mine",
+		} {
+			require.Contains(t, r.Header.Get("Access-Control-Allow-Headers"), name)
+		}
+		require.Equal(t, "60", r.Header.Get("Access-Control-Max-Age"))
+		require.Empty(t, r.Header.Get("Access-Control-Allow-Credentials"), "credentials are in headers, which pages set themselves")
+	}
+	for _, headers := range [][]string{{"Origin", app}, {"Origin", app, "Sec-Fetch-Site", "cross-site"}} {
+		r := do(t, s, http.MethodPost, "/", get, headers...)
+		require.Equal(t, http.StatusOK, r.StatusCode)
+		require.Equal(t, app, r.Header.Get("Access-Control-Allow-Origin"))
+		require.Contains(t, r.Header.Get("Access-Control-Expose-Headers"), "A2A-Extensions")
+		require.Contains(t, r.Header.Get("Access-Control-Expose-Headers"), "Retry-After")
+		require.Contains(t, r.Header.Values("Vary"), "Origin")
+	}
+	require.Equal(t, app, do(t, s, http.MethodPost, "/nothing", get, "Origin", app).Header.Get("Access-Control-Allow-Origin"),
+		"a page sees errors, too")
+	for _, other := range []string{"https://evil.example", "https://app.example.evil", "http://app.example", "https://app.example:8443", "null"} {
+		require.Empty(t, preflight(t, s, "/", other).Header.Get("Access-Control-Allow-Origin"), other)
+		require.Equal(t, http.StatusForbidden, do(t, s, http.MethodPost, "/", get, "Origin", other).StatusCode, other)
+	}
+	require.Equal(t, "OPTIONS, POST", do(t, s, http.MethodOptions, "/", "").Header.Get("Allow"), "as without CORS")
+}
+
+func TestPagesOfAnyOrigin(t *testing.T) {
+	t.Parallel()
+	s := withCORS(t, "", rpc.CORS{Origins: []string{"*"}})
+	r := do(t, s, http.MethodPost, "/", get, "Origin", "https://anywhere.example", "Sec-Fetch-Site", "cross-site")
+	require.Equal(t, http.StatusOK, r.StatusCode)
+	require.Equal(t, "*", r.Header.Get("Access-Control-Allow-Origin"))
+	require.Empty(t, r.Header.Get("Access-Control-Allow-Credentials"))
+}
