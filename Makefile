@@ -7,6 +7,7 @@ TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
 MODELRUNS ?= 150
 PACKAGES ?= ./...
+VULNDB   ?= https://vuln.go.dev
 CHAOS    ?= 10m
 # Which benchmarks, for how long each, and how many finished tasks the last of them stores.
 BENCH        ?= .
@@ -14,7 +15,7 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH_STORED
 
-.PHONY: help run build test race chaos interop check lint fmt generate sqlc-vet bench fuzz model conformance cover clean
+.PHONY: help run build test race chaos interop check lint fmt generate sqlc-vet vuln bench fuzz model conformance cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +51,9 @@ lint: $(TOOLS) ## formatting, vet, linters, generated code and go.mod up to date
 
 sqlc-vet: bin/sqlc ## prepare every query on a migrated database
 	go run ./internal/store/storetest/withdb bin/sqlc vet
+
+vuln: bin/govulncheck ## known vulnerabilities that our code reaches; VULNDB names a copy of the database (file:///...)
+	bin/govulncheck -db $(VULNDB) ./...
 
 fmt: bin/golangci-lint ## rewrite the sources in our format
 	bin/golangci-lint fmt
@@ -90,3 +94,6 @@ bin/sqlc: tools/go.mod tools/go.sum
 
 bin/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && CGO_ENABLED=0 go build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+bin/govulncheck: tools/go.mod tools/go.sum
+	cd tools && CGO_ENABLED=0 go build -o ../$@ golang.org/x/vuln/cmd/govulncheck
