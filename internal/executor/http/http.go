@@ -12,12 +12,14 @@ package http
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"mime"
 	"net"
 	nethttp "net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -83,6 +85,11 @@ func (b *backend) call(
 	b.setHeaders(request.Header, run)
 	response, err := b.client.Do(request)
 	if err != nil {
+		// Without the URL, whose query may hold a key: the error is logged, and stored with the task.
+		var of *url.Error
+		if errors.As(err, &of) {
+			err = of.Err
+		}
 		return executor.Retryable(fmt.Errorf("call the agent: %w", err), 0)
 	}
 	defer response.Body.Close()

@@ -1,0 +1,220 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+)
+
+// What clients, agents and operators keep to themselves is in no log, at any level, whether things go well or not.
+func TestLogsTellNoSecrets(t *testing.T) {
+	t.Parallel()
+	const secret = "xyzzy" // in everything below that nobody may read
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("X-Token", r.Header.Get("Authorization"))
+		http.Error(w, "out of paper", http.StatusBadGateway)
+	}))
+	defer broken.Close()
+	db := newDB(t)
+	url := strings.Replace(db.url, "?", "?password="+secret+"-database&", 1)
+	require.NotEqual(t, db.url, url)
+	r := start(t, replicaOptions{Name: "a", DB: url, Config: settings + `
+  - name: broken
+    executor: {kind: http, http: {url: "` + broken.URL + `?key=` + secret + `-url", headers: {Authorization: "Bearer ` + secret + `-backend"}}}
+    limits: {max_attempts: 2, backoff: 1ms}
+  - name: gone
+    executor: {kind: http, http: {url: "http://user:` + secret + `-userinfo@127.0.0.1:1/run?key=` + secret + `-url"}}
+    limits: {max_attempts: 2, backoff: 1ms}
+`})
+	headers := []string{
+		"Authorization", "Bearer " + secret + "-token", "X-API-Key", "hf_" + secret + "-key", "Cookie", "session=" + secret + "-cookie",
+		"Proxy-Authorization", "Basic " + secret + "-proxy", "X-Api-Token", secret + "-header",
+	}
+	say := func(text string) object {
+		p := v03.params("", text)
+		p["metadata"] = object{"token": secret + "-metadata"}
+		return p
+	}
+	var task string
+	{ // what goes well
+		a, err := ask(short(t, patience), r.url+"/?access_token="+secret+"-query", request(v03.send, say("echo:"+secret+"-content")), headers...)
+		require.NoError(t, err)
+		res, err := a.result()
+		require.NoError(t, err)
+		require.Equal(t, "completed", res.state())
+		require.Contains(t, string(a.Body), secret+"-content", "the client has it back")
+		task = res.task()
+		s := r.open(v03.stream, say("ask:"+secret+"-question"), headers...)
+		require.Equal(t, "input-required", last(s.rest()).state())
+		ctx := metadata.AppendToOutgoingContext(short(t, patience), "authorization", "Bearer "+secret+"-grpc", "a2a-version", "1.0")
+		_, err = pb10.NewA2AServiceClient(r.connect(t)).SendMessage(ctx, said10("echo:"+secret+"-grpc-content"))
+		require.NoError(t, err)
+	}
+	{ // what does not
+		for _, body := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"text":"` + secret + `-malformed`,
+			`{"jsonrpc":"2.0","id":1,"method":"` + secret + `-method"}`,
+			`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"` + secret + `-id","role":"` + secret + `-role","parts":[]}}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"` + secret + `\u0000"}]}}}`,
+			string(request("tasks/get", object{"id": secret + "-unknown"})),
+		} {
+			_, err := ask(short(t, patience), r.url, []byte(body), headers...)
+			require.NoError(t, err)
+		}
+		for _, key := range []string{secret + "-idempotency", strings.Repeat(secret, 100)} {
+			for _, text := range []string{"echo:1", "echo:2"} {
+				_, err := ask(short(t, patience), r.url, request(v03.send, say(text)), append(headers, "Idempotency-Key", key)...)
+				require.NoError(t, err)
+			}
+		}
+		for _, path := range []string{"/agents/" + secret + "-path", "/tasks/" + secret + "-rest?token=" + secret, "/%00" + secret} {
+			resp, err := post(short(t, patience), r.url+path, []byte(secret), headers...)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+		}
+	}
+	{ // agents that fail
+		for path, text := range map[string]string{
+			"/": "fail:" + secret + "-reason", "/v0.3": "reject:" + secret + "-reason",
+			"/agents/broken": secret + "-to-the-backend", "/agents/gone": secret + "-to-nobody",
+		} {
+			a, err := ask(short(t, patience), r.url+path, request(v03.send, say(text)), headers...)
+			require.NoError(t, err)
+			res, err := a.result()
+			require.NoError(t, err)
+			require.Contains(t, []string{"failed", "rejected"}, res.state(), path)
+		}
+		require.Equal(t, "failed", r.call(v03.send, say("crash")).state())
+	}
+	{ // a database that will not
+		db.exec("ALTER TABLE holdfast.task_events RENAME TO elsewhere")
+		a, err := ask(short(t, patience), r.url, request(v03.send, say("echo:"+secret+"-unstored")), headers...)
+		require.NoError(t, err)
+		require.NotNil(t, a.Err)
+		b, err := ask(short(t, patience), r.url, request("tasks/get", object{"id": task}), headers...)
+		require.NoError(t, err)
+		require.NotNil(t, b.Err)
+		db.exec("ALTER TABLE holdfast.elsewhere RENAME TO task_events")
+		for _, answer := range []*answer{a, b} {
+			for _, internal := range []string{"task_events", "holdfast.", "SQLSTATE", "42P01", "pgx", "postgres", ".go:", "goroutine"} {
+				require.NotContains(t, string(answer.Body), internal, "clients see no internals")
+			}
+		}
+		require.Contains(t, string(r.logs.all()), "42P01", "operators do")
+	}
+	r.signal(syscall.SIGTERM)
+	require.Zero(t, r.wait())
+	for line := range bytes.Lines(r.logs.all()) {
+		require.NotContains(t, string(line), secret)
+	}
+	require.Contains(t, string(r.logs.all()), "out of paper", "what an agent says of its failure is for operators")
+}
+
+// Clients that send a byte now and then are cut off like those that send nothing, and meanwhile cost nobody anything.
+func TestSlowLoris(t *testing.T) {
+	t.Parallel()
+	const clients = 100
+	r := start(t, replicaOptions{Name: "a", DB: newDB(t).url, Config: strict})
+	var cut atomic.Int64
+	done := make(chan error, clients)
+	for i := range clients {
+		begin, more := "POST / HTTP/1.1\r\nHost: x\r\n", "X-Slow: y\r\n"
+		if i%2 == 1 {
+			begin, more = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n", " "
+		}
+		go func() {
+			done <- drip(hostOf(r.url), begin, more)
+			cut.Add(1)
+		}()
+	}
+	for cut.Load() < clients {
+		require.Equal(t, "completed", r.call(v03.send, v03.params("", "echo:meanwhile")).state())
+	}
+	for range clients {
+		require.NoError(t, <-done)
+	}
+}
+
+// drip sends a little, again and again, until the server has enough of it.
+func drip(addr, begin, more string) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	between := time.NewTicker(20 * time.Millisecond)
+	defer between.Stop()
+	_, err = io.WriteString(conn, begin)
+	for err == nil {
+		select {
+		case <-closed:
+			return nil
+		case <-ctx.Done():
+			return errors.New("never cut off")
+		case <-between.C:
+			_, err = io.WriteString(conn, more)
+		}
+	}
+	return nil
+}
+
+// A client that opens streams until it is refused is refused in its own words, is told when to come back, and may.
+func TestStreamsUntilRefused(t *testing.T) {
+	t.Parallel()
+	const most = 30
+	r := start(t, replicaOptions{Name: "a", DB: newDB(t).url, Config: settings + fmt.Sprintf("limits: {max_streams: %d}\n", most)})
+	taskID := r.open(v03.stream, v03.params("", "hold")).take(1)[0].task()
+	open := []*stream{}
+	for range most - 1 {
+		open = append(open, r.resume(taskID, 1))
+	}
+	refused, err := post(short(t, patience), r.url, request("tasks/resubscribe", object{"id": taskID}))
+	require.NoError(t, err)
+	defer refused.Body.Close()
+	require.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
+	require.Equal(t, "5", refused.Header.Get("Retry-After"))
+	var body struct{ Error rpcError }
+	require.NoError(t, json.NewDecoder(refused.Body).Decode(&body))
+	require.Equal(t, -32603, body.Error.Code)
+	require.Contains(t, body.Error.Message, "Rate limit exceeded: too many open streams")
+	for _, path := range []string{"/v1/tasks/" + taskID + ":subscribe", "/tasks/" + taskID + ":subscribe"} {
+		resp, err := post(short(t, patience), r.url+path, nil)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusTooManyRequests, resp.StatusCode, path)
+		require.Equal(t, "5", resp.Header.Get("Retry-After"))
+	}
+	require.Equal(t, "completed", r.call(v03.send, v03.params("", "echo:still here")).state(), "what is no stream goes on")
+
+	open[0].close()
+	eventually(t, "its place is free", func() error {
+		s, err := openURL(t, r.url, "tasks/resubscribe", object{"id": taskID})
+		if err == nil {
+			s.close()
+		}
+		return err
+	})
+}
