@@ -29,6 +29,9 @@ type composeFile struct {
 		ContainerName   string        `yaml:"container_name"`
 		StopGracePeriod time.Duration `yaml:"stop_grace_period"`
 		Deploy          struct{ Replicas int }
+		ReadOnly        bool                                  `yaml:"read_only"`
+		CapDrop         []string                              `yaml:"cap_drop"`
+		SecurityOpt     []string                              `yaml:"security_opt"`
 		DependsOn       map[string]struct{ Condition string } `yaml:"depends_on"`
 	}
 	Volumes map[string]any
@@ -64,6 +67,12 @@ func TestComposeFile(t *testing.T) {
 				require.Contains(t, c.Volumes, source, name)
 			}
 		}
+	}
+
+	for _, name := range []string{"migrate", "server"} {
+		require.True(t, c.Services[name].ReadOnly, name)
+		require.Equal(t, []string{"ALL"}, c.Services[name].CapDrop, name)
+		require.Equal(t, []string{"no-new-privileges:true"}, c.Services[name].SecurityOpt, name)
 	}
 
 	postgres, migrate, server, balancer := c.Services["postgres"], c.Services["migrate"], c.Services["server"], c.Services["balancer"]
@@ -105,6 +114,7 @@ func TestDockerfile(t *testing.T) {
 	for _, line := range []string{`CMD ["/holdfast", "ready"]`, `CMD ["serve"]`} {
 		require.Contains(t, string(raw), line)
 	}
+	require.Regexp(t, `(?m)^FROM scratch\n(?s:.*)^USER [1-9]\d*:[1-9]\d*$`, string(raw), "not as root, and with no shell")
 	version := regexp.MustCompile(`golang:(\d+\.\d+)`).FindStringSubmatch(string(raw))
 	require.NotNil(t, version)
 	mod, err := os.ReadFile("../go.mod")
