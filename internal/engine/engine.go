@@ -53,6 +53,8 @@ type Agent struct {
 	// InputModes and OutputModes are the media types that it and its skills declare; none: any.
 	InputModes  []string
 	OutputModes []string
+	// TenantVisible shows a task to all of its tenant, not to its owner alone.
+	TenantVisible bool
 }
 
 // Options configures an engine. The zero value of a duration means its default.
@@ -101,7 +103,7 @@ func New(o Options) *Engine {
 
 // Find returns the header of a task, which tells the dialect it was created in.
 func (e *Engine) Find(ctx context.Context, c Caller, taskID string) (*task.Task, error) {
-	return e.opt.Store.FindTask(ctx, owner(c), taskID)
+	return e.opt.Store.FindTask(ctx, e.owner(c), taskID)
 }
 
 // Get returns a task as it stands, with what the request will show of it.
@@ -175,6 +177,10 @@ func follow(ctx context.Context, sub *hub.Subscription, t *task.Task, done func(
 	return t, nil
 }
 
-func owner(c Caller) store.Owner {
-	return store.Owner{Tenant: c.Principal.Tenant, Subject: c.Principal.Subject, Agent: c.Agent}
+// owner is whose tasks a caller sees.
+func (e *Engine) owner(c Caller) store.Owner {
+	return store.Owner{
+		Tenant: c.Principal.Tenant, Subject: c.Principal.Subject, Agent: c.Agent,
+		TenantWide: e.agents[c.Agent].TenantVisible,
+	}
 }

@@ -22,7 +22,7 @@ const countBound = 10_000
 // round finds it.
 func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 	l := &store.Listing{
-		Owner: owner(r.Caller), ContextID: r.ContextID, State: r.State, Since: r.Since, After: store.Newest, Limit: r.PageSize,
+		Owner: e.owner(r.Caller), ContextID: r.ContextID, State: r.State, Since: r.Since, After: store.Newest, Limit: r.PageSize,
 		History: r.WithHistory, Artifacts: r.WithArtifacts,
 	}
 	page := &Page{Size: r.PageSize}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -43,11 +44,21 @@ func (o Op) String() string {
 // Streams reports whether the answer of the operation is a stream.
 func (o Op) Streams() bool { return o == OpStream || o == OpSubscribe }
 
-// Principal is who calls. Tasks belong to their tenant and subject.
+// Principal is who calls. Tasks belong to their tenant and subject. The zero value is
+// everybody, where nothing is asked.
 type Principal struct {
 	Tenant  string
 	Subject string
 	Scopes  []string
+	// Method is the kind of credential that was shown: api_key, basic, jwt or mtls; "" for none.
+	Method string
+	// Credential names it for the record: the scheme, and the id that it has there. It is no secret.
+	Credential string
+}
+
+// Has reports whether a scope was granted. The empty one is everybody's.
+func (p *Principal) Has(scope string) bool {
+	return scope == "" || slices.Contains(p.Scopes, scope)
 }
 
 // Caller is what the binding adds to every request.

@@ -230,7 +230,7 @@ func (s *Store) Existing(ctx context.Context, n *NewTask) (t *task.Task, byKey b
 			return nil, false, translate("idempotency key", err)
 		}
 	}
-	t, err = s.FindTask(ctx, Owner{n.Task.Tenant, n.Task.Owner, n.Task.Agent}, n.Task.PublicID)
+	t, err = s.FindTask(ctx, Owner{Tenant: n.Task.Tenant, Subject: n.Task.Owner, Agent: n.Task.Agent}, n.Task.PublicID)
 	return t, false, err
 }
 

@@ -16,6 +16,8 @@ type Owner struct {
 	Tenant  string
 	Subject string
 	Agent   string
+	// TenantWide is for agents whose tasks all of a tenant sees. New tasks are the subject's all the same.
+	TenantWide bool
 }
 
 // FindTask finds a task by its public id and returns its header: no history, no
