@@ -35,6 +35,9 @@ func (d *Doorbell) CancelWanted(id task.ID) { d.notify.cancel(id) }
 // PushesDue says that webhooks have something to deliver.
 func (d *Doorbell) PushesDue() { d.notify.pushesDue() }
 
+// KeyRevoked implements store.Listener.
+func (d *Doorbell) KeyRevoked(id string) { d.notify.send("k:" + id) }
+
 // Ring sends the hints of everything that was committed since the last ring. When it
 // fails nothing is lost: the replicas find it when they next look by themselves.
 func (d *Doorbell) Ring(ctx context.Context) error {

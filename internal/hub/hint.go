@@ -20,6 +20,7 @@ import (
 //	q:<agent>        there is something to claim
 //	c:<32 hex>       this running task was asked to end
 //	p:               webhooks have something to deliver
+//	k:<id>           this API key was revoked
 //	r:               hints were lost; look at everything
 //	h:               a process has started
 //	t:<nonce>        the sender listens for itself
@@ -227,8 +228,11 @@ func (h *Hub) hear(payload string) {
 			h.markAll()
 			h.ready("")
 			h.pushes()
+			h.forgetKeys()
 		case head == "p":
 			h.pushes()
+		case head == "k":
+			h.forgetKeys()
 		case head == "q":
 			h.ready(tail)
 		case head == "c":
@@ -254,6 +258,12 @@ func (h *Hub) ready(agent string) {
 func (h *Hub) pushes() {
 	if h.opt.OnPushes != nil {
 		h.opt.OnPushes()
+	}
+}
+
+func (h *Hub) forgetKeys() {
+	if h.opt.OnKeyRevoked != nil {
+		h.opt.OnKeyRevoked()
 	}
 }
 

@@ -47,6 +47,8 @@ type Options struct {
 	OnReady  func(agent string)
 	OnCancel func(id task.ID)
 	OnPushes func()
+	// OnKeyRevoked is called when API keys may have been revoked. It must not block.
+	OnKeyRevoked func()
 }
 
 // Hub is the fan-out of one replica.
@@ -169,6 +171,12 @@ func (h *Hub) PushesDue() {
 		return
 	}
 	h.opt.OnPushes()
+}
+
+// KeyRevoked implements store.Listener.
+func (h *Hub) KeyRevoked(id string) {
+	h.forgetKeys()
+	h.notify.send("k:" + id)
 }
 
 func (h *Hub) topic(id task.ID) *topic {

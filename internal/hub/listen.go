@@ -70,6 +70,7 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 	h.markAll()
 	h.ready("")
 	h.pushes()
+	h.forgetKeys()
 
 	tested, warned := time.Now(), false
 	for {

@@ -99,6 +99,8 @@ func (e *ear) Ready(agent string) {
 	e.ready[agent]++
 }
 
+func (e *ear) KeyRevoked(string) {}
+
 func (e *ear) CancelWanted(id task.ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

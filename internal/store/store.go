@@ -31,6 +31,8 @@ type Listener interface {
 	Ready(agent string)
 	// CancelWanted says that a running task was asked to end.
 	CancelWanted(id task.ID)
+	// KeyRevoked says that an API key is no longer valid.
+	KeyRevoked(id string)
 }
 
 // Observer takes the store's measurements. Every field is optional.

@@ -76,6 +76,7 @@ type Error struct {
 	Msg        string
 	Field      string        // the member of the request that is at fault, such as message.parts[0].text
 	RetryAfter time.Duration // with Unavailable and RateLimited
+	Challenges []string      // with Unauthenticated and Forbidden: how to ask for credentials, as WWW-Authenticate has it
 	Cause      error
 }
 

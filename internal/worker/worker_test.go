@@ -61,6 +61,8 @@ func (p *process) Ready(agent string) {
 	}
 }
 
+func (p *process) KeyRevoked(string) {}
+
 func (p *process) CancelWanted(id task.ID) {
 	if !p.deaf.Load() {
 		p.pool.CancelHint(id)

@@ -11,6 +11,25 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+// API keys. The secrets are not here: a key is shown once, when it is made.
+type APIKey struct {
+	// The part of the key that is no secret.
+	KeyID string
+	// SHA-256 of the whole key. It holds 256 random bits, so there is nothing to guess that a slow hash would protect.
+	KeyHash []byte
+	// What the operator calls it.
+	Name string
+	// Whose tasks it reaches, with subject.
+	Tenant    string
+	Subject   string
+	Scopes    []string
+	CreatedAt time.Time
+	ExpiresAt pgtype.Timestamptz
+	RevokedAt pgtype.Timestamptz
+	// Accurate to five minutes.
+	LastUsedAt pgtype.Timestamptz
+}
+
 // The log of every task, partitioned by the time in the UUIDv7 task id.
 type Event struct {
 	Task uuid.UUID

@@ -1,0 +1,249 @@
+// Package auth finds out who calls: a request shows a credential of one of the server's
+// schemes, and that makes a principal, or a reason why not.
+//
+// A request shows one credential. Two of them, or one header twice, are refused and not
+// ranked: whoever is in front of this server might rank them in another way. What is
+// wrong with a credential is for the log and the metrics; the caller hears that it was
+// not accepted.
+package auth
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Request is what a caller shows.
+type Request struct {
+	// Header gives the values of a header, or of gRPC metadata, by its canonical name.
+	Header func(name string) []string
+	// Chain is the client's end of the connection: its certificate, and those that lead to an
+	// authority. Empty when it has shown none.
+	Chain []*x509.Certificate
+}
+
+// Reason says what is wrong with a credential. It is a label in metrics.
+type Reason string
+
+// The reasons.
+const (
+	Missing     Reason = "missing"     // none was shown
+	Several     Reason = "several"     // more than one was
+	Malformed   Reason = "malformed"   // it does not have the form of its scheme
+	Unknown     Reason = "unknown"     // no such key, user or issuer, or a wrong secret
+	Revoked     Reason = "revoked"     //
+	Expired     Reason = "expired"     //
+	Early       Reason = "early"       // it is not valid yet
+	Algorithm   Reason = "algorithm"   // not one that the scheme allows
+	Signature   Reason = "signature"   // by no key of the issuer
+	Issuer      Reason = "issuer"      //
+	Audience    Reason = "audience"    // it is meant for somebody else
+	Claims      Reason = "claims"      // one that is needed is missing or of no use
+	Certificate Reason = "certificate" // not by one of our authorities, or without an identity
+	Elsewhere   Reason = "elsewhere"   // the agent does not take this scheme
+)
+
+// refusal is an error that is the credential's fault.
+type refusal struct {
+	reason Reason
+	cause  error
+}
+
+func (r *refusal) Error() string {
+	if r.cause == nil {
+		return string(r.reason)
+	}
+	return string(r.reason) + ": " + r.cause.Error()
+}
+
+func (r *refusal) Unwrap() error { return r.cause }
+
+func refuse(reason Reason, cause error) error { return &refusal{reason, cause} }
+
+// Scheme is one way to show who one is.
+type Scheme interface {
+	// Name is what configuration, cards and logs call it.
+	Name() string
+	kind() string
+	// shown finds its credentials in a request.
+	shown(r *Request, authorization *authorization) []string
+	// verify makes a principal of a credential. An error that is no refusal is nobody's fault,
+	// and may be gone with the next request.
+	verify(ctx context.Context, credential string, r *Request) (*engine.Principal, error)
+	// challenge is how 401 asks for it. Refused: such a credential was shown.
+	challenge(refused bool) string
+}
+
+// Observer counts what came of requests: with "ok" or a Reason, by the name of the scheme ("" for none).
+type Observer func(scheme, outcome string)
+
+// Options configures an Authenticator.
+type Options struct {
+	Schemes []Scheme
+	Observe Observer
+	Log     *slog.Logger
+}
+
+// Authenticator is the schemes of a server. Its methods may be called from many goroutines.
+type Authenticator struct {
+	opt    Options
+	byName map[string]Scheme
+}
+
+// New makes an authenticator.
+func New(o Options) *Authenticator {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &Authenticator{opt: o, byName: map[string]Scheme{}}
+	var issuers []*JWT
+	for _, s := range o.Schemes {
+		a.byName[s.Name()] = s
+		if j, ok := s.(*JWT); ok {
+			issuers = append(issuers, j)
+		}
+	}
+	if len(issuers) == 1 {
+		issuers[0].alone = true
+	}
+	return a
+}
+
+// Identity is what a request has shown.
+type Identity struct {
+	principal engine.Principal
+	scheme    string // "" when none was found out
+	err       error  // nil when principal is who calls
+}
+
+// Known reports whether the request has shown who calls.
+func (id *Identity) Known() bool { return id.err == nil }
+
+// Principal is who calls, if that is known, and else nobody in particular.
+func (id *Identity) Principal() engine.Principal { return id.principal }
+
+// errMissing is of most requests without an identity, and always the same.
+var errMissing = refuse(Missing, nil)
+
+// Authenticate finds out who calls. It never fails: what is wrong shows when the identity is to be used.
+func (a *Authenticator) Authenticate(ctx context.Context, r *Request) *Identity {
+	scheme, p, err := a.find(ctx, r)
+	id := &Identity{scheme: scheme, err: err}
+	outcome := "ok"
+	if err == nil {
+		id.principal = *p
+		id.principal.Method = a.byName[scheme].kind()
+	} else if outcome = "error"; errors.As(err, new(*refusal)) {
+		var bad *refusal
+		errors.As(err, &bad)
+		outcome = string(bad.reason)
+	}
+	if a.opt.Observe != nil {
+		a.opt.Observe(scheme, outcome)
+	}
+	switch {
+	case outcome == "error":
+		a.opt.Log.Warn("a credential could not be checked", "scheme", scheme, "error", err)
+	case err != nil && outcome != string(Missing):
+		// Anybody can cause these, in any number.
+		a.opt.Log.Debug("a credential was refused", "scheme", scheme, "reason", err)
+	}
+	return id
+}
+
+// maxCredential bounds a credential, in bytes.
+const maxCredential = 16 << 10
+
+func (a *Authenticator) find(ctx context.Context, r *Request) (name string, p *engine.Principal, err error) {
+	header := readAuthorization(r)
+	var (
+		scheme     Scheme
+		credential string
+		count      int
+	)
+	for _, s := range a.opt.Schemes {
+		for _, c := range s.shown(r, header) {
+			scheme, credential = s, c
+			count++
+		}
+	}
+	switch {
+	case header.read && header.count > 1:
+		return "", nil, refuse(Several, nil)
+	case header.read && header.count == 1 && !header.taken:
+		return "", nil, refuse(Malformed, errors.New("it is of no scheme that is served"))
+	case count == 0:
+		return "", nil, errMissing
+	case count > 1:
+		return "", nil, refuse(Several, nil)
+	case len(credential) > maxCredential:
+		return scheme.Name(), nil, refuse(Malformed, errors.New("it is too long"))
+	}
+	p, err = scheme.verify(ctx, credential, r)
+	if err == nil {
+		err = check(p)
+	}
+	return scheme.Name(), p, err
+}
+
+// authorization is the header of this name.
+type authorization struct {
+	scheme     string // in lower case
+	credential string
+	count      int
+	read       bool // a scheme looks at this header
+	taken      bool // and has found its own
+}
+
+func readAuthorization(r *Request) *authorization {
+	values := r.Header("Authorization")
+	a := &authorization{count: len(values)}
+	if len(values) != 1 {
+		return a
+	}
+	scheme, credential, found := strings.Cut(values[0], " ")
+	credential = strings.Trim(credential, " ")
+	if !found || credential == "" || strings.ContainsFunc(credential, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return a
+	}
+	a.scheme, a.credential = strings.ToLower(scheme), credential
+	return a
+}
+
+// take is the credential of a scheme, for the Scheme that says it is its own.
+func (a *authorization) take(scheme string, own func(credential string) bool) []string {
+	a.read = true
+	if a.scheme != scheme || a.taken || !own(a.credential) {
+		return nil
+	}
+	a.taken = true
+	return []string{a.credential}
+}
+
+// maxName bounds tenants and subjects, in bytes: they are in keys of indexes.
+const maxName = 255
+
+// check refuses what the database could not hold, or logs would not show as it is.
+func check(p *engine.Principal) error {
+	if p.Subject == "" || !plain(p.Subject) || !plain(p.Tenant) {
+		return refuse(Claims, errors.New("tenant and subject must be UTF-8 without control characters, not longer than 255 bytes, and the subject not empty"))
+	}
+	return nil
+}
+
+func plain(s string) bool {
+	return len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// unavailable is the error of a credential that cannot be checked at the moment.
+func unavailable(msg string, cause error) error {
+	return &task.Error{Kind: task.Unavailable, Msg: msg, RetryAfter: 2 * time.Second, Cause: cause}
+}

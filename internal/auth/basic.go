@@ -1,0 +1,179 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// KindBasic is the kind of scheme that NewBasic makes.
+const KindBasic = "basic"
+
+// User is one who has a password.
+type User struct {
+	Name   string
+	Hash   string // bcrypt
+	Tenant string
+	Scopes []string
+}
+
+// Basic is a scheme: a name and a password, of users that the operator lists.
+type Basic struct {
+	name  string
+	users atomic.Pointer[userList]
+	// checks bounds how many passwords are compared at a time, waiting how many may wait for that: a
+	// comparison is slow by intent, and anybody may ask for one.
+	checks  chan struct{}
+	waiting atomic.Int64
+	compare func(hash, password []byte) error
+}
+
+// userList is the users of a moment, and which passwords were found right for them.
+type userList struct {
+	byName map[string]*User
+	decoy  []byte // what the password of an unknown user is compared with
+	key    [32]byte
+	right  *cache[*engine.Principal]
+}
+
+const (
+	// passwordFor is how long a password is known to be right.
+	passwordFor   = 5 * time.Minute
+	passwordsKept = 10_000
+	// maxWaiting is how many may wait for a comparison; maxPassword what bcrypt looks at.
+	maxWaiting  = 64
+	maxPassword = 72
+)
+
+// NewBasic makes the scheme.
+func NewBasic(name string, users []User) (*Basic, error) {
+	s := &Basic{name: name, checks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), compare: bcrypt.CompareHashAndPassword}
+	return s, s.SetUsers(users)
+}
+
+// SetUsers replaces the users. On an error they stay.
+func (s *Basic) SetUsers(users []User) error {
+	l := &userList{byName: map[string]*User{}, right: newCache[*engine.Principal](passwordsKept)}
+	cost := 0
+	for i := range users {
+		u := &users[i]
+		c, err := HashCost(u.Hash)
+		switch {
+		case err != nil:
+			return fmt.Errorf("user %q: %w", u.Name, err)
+		case l.byName[u.Name] != nil:
+			return fmt.Errorf("user %q is listed twice", u.Name)
+		case cost != 0 && c != cost:
+			// One that takes longer or shorter would tell who is a user.
+			return fmt.Errorf("user %q: the hash has cost %d and others have %d; all must have the same", u.Name, c, cost)
+		}
+		cost = c
+		l.byName[u.Name] = u
+	}
+	if cost == 0 {
+		return errors.New("there are no users")
+	}
+	_, _ = rand.Read(l.key[:])
+	var err error
+	if l.decoy, err = bcrypt.GenerateFromPassword(l.key[:], cost); err != nil {
+		return fmt.Errorf("make a decoy: %w", err)
+	}
+	s.users.Store(l)
+	return nil
+}
+
+// The costs of a hash that are taken. Below, guessing is cheap; above, checking is not.
+const (
+	MinCost = 10
+	MaxCost = 14
+)
+
+// HashCost checks a bcrypt hash, and is its cost.
+func HashCost(hash string) (int, error) {
+	cost, err := bcrypt.Cost([]byte(hash))
+	if err != nil {
+		return 0, errors.New("the hash is not one of bcrypt, such as htpasswd -nbB -C 12 makes")
+	}
+	if cost < MinCost || cost > MaxCost {
+		return 0, fmt.Errorf("the hash has cost %d, want %d to %d", cost, MinCost, MaxCost)
+	}
+	return cost, nil
+}
+
+// Name implements Scheme.
+func (s *Basic) Name() string { return s.name }
+
+func (s *Basic) kind() string { return KindBasic }
+
+func (s *Basic) shown(_ *Request, a *authorization) []string {
+	return a.take("basic", func(string) bool { return true })
+}
+
+func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*engine.Principal, error) {
+	decoded, err := base64.StdEncoding.Strict().DecodeString(credential)
+	if err != nil {
+		return nil, refuse(Malformed, nil)
+	}
+	name, password, ok := strings.Cut(string(decoded), ":")
+	if !ok || len(password) > maxPassword || strings.Contains(password, "\x00") {
+		return nil, refuse(Malformed, nil)
+	}
+	l := s.users.Load()
+	digest := l.digest(decoded)
+	if p, ok := l.right.get(digest); ok {
+		return p, nil
+	}
+	// The same work, whether there is such a user or not.
+	hash, user := l.decoy, l.byName[name]
+	if user != nil {
+		hash = []byte(user.Hash)
+	}
+	wrong, err := s.check(ctx, hash, []byte(password))
+	if err != nil {
+		return nil, err
+	}
+	if wrong || user == nil {
+		return nil, refuse(Unknown, nil)
+	}
+	p := &engine.Principal{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}
+	l.right.put(digest, p, passwordFor, 0)
+	return p, nil
+}
+
+// digest names a password in memory without being one that could be tried elsewhere.
+func (l *userList) digest(credential []byte) (d [sha256.Size]byte) {
+	mac := hmac.New(sha256.New, l.key[:])
+	_, _ = mac.Write(credential)
+	mac.Sum(d[:0])
+	return d
+}
+
+func (s *Basic) check(ctx context.Context, hash, password []byte) (wrong bool, err error) {
+	if s.waiting.Add(1) > maxWaiting {
+		s.waiting.Add(-1)
+		return false, &task.Error{Kind: task.RateLimited, Msg: "too many passwords are being checked", RetryAfter: time.Second}
+	}
+	defer s.waiting.Add(-1)
+	select {
+	case s.checks <- struct{}{}:
+		defer func() { <-s.checks }()
+	case <-ctx.Done():
+		return false, unavailable("the password could not be checked in time", context.Cause(ctx))
+	}
+	return s.compare(hash, password) != nil, nil
+}
+
+func (s *Basic) challenge(bool) string { return `Basic ` + realm + `, charset="UTF-8"` }

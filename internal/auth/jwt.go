@@ -1,0 +1,260 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+)
+
+// KindJWT is the kind of scheme that NewJWT makes.
+const KindJWT = "jwt"
+
+// JWTOptions configures the scheme of one issuer.
+type JWTOptions struct {
+	Name string
+	// Issuer is the iss of its tokens. Without KeySetURL its metadata say where its keys are.
+	Issuer    string
+	KeySetURL string
+	Audiences []string // one of them must be in aud
+	// Algorithms that are taken, of Algorithms.
+	Algorithms []string
+	// Tenant is that of all, unless TenantClaim names where it stands.
+	Tenant        string
+	TenantClaim   string
+	SubjectClaim  string
+	SubjectPrefix string
+	ScopesClaim   string // "" for scope, or scp
+	Client        *http.Client
+	// Fetched counts the attempts to get the keys.
+	Fetched func(scheme string, err error)
+	Log     *slog.Logger
+}
+
+// Algorithms are those of signatures that only the issuer can make. A symmetric one would
+// make a secret of the key that the issuer publishes.
+var Algorithms = []string{
+	string(jose.RS256), string(jose.RS384), string(jose.RS512), string(jose.PS256), string(jose.PS384), string(jose.PS512),
+	string(jose.ES256), string(jose.ES384), string(jose.ES512), string(jose.EdDSA),
+}
+
+// JWT is a scheme: a token that an issuer has signed. Run must be called.
+type JWT struct {
+	opt        JWTOptions
+	algorithms []jose.SignatureAlgorithm
+	alone      bool // no other scheme takes tokens
+	*keySource
+}
+
+const (
+	// leeway is how far the clocks of issuer and server may be apart.
+	leeway = 30 * time.Second
+	// tokenFor is how long a token is known to be good.
+	tokenFor = time.Minute
+)
+
+// NewJWT makes the scheme.
+func NewJWT(o JWTOptions) *JWT {
+	s := &JWT{opt: o, keySource: newKeySource(o)}
+	for _, a := range o.Algorithms {
+		if slices.Contains(Algorithms, a) {
+			s.algorithms = append(s.algorithms, jose.SignatureAlgorithm(a))
+		}
+	}
+	return s
+}
+
+// Name implements Scheme.
+func (s *JWT) Name() string { return s.opt.Name }
+
+func (s *JWT) kind() string { return KindJWT }
+
+// shown takes what names this issuer, or every token where there is no other issuer.
+func (s *JWT) shown(_ *Request, a *authorization) []string {
+	return a.take("bearer", func(c string) bool {
+		return !strings.HasPrefix(c, keyPrefix) && (s.alone || issuerOf(c) == s.opt.Issuer)
+	})
+}
+
+// issuerOf is whose a token says that it is.
+func issuerOf(token string) string {
+	_, rest, _ := strings.Cut(token, ".")
+	payload, _, _ := strings.Cut(rest, ".")
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if b, err := base64.RawURLEncoding.DecodeString(payload); err != nil || json.Unmarshal(b, &claims) != nil {
+		return ""
+	}
+	return claims.Issuer
+}
+
+func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*engine.Principal, error) {
+	digest := sha256.Sum256([]byte(token))
+	if set := s.current.Load(); set != nil {
+		if p, ok := set.good.get(digest); ok {
+			return p, nil
+		}
+	}
+	parsed, err := s.parse(token)
+	if err != nil {
+		return nil, err
+	}
+	set, c, err := s.verified(ctx, parsed)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	p, expires, err := s.principal(c, now)
+	if err != nil {
+		return nil, err
+	}
+	set.good.put(digest, p, min(tokenFor, expires.Add(leeway).Sub(now)), 0)
+	return p, nil
+}
+
+// parse checks what can be told without a key, so that nobody makes us fetch keys for anything else.
+func (s *JWT) parse(token string) (*jwt.JSONWebToken, error) {
+	parsed, err := jwt.ParseSigned(token, s.algorithms)
+	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
+	switch {
+	case errors.As(err, &algorithm):
+		return nil, refuse(Algorithm, nil)
+	case err != nil:
+		return nil, refuse(Malformed, nil)
+	}
+	// A token for another use, such as the one that ends a session, is none for this.
+	switch typ, _ := parsed.Headers[0].ExtraHeaders[jose.HeaderType].(string); strings.ToLower(typ) {
+	case "", "jwt", "at+jwt", "application/at+jwt":
+	default:
+		return nil, refuse(Malformed, errors.New("it is no access token"))
+	}
+	if issuerOf(token) != s.opt.Issuer {
+		return nil, refuse(Issuer, nil)
+	}
+	return parsed, nil
+}
+
+// claims is what a token says.
+type claims struct {
+	standard jwt.Claims
+	all      map[string]any
+}
+
+// verified is what the token says when a key of the issuer has signed it, and the set that has the key.
+func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keySet, c *claims, err error) {
+	kid, algorithm := parsed.Headers[0].KeyID, parsed.Headers[0].Algorithm
+	set = s.current.Load()
+	found := set.find(kid, algorithm)
+	if len(found) == 0 {
+		// A key may be newer than our copy.
+		s.renew(ctx)
+		set = s.current.Load()
+		found = set.find(kid, algorithm)
+	}
+	if set.gone(time.Now()) {
+		return nil, nil, unavailable("the issuer's keys are not at hand", nil)
+	}
+	for _, key := range found {
+		c := &claims{}
+		// The library reads names as they are written, and no name twice.
+		err := parsed.Claims(key, &c.standard, &c.all)
+		switch {
+		case err == nil:
+			return set, c, nil
+		case !errors.Is(err, jose.ErrCryptoFailure):
+			return nil, nil, refuse(Claims, nil)
+		}
+	}
+	return nil, nil, refuse(Signature, nil)
+}
+
+// principal reads the claims of a token that was verified.
+func (s *JWT) principal(c *claims, now time.Time) (p *engine.Principal, expires time.Time, err error) {
+	standard, all := &c.standard, c.all
+	switch err := standard.ValidateWithLeeway(jwt.Expected{Issuer: s.opt.Issuer, AnyAudience: s.opt.Audiences, Time: now}, leeway); {
+	case errors.Is(err, jwt.ErrExpired):
+		return nil, expires, refuse(Expired, nil)
+	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return nil, expires, refuse(Early, nil)
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return nil, expires, refuse(Audience, nil)
+	case errors.Is(err, jwt.ErrInvalidIssuer):
+		return nil, expires, refuse(Issuer, nil)
+	case err != nil:
+		return nil, expires, refuse(Claims, err)
+	case standard.Expiry == nil:
+		return nil, expires, refuse(Claims, errors.New("exp is missing"))
+	}
+	subject, _ := claim(all, cmp.Or(s.opt.SubjectClaim, "sub")).(string)
+	if subject == "" {
+		return nil, expires, refuse(Claims, errors.New("the subject is missing"))
+	}
+	p = &engine.Principal{Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.scopes(all), Credential: s.opt.Name}
+	if standard.ID != "" && plain(standard.ID) {
+		p.Credential += "/" + standard.ID
+	}
+	if s.opt.TenantClaim != "" {
+		if p.Tenant, _ = claim(all, s.opt.TenantClaim).(string); p.Tenant == "" {
+			return nil, expires, refuse(Claims, errors.New("the tenant is missing"))
+		}
+	}
+	// Before it is remembered as good.
+	return p, standard.Expiry.Time(), check(p)
+}
+
+func (s *JWT) scopes(all map[string]any) []string {
+	value := claim(all, s.opt.ScopesClaim)
+	if s.opt.ScopesClaim == "" {
+		if value = all["scope"]; value == nil {
+			value = all["scp"]
+		}
+	}
+	var out []string
+	switch v := value.(type) {
+	case string:
+		out = strings.Fields(v)
+	case []any:
+		for _, one := range v {
+			if scope, ok := one.(string); ok {
+				out = append(out, scope)
+			}
+		}
+	}
+	return out
+}
+
+// claim is a claim by its name or, beginning with a slash, by the names of the objects that it is in.
+func claim(all map[string]any, name string) any {
+	path, nested := strings.CutPrefix(name, "/")
+	if !nested {
+		return all[name]
+	}
+	var at any = all
+	for step := range strings.SplitSeq(path, "/") {
+		object, _ := at.(map[string]any)
+		at = object[step]
+	}
+	return at
+}
+
+func (s *JWT) challenge(refused bool) string { return bearerChallenge(refused) }
+
+func bearerChallenge(refused bool) string {
+	if refused {
+		return `Bearer ` + realm + `, error="invalid_token"`
+	}
+	return `Bearer ` + realm
+}

@@ -1,0 +1,286 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+)
+
+// keySource is our copy of an issuer's keys. One goroutine fetches them, Run: in its own
+// rhythm, and when a request shows a key that is not in the copy. While the issuer is
+// away the last copy is used.
+type keySource struct {
+	opt     JWTOptions
+	pace    pace
+	current atomic.Pointer[keySet]
+
+	mu    sync.Mutex
+	tried time.Time     // when the last try ended
+	round chan struct{} // closed when the next try has ended
+	kick  chan struct{}
+}
+
+// pace is when the keys are fetched.
+type pace struct {
+	every  time.Duration // when nothing is asked for
+	retry  time.Duration // first pause after a failure
+	apart  time.Duration // two tries that requests ask for
+	within time.Duration // one try
+	keep   time.Duration // the last copy through an outage
+}
+
+var usualPace = pace{every: 5 * time.Minute, retry: time.Second, apart: 10 * time.Second, within: 5 * time.Second, keep: 24 * time.Hour}
+
+// maxKeySet bounds what an issuer may send, in bytes.
+const maxKeySet = 512 << 10
+
+func newKeySource(o JWTOptions) *keySource {
+	if o.Client == nil {
+		o.Client = &http.Client{}
+	}
+	client := *o.Client
+	// Who answers for the issuer is the issuer's host, and not where that sends us.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	o.Client = &client
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &keySource{opt: o, pace: usualPace, round: make(chan struct{}), kick: make(chan struct{}, 1)}
+}
+
+// keySet is the keys as they were fetched, and the tokens that they were found good for.
+type keySet struct {
+	keys    []jose.JSONWebKey
+	raw     string
+	fetched time.Time
+	keep    time.Duration
+	good    *cache[*engine.Principal]
+}
+
+// find is the keys that may have signed: those of the id, or all where a token names none. A
+// key is good for its own algorithm only.
+func (s *keySet) find(kid, algorithm string) []any {
+	if s == nil {
+		return nil
+	}
+	var out []any
+	for _, k := range s.keys {
+		if (kid == "" || k.KeyID == kid) && (k.Algorithm == "" || k.Algorithm == algorithm) && fits(k.Key, algorithm) {
+			out = append(out, k.Key)
+		}
+	}
+	if len(out) > maxCandidates {
+		out = out[:maxCandidates]
+	}
+	return out
+}
+
+// maxCandidates bounds how many keys a token without an id is tried with.
+const maxCandidates = 8
+
+func (s *keySet) gone(now time.Time) bool { return s == nil || now.Sub(s.fetched) > s.keep }
+
+// fits reports whether a key is of the kind that an algorithm takes.
+func fits(key any, algorithm string) bool {
+	switch key.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return strings.HasPrefix(algorithm, "ES")
+	case ed25519.PublicKey:
+		return algorithm == string(jose.EdDSA)
+	}
+	return false
+}
+
+// Run fetches the keys until ctx ends.
+func (s *keySource) Run(ctx context.Context) error {
+	pause := s.pace.retry
+	for ctx.Err() == nil {
+		err := s.fetch(ctx)
+		s.ended()
+		if s.opt.Fetched != nil && ctx.Err() == nil {
+			s.opt.Fetched(s.opt.Name, err)
+		}
+		wait := s.pace.every
+		if err != nil {
+			if ctx.Err() == nil {
+				s.opt.Log.Warn("the issuer's keys could not be fetched", "scheme", s.opt.Name, "have_some", s.current.Load() != nil, "error", err)
+			}
+			wait, pause = pause, min(2*pause, s.pace.every)
+		} else {
+			pause = s.pace.retry
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-s.kick:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+func (s *keySource) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tried = time.Now()
+	close(s.round)
+	s.round = make(chan struct{})
+}
+
+// renew has the keys fetched and waits for the outcome, unless they just were.
+func (s *keySource) renew(ctx context.Context) {
+	s.mu.Lock()
+	recent := !s.tried.IsZero() && time.Since(s.tried) < s.pace.apart
+	round := s.round
+	s.mu.Unlock()
+	if recent {
+		return
+	}
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+	// A try that is under way counts. Where Run has ended, there is none.
+	timer := time.NewTimer(s.pace.within + time.Second)
+	defer timer.Stop()
+	select {
+	case <-round:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+func (s *keySource) fetch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.pace.within)
+	defer cancel()
+	from := s.opt.KeySetURL
+	if from == "" {
+		var err error
+		if from, err = s.discover(ctx); err != nil {
+			return fmt.Errorf("metadata: %w", err)
+		}
+	}
+	raw, err := s.get(ctx, from)
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	keys, err := parseKeySet(raw)
+	if err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	set := &keySet{keys: keys, raw: string(raw), fetched: time.Now(), keep: s.pace.keep}
+	if old := s.current.Load(); old != nil && old.raw == set.raw {
+		set.good = old.good
+	} else {
+		// What a key was good for that is withdrawn now is not.
+		set.good = newCache[*engine.Principal](10_000)
+	}
+	s.current.Store(set)
+	return nil
+}
+
+// discover reads the issuer's metadata, as OpenID Connect or as RFC 8414 has them.
+func (s *keySource) discover(ctx context.Context) (string, error) {
+	raw, err := s.get(ctx, strings.TrimSuffix(s.opt.Issuer, "/")+"/.well-known/openid-configuration")
+	if errors.Is(err, errAbsent) {
+		u, parseErr := url.Parse(s.opt.Issuer)
+		if parseErr != nil {
+			return "", parseErr
+		}
+		u.Path = "/.well-known/oauth-authorization-server" + strings.TrimSuffix(u.Path, "/")
+		raw, err = s.get(ctx, u.String())
+	}
+	if err != nil {
+		return "", err
+	}
+	var metadata struct {
+		Issuer    string `json:"issuer"`
+		KeySetURL string `json:"jwks_uri"`
+	}
+	if err := json.Unmarshal(raw, &metadata); err != nil {
+		return "", err
+	}
+	if metadata.Issuer != s.opt.Issuer {
+		return "", fmt.Errorf("they are of %.200q", metadata.Issuer)
+	}
+	u, err := url.Parse(metadata.KeySetURL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && !strings.HasPrefix(s.opt.Issuer, "http://") {
+		return "", fmt.Errorf("jwks_uri %.200q is no address with https", metadata.KeySetURL)
+	}
+	return metadata.KeySetURL, nil
+}
+
+var errAbsent = errors.New("not found")
+
+func (s *keySource) get(ctx context.Context, from string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	answer, err := s.opt.Client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%s: %w", from, errAbsent)
+	case answer.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: answered %s", from, answer.Status)
+	}
+	b, err := io.ReadAll(io.LimitReader(answer.Body, maxKeySet+1))
+	if err == nil && len(b) > maxKeySet {
+		err = fmt.Errorf("%s: sends more than %d bytes", from, maxKeySet)
+	}
+	return b, err
+}
+
+// minRSA is the length of the shortest RSA key that is taken, in bits.
+const minRSA = 2048
+
+// parseKeySet takes the public keys for signatures, and passes over all others. A set that
+// is empty is an answer, too: everything was withdrawn.
+func parseKeySet(raw []byte) ([]jose.JSONWebKey, error) {
+	var set struct {
+		Keys *[]json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(raw, &set); err != nil {
+		return nil, err
+	}
+	if set.Keys == nil {
+		return nil, errors.New("there is no member keys")
+	}
+	var out []jose.JSONWebKey
+	for _, one := range *set.Keys {
+		var k jose.JSONWebKey
+		if json.Unmarshal(one, &k) != nil || !k.IsPublic() || cmp.Or(k.Use, "sig") != "sig" {
+			continue
+		}
+		if r, ok := k.Key.(*rsa.PublicKey); ok && r.N.BitLen() < minRSA {
+			continue
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}

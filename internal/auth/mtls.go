@@ -1,0 +1,110 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+)
+
+// KindMTLS is the kind of scheme that NewMTLS makes.
+const KindMTLS = "mtls"
+
+// MTLSOptions configures the scheme of client certificates.
+type MTLSOptions struct {
+	Name string
+	// Roots are the authorities that are trusted now.
+	Roots func() *x509.CertPool
+	// Tenant is that of all, unless TenantFromOrganization.
+	Tenant                 string
+	TenantFromOrganization bool
+	SubjectPrefix          string
+	Scopes                 []string
+}
+
+// MTLS is a scheme: the certificate of the client's end of a TLS connection.
+type MTLS struct {
+	opt   MTLSOptions
+	known *cache[*engine.Principal]
+}
+
+// certificateFor is how long a certificate is known to be good. Authorities that are
+// taken from the file while a connection lives are so noticed on it, too.
+const certificateFor = 10 * time.Second
+
+// NewMTLS makes the scheme.
+func NewMTLS(o MTLSOptions) *MTLS {
+	return &MTLS{opt: o, known: newCache[*engine.Principal](10_000)}
+}
+
+// Name implements Scheme.
+func (s *MTLS) Name() string { return s.opt.Name }
+
+func (s *MTLS) kind() string { return KindMTLS }
+
+func (s *MTLS) shown(r *Request, _ *authorization) []string {
+	if len(r.Chain) == 0 {
+		return nil
+	}
+	return []string{""} // the certificate itself is in the request
+}
+
+func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*engine.Principal, error) {
+	leaf := r.Chain[0]
+	digest := sha256.Sum256(leaf.Raw)
+	if p, ok := s.known.get(digest); ok {
+		return p, nil
+	}
+	now := time.Now()
+	between := x509.NewCertPool()
+	for _, c := range r.Chain[1:] {
+		between.AddCert(c)
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots: s.opt.Roots(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, CurrentTime: now,
+	})
+	if err != nil {
+		if now.After(leaf.NotAfter) {
+			return nil, refuse(Expired, nil)
+		}
+		return nil, refuse(Certificate, err)
+	}
+	subject, err := identity(leaf)
+	if err != nil {
+		return nil, refuse(Certificate, err)
+	}
+	p := &engine.Principal{
+		Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.opt.Scopes,
+		Credential: s.opt.Name + "/" + hex.EncodeToString(digest[:8]),
+	}
+	if s.opt.TenantFromOrganization {
+		if n := len(leaf.Subject.Organization); n != 1 {
+			return nil, refuse(Certificate, errors.New("it must name one organization"))
+		}
+		p.Tenant = leaf.Subject.Organization[0]
+	}
+	s.known.put(digest, p, min(certificateFor, leaf.NotAfter.Sub(now)), 0)
+	return p, nil
+}
+
+// identity is the name in a certificate: a URI, as SPIFFE has it, or a DNS name, or the common name.
+func identity(c *x509.Certificate) (string, error) {
+	switch {
+	case len(c.URIs) == 1:
+		return c.URIs[0].String(), nil
+	case len(c.URIs) > 1:
+		return "", errors.New("it has more than one URI")
+	case len(c.DNSNames) > 0:
+		return c.DNSNames[0], nil
+	case c.Subject.CommonName != "":
+		return c.Subject.CommonName, nil
+	}
+	return "", errors.New("it has no name")
+}
+
+// challenge is for the header alone, which must not be empty: no scheme of HTTP asks for a certificate.
+func (s *MTLS) challenge(bool) string { return `MutualTLS ` + realm }

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// APIKey is a key that a client shows. Its secret is nowhere but with the client.
+type APIKey struct {
+	ID      string
+	Hash    []byte // SHA-256
+	Name    string
+	Tenant  string
+	Subject string
+	Scopes  []string
+
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never
+	RevokedAt  time.Time // zero: it is valid
+	LastUsedAt time.Time // accurate to five minutes; zero: not yet
+}
+
+// KnownKey is what a replica must know of an API key to judge one that is shown.
+type KnownKey struct {
+	Hash            []byte
+	Tenant, Subject string
+	Scopes          []string
+	Revoked         bool
+	Left            time.Duration // until it expires; not positive: it has
+	// UseUnrecorded says that RecordKeyUse has something to write.
+	UseUnrecorded bool
+}
+
+// FindAPIKey reads a key by its id. Nil: there is none.
+func (s *Store) FindAPIKey(ctx context.Context, id string) (*KnownKey, error) {
+	r, err := s.q.APIKeyFind(ctx, s.api, cleanName(id))
+	if err = translate("find an API key", err); err != nil {
+		if task.KindOf(err) == task.NotFound {
+			return nil, nil //nolint:nilnil // absence is an answer here and no failure
+		}
+		return nil, err
+	}
+	return &KnownKey{
+		Hash: r.KeyHash, Tenant: r.Tenant, Subject: r.Subject, Scopes: r.Scopes, Revoked: r.Revoked,
+		Left: time.Duration(r.SecondsLeft * float64(time.Second)), UseUnrecorded: r.UseUnrecorded,
+	}, nil
+}
+
+// RecordKeyUse notes that a key was used.
+func (s *Store) RecordKeyUse(ctx context.Context, id string) error {
+	return translate("record the use of an API key", s.q.APIKeyUsed(ctx, s.api, id))
+}
+
+// AddAPIKey adds a key that is valid for its lifetime; 0: for good.
+func (s *Store) AddAPIKey(ctx context.Context, k *APIKey, lifetime time.Duration) (*APIKey, error) {
+	scopes := k.Scopes
+	if scopes == nil {
+		scopes = []string{}
+	}
+	r, err := s.q.APIKeyAdd(ctx, s.api, dbsqlc.APIKeyAddParams{
+		KeyID: k.ID, KeyHash: k.Hash, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: scopes, Lifetime: lifetime,
+	})
+	if err != nil {
+		return nil, translate("add an API key", err)
+	}
+	return apiKey(&r), nil
+}
+
+// APIKeys lists all keys, the newest first.
+func (s *Store) APIKeys(ctx context.Context) ([]*APIKey, error) {
+	rows, err := s.q.APIKeys(ctx, s.api)
+	out := make([]*APIKey, len(rows))
+	for i := range rows {
+		out[i] = apiKey(&rows[i])
+	}
+	return out, translate("list API keys", err)
+}
+
+// RevokeAPIKey ends a key and tells the replicas. To revoke it again changes nothing. Nil: there is none.
+func (s *Store) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error) {
+	r, err := s.q.APIKeyRevoke(ctx, s.api, cleanName(id))
+	if err = translate("revoke an API key", err); err != nil {
+		if task.KindOf(err) == task.NotFound {
+			return nil, nil //nolint:nilnil // absence is an answer here and no failure
+		}
+		return nil, err
+	}
+	if s.listener != nil {
+		s.listener.KeyRevoked(r.KeyID)
+	}
+	return apiKey(&r), nil
+}
+
+func apiKey(r *dbsqlc.APIKey) *APIKey {
+	when := func(at pgtype.Timestamptz) time.Time {
+		if !at.Valid {
+			return time.Time{}
+		}
+		return at.Time
+	}
+	return &APIKey{
+		ID: r.KeyID, Hash: r.KeyHash, Name: r.Name, Tenant: r.Tenant, Subject: r.Subject, Scopes: r.Scopes,
+		CreatedAt: r.CreatedAt, ExpiresAt: when(r.ExpiresAt), RevokedAt: when(r.RevokedAt), LastUsedAt: when(r.LastUsedAt),
+	}
+}
