@@ -1,0 +1,62 @@
+package auth
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// TLS is the server's end of TLS: a certificate, and the authorities of client certificates.
+type TLS struct {
+	current atomic.Pointer[tls.Config]
+	roots   atomic.Pointer[x509.CertPool]
+}
+
+// LoadTLS reads a certificate with its key and, if clientCA is not empty, the authorities whose clients may show
+// certificates. The reloader keeps them fresh.
+func LoadTLS(r *Reloader, cert, key, clientCA string) (*TLS, error) {
+	t := &TLS{}
+	files := []string{cert, key}
+	if clientCA != "" {
+		files = append(files, clientCA)
+	}
+	return t, r.Add(t.load, files...)
+}
+
+func (t *TLS) load(contents [][]byte) error {
+	pair, err := tls.X509KeyPair(contents[0], contents[1])
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	if pair.Leaf != nil && time.Now().After(pair.Leaf.NotAfter) {
+		return fmt.Errorf("certificate: it has expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	c := &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+	}
+	if len(contents) > 2 {
+		c.ClientCAs = x509.NewCertPool()
+		if !c.ClientCAs.AppendCertsFromPEM(contents[2]) {
+			return errors.New("client_ca_file: it holds no certificate")
+		}
+		// Clients may show other credentials instead.
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	t.roots.Store(c.ClientCAs)
+	t.current.Store(c)
+	return nil
+}
+
+// Roots are the authorities of client certificates now.
+func (t *TLS) Roots() *x509.CertPool { return t.roots.Load() }
+
+// Config is for a listener: each connection gets what is loaded then. A session is resumed only with what it began with.
+func (t *TLS) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.current.Load(), nil },
+	}
+}
