@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -46,9 +47,12 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			served.Extensions = append(served.Extensions, operation.Extension{URI: e.URI, Required: e.Required})
 		}
 		out.operation = append(out.operation, served)
-		shown := describe(a)
+		shown := describe(a, cfg.Auth.Schemes)
 		shown.Capabilities.PushNotifications = cfg.Push.Enabled
-		out.rpc = append(out.rpc, rpc.Agent{Name: a.Name, Default: a.Default, Card: shown})
+		out.rpc = append(out.rpc, rpc.Agent{
+			Name: a.Name, Default: a.Default, Card: shown,
+			Gate: auth.Gate{Schemes: a.Auth.Schemes, Scope: a.Auth.Scope},
+		})
 		// A cancel is answered when the run has ended, or was given up on. Without hints its worker
 		// hears of it in its next round.
 		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+cfg.Worker.LeaseTTL/3+2*time.Second)
@@ -145,12 +149,20 @@ var ambiguous = map[config.AmbiguousResult]operation.Ambiguous{
 	config.ResultOrigin: operation.AsOrigin, config.ResultUnion: operation.AsUnion, config.Result03: operation.As03,
 }
 
-func describe(a *config.Agent) card.Card {
+func describe(a *config.Agent, schemes []config.AuthScheme) card.Card {
 	c := card.Card{
 		Name: a.Card.Name, Description: a.Card.Description, Version: a.Card.Version,
 		DocumentationURL: a.Card.DocumentationURL, IconURL: a.Card.IconURL,
 		InputModes: a.Card.DefaultInputModes, OutputModes: a.Card.DefaultOutputModes,
 		Capabilities: card.Capabilities{Streaming: true, StateTransitionHistory: true, ExtendedCard: a.Card.Extended},
+		Scope:        a.Auth.Scope,
+	}
+	for _, name := range a.Auth.Schemes {
+		for i := range schemes {
+			if schemes[i].Name == name {
+				c.Security = append(c.Security, security(&schemes[i]))
+			}
+		}
 	}
 	if p := a.Card.Provider; p.Organization != "" {
 		c.Provider = &card.Provider{Organization: p.Organization, URL: p.URL}
@@ -160,6 +172,9 @@ func describe(a *config.Agent) card.Card {
 	}
 	for _, s := range a.Card.Skills {
 		c.Skills = append(c.Skills, card.Skill(s))
+	}
+	if c.Restricted() {
+		c.Capabilities.ExtendedCard = true // where those see the rest who may
 	}
 	return c
 }

@@ -59,6 +59,10 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err != nil {
 		return err
 	}
+	callers, err := buildAuth(cfg, log)
+	if err != nil {
+		return err
+	}
 	db, err := OpenDatabase(ctx, base, cfg, log)
 	if err != nil {
 		return err
@@ -67,7 +71,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err := schema.Migrate(ctx, db.DirectURL, log); err != nil {
 		return err
 	}
-	s, err := newServer(ctx, cfg, log, o, db, built)
+	s, err := newServer(ctx, cfg, log, o, db, built, callers)
 	if err != nil {
 		return err
 	}
@@ -85,7 +89,8 @@ type server struct {
 	pool     *worker.Pool     // nil without the worker role
 	push     *push.Dispatcher // nil without the push role
 	api      *rpc.Server      // nil without the api role
-	keys     *keys.Ring       // nil when nothing is signed
+	callers  *callers
+	keys     *keys.Ring // nil when nothing is signed
 	public   net.Listener
 	grpcL    net.Listener // nil without the api role, or when gRPC is off
 	admin    *http.Server
@@ -97,8 +102,8 @@ type server struct {
 	stopping atomic.Bool
 }
 
-func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, db *Database, agents *agents) (s *server, err error) {
-	s = &server{cfg: cfg, log: log, banner: o.Banner}
+func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, db *Database, agents *agents, callers *callers) (s *server, err error) {
+	s = &server{cfg: cfg, log: log, banner: o.Banner, callers: callers}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.metrics = telemetry.New(registry)
@@ -114,6 +119,10 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			s.closeListeners()
 			return nil, fmt.Errorf("grpc_listen: %w", err)
 		}
+	}
+	if err := exposed(cfg, log, s.public, s.grpcL); err != nil {
+		s.closeListeners()
+		return nil, err
 	}
 	if s.adminL, err = listen.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
 		s.closeListeners()
@@ -132,6 +141,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 				s.pool.CancelHint(id)
 			}
 		},
+		OnKeyRevoked: callers.forgetKeys,
 	}
 	if delivers(cfg) {
 		hubOptions.OnPushes = func() {
@@ -151,6 +161,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		return nil, err
 	}
 	s.hub.SetReader(s.store)
+	callers.open(s.store, s.metrics)
 	s.keeper = worker.NewKeeper(worker.KeeperOptions{
 		Store: s.store, TTL: cfg.Worker.LeaseTTL, Log: log,
 		Process: store.Process{Name: processName(), Version: o.Version, Roles: roles(cfg)},
@@ -226,8 +237,9 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		strict := cfg.Protocol.VersionHeader == config.VersionStrict
 		api := rpc.Options{
 			Agents: agents.rpc, PublicURL: s.baseURL(), Log: log,
-			CORS:          rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: cfg.CORS.MaxAge},
-			Unversioned:   renderings[cfg.Protocol.CardUnversioned],
+			CORS:        rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: cfg.CORS.MaxAge},
+			Unversioned: renderings[cfg.Protocol.CardUnversioned],
+			Auth:        callers.authenticator, TLS: callers.tlsConfig(),
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			JSONRPC: jsonrpc.New(jsonrpc.Options{
 				Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
@@ -242,7 +254,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 				Operations: operations, Limits: limits, StrictVersion: strict, Statuses100: statuses100, Log: log,
 				HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 				KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
-				Address: cfg.GRPCAddress(s.grpcL.Addr().String()),
+				Address: cfg.GRPCAddress(s.grpcL.Addr().String()), TLS: callers.tlsConfig(),
 			})
 		}
 		if s.keys != nil {
@@ -286,6 +298,9 @@ func (s *server) run(ctx, base context.Context) error {
 	background, bctx := errgroup.WithContext(live)
 	background.Go(func() error { return s.hub.Run(bctx) })
 	background.Go(func() error { return serveAdmin(s.admin, s.adminL) })
+	for _, run := range s.callers.background {
+		background.Go(func() error { return run(bctx) })
+	}
 	if s.api != nil {
 		background.Go(func() error { return s.api.Serve(s.public) })
 	}

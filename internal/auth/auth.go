@@ -124,12 +124,6 @@ type Identity struct {
 	err       error  // nil when principal is who calls
 }
 
-// Known reports whether the request has shown who calls.
-func (id *Identity) Known() bool { return id.err == nil }
-
-// Principal is who calls, if that is known, and else nobody in particular.
-func (id *Identity) Principal() engine.Principal { return id.principal }
-
 // errMissing is of most requests without an identity, and always the same.
 var errMissing = refuse(Missing, nil)
 

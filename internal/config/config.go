@@ -36,6 +36,8 @@ type Config struct {
 	Store    Store    `yaml:"store"`
 	Signing  Signing  `yaml:"signing"`
 	Push     Push     `yaml:"push"`
+	Auth     Auth     `yaml:"auth"`
+	TLS      TLS      `yaml:"tls"`
 	Agents   []Agent  `yaml:"agents"`
 }
 
@@ -226,6 +228,7 @@ type Agent struct {
 	Card            Card        `yaml:"card"`
 	Executor        Executor    `yaml:"executor"`
 	Limits          AgentLimits `yaml:"limits"`
+	Auth            AgentAuth   `yaml:"auth"`
 }
 
 // OnBusy is what happens to a message for a task that has a live run.
@@ -251,7 +254,7 @@ type Card struct {
 
 	Extensions []Extension `yaml:"extensions"`
 
-	// Extended declares an extended card, which is the public one.
+	// Extended declares an extended card also where nothing is left out of the public one.
 	Extended bool `yaml:"extended"`
 }
 
@@ -270,6 +273,8 @@ type Skill struct {
 	Examples    []string `yaml:"examples"`
 	InputModes  []string `yaml:"input_modes"`
 	OutputModes []string `yaml:"output_modes"`
+	// Scope is what a client must have been granted to see the skill.
+	Scope string `yaml:"scope"`
 }
 
 // Extension is an extension of the protocol that the agent understands.
@@ -353,6 +358,9 @@ func (c *Config) DefaultAgent() *Agent {
 func (c *Config) BaseURL(bound string) string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
+	}
+	if c.TLS.Enabled() {
+		return "https://" + ReachableAddr(bound)
 	}
 	return "http://" + ReachableAddr(bound)
 }

@@ -76,7 +76,8 @@ func (l *loader) validate(c *Config) {
 
 	l.push(&c.Push)
 
-	l.agents(c.Agents)
+	l.auth(c)
+	l.agents(c)
 }
 
 func (l *loader) push(p *Push) {
@@ -221,7 +222,8 @@ func (l *loader) roles(roles []Role) {
 	}
 }
 
-func (l *loader) agents(agents []Agent) {
+func (l *loader) agents(c *Config) {
+	agents := c.Agents
 	if len(agents) == 0 && !l.hasProblem("agents") {
 		l.at("agents", "must not be empty; leave the key out to serve the demo agent")
 	}
@@ -243,6 +245,7 @@ func (l *loader) agents(agents []Agent) {
 			marked = i
 		}
 		l.agent(path, a)
+		l.agentAuth(path, a, c.Auth.Schemes)
 	}
 	for _, name := range l.programs {
 		if i, configured := names[name]; !configured {

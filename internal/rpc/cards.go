@@ -8,6 +8,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -39,18 +41,25 @@ func (s *Server) publisher(bindings ...card.Binding) *card.Publisher {
 func (s *Server) cardRoutes(e *echo.Echo, base string, a *Agent) {
 	get(e, base+cardPath, func(c echo.Context) error {
 		c.Response().Header().Add("Vary", versionHeader)
-		return s.card(c, base, a, s.rendering(c), publicCard)
+		return s.card(c, base, a, s.rendering(c))
 	})
 	get(e, base+legacyCardPath, func(c echo.Context) error {
-		return s.card(c, base, a, card.RenderLegacy, publicCard)
+		return s.card(c, base, a, card.RenderLegacy)
 	})
 	if !a.Card.Capabilities.ExtendedCard {
 		return
 	}
 	// The extended card of 0.2, beside the endpoint.
 	get(e, base+"/agent/authenticatedExtendedCard", func(c echo.Context) error {
-		// It may come to depend on who asks.
-		return s.card(c, base, a, card.RenderLegacy, "private, max-age=60")
+		shown := a.Card.For(nobody.Has)
+		if s.opt.Auth != nil {
+			p, err := s.opt.Auth.Admit(s.reader(c.Request()).id, &a.Gate)
+			if err != nil {
+				return turnAway(c, err)
+			}
+			shown = a.Card.For(p.Has)
+		}
+		return s.render(c, base, a, shown, card.RenderLegacy, privateCard)
 	})
 }
 
@@ -77,13 +86,28 @@ func (s *Server) rendering(c echo.Context) card.Rendering {
 	return s.opt.Unversioned
 }
 
-// publicCard is how long a card may be kept.
-const publicCard = "max-age=60"
+// publicCard is how long a card may be kept that is the same for everybody, privateCard one
+// that may not be.
+const (
+	publicCard  = "max-age=60"
+	privateCard = "private, no-cache"
+)
 
 // card answers with the card of an agent that is served below a path.
-func (s *Server) card(c echo.Context, base string, a *Agent, r card.Rendering, cacheControl string) error {
+func (s *Server) card(c echo.Context, base string, a *Agent, r card.Rendering) error {
+	if !a.personal() {
+		return s.render(c, base, a, &a.Card, r, publicCard)
+	}
+	shown, err := s.cardOf(a, s.reader(c.Request()))
+	if err != nil {
+		return turnAway(c, err)
+	}
+	return s.render(c, base, a, shown, r, privateCard)
+}
+
+func (s *Server) render(c echo.Context, base string, a *Agent, shown *card.Card, r card.Rendering, cacheControl string) error {
 	url, fixed := s.baseURL(c)
-	d, err := s.cards.Render(a.Name, &a.Card, url+base, r, fixed)
+	d, err := s.cards.Render(a.Name, shown, url+base, r, fixed)
 	if err != nil {
 		return err
 	}
@@ -100,10 +124,10 @@ func (s *Server) baseURL(c echo.Context) (url string, fixed bool) {
 	return c.Scheme() + "://" + c.Request().Host, false
 }
 
-// extendedCard is what the operations for the extended card answer in a version: the
-// public card, for an agent that declares one.
-func (s *Server) extendedCard(agent, version string) ([]byte, error) {
-	a := s.agents[agent]
+// extendedCard is what the operations for the extended card answer: for an agent that declares
+// one, what whoever asks may see of it.
+func (s *Server) extendedCard(r *operation.Request) ([]byte, error) {
+	a, version := s.agents[r.Agent], r.Codec.Version()
 	switch {
 	case card.IsCurrent(version) && (a == nil || !a.Card.Capabilities.ExtendedCard):
 		// 1.0 tells what the card does not declare from what it declares and is not there.
@@ -113,9 +137,13 @@ func (s *Server) extendedCard(agent, version string) ([]byte, error) {
 	}
 	below := s.opt.PublicURL
 	if !a.Default {
-		below += agentPath(agent)
+		below += agentPath(a.Name)
 	}
-	d, err := s.cards.Render(agent, &a.Card, below, card.ForVersion(version), true)
+	rendering := card.ForVersion(version)
+	if r.Codec.ID() == dialect.V03Binary {
+		rendering = card.RenderBinary
+	}
+	d, err := s.cards.Render(a.Name, a.Card.For(r.Principal.Has), below, rendering, true)
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func TestExtendedCardOf02(t *testing.T) {
 		r := do(t, s, http.MethodGet, base+"/agent/authenticatedExtendedCard", "")
 		require.Equal(t, http.StatusOK, r.StatusCode)
 		require.Equal(t, do(t, s, http.MethodGet, base+"/.well-known/agent.json", "").body, r.body)
-		require.Equal(t, "private, max-age=60", r.Header.Get("Cache-Control"))
+		require.Equal(t, "private, no-cache", r.Header.Get("Cache-Control"))
 	}
 	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, "/agents/plain/agent/authenticatedExtendedCard", "").StatusCode)
 }

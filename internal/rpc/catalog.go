@@ -52,10 +52,18 @@ func (s *Server) serveCatalog(c echo.Context) error {
 	}
 	c.Response().Header().Add("Vary", versionHeader)
 	base, fixed := s.baseURL(c)
+	var by *reader
+	cacheControl := publicCard
+	for _, a := range s.agents {
+		if by == nil && a.personal() {
+			by, cacheControl = s.reader(c.Request()), privateCard
+		}
+	}
 	page := catalog{Agents: []listed{}, PageSize: q.size}
 	for _, name := range slices.Sorted(maps.Keys(s.agents)) {
 		a := s.agents[name]
-		if !q.filter.Matches(&a.Card) {
+		shown, err := s.cardOf(a, by)
+		if err != nil || !q.filter.Matches(shown) {
 			continue
 		}
 		page.TotalSize++
@@ -67,7 +75,7 @@ func (s *Server) serveCatalog(c echo.Context) error {
 			continue
 		}
 		below := base + agentPath(name)
-		d, err := s.cards.Render(name, &a.Card, below, s.rendering(c), fixed)
+		d, err := s.cards.Render(name, shown, below, s.rendering(c), fixed)
 		if err != nil {
 			return err
 		}
@@ -77,7 +85,7 @@ func (s *Server) serveCatalog(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return document(c, &card.Document{JSON: body, ETag: card.ETag(body)}, publicCard)
+	return document(c, &card.Document{JSON: body, ETag: card.ETag(body)}, cacheControl)
 }
 
 // readCatalogQuery is strict: a misspelt filter must not look like one that every agent passes.

@@ -4,6 +4,8 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,7 +18,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
@@ -30,6 +32,7 @@ type Agent struct {
 	Name    string
 	Default bool // also served at the root
 	Card    card.Card
+	Gate    auth.Gate
 }
 
 // Options configures a server.
@@ -48,6 +51,10 @@ type Options struct {
 	PlainCards bool
 	// CORS is for pages of other origins; without it they can neither read nor do anything.
 	CORS CORS
+	// Auth finds out who calls, as the gates of agents ask for. Nil: all of them are open.
+	Auth *auth.Authenticator
+	// TLS is that of the port. Nil: it speaks none.
+	TLS *tls.Config
 	// Unversioned is the rendering for readers of the card who do not say which version they speak.
 	Unversioned   card.Rendering
 	HeaderTimeout time.Duration
@@ -99,7 +106,7 @@ func New(o Options) *Server {
 	s.http = &http.Server{
 		Handler: secured(e), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
 		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: o.TLS,
 	}
 	return s
 }
@@ -134,7 +141,7 @@ func (s *Server) routes(e *echo.Echo, base string, a *Agent) {
 		return func(c echo.Context) error {
 			// The writer beneath echo's reports when a flush fails.
 			s.opt.JSONRPC.Serve(c.Response().Writer, c.Request(), jsonrpc.Endpoint{
-				Endpoint: s.endpoint(a.Name, base == ""), Pin: pin,
+				Endpoint: s.arrival(c.Request(), a.Name, base == ""), Pin: pin,
 			})
 			return nil
 		}
@@ -154,30 +161,25 @@ func (s *Server) routes(e *echo.Echo, base string, a *Agent) {
 // escaped slashes: an id may hold one, and then must not look like another path.
 func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		at, path := s.locate(c.Request().URL.EscapedPath())
+		agent, common, path := s.locate(c.Request().URL.EscapedPath())
 		target := rest.Match(path)
-		if at.Agent == "" || target == nil {
+		if agent == "" || target == nil {
 			return next(c)
 		}
-		s.opt.REST.Serve(c.Response().Writer, c.Request(), at, target)
+		s.opt.REST.Serve(c.Response().Writer, c.Request(), s.arrival(c.Request(), agent, common), target)
 		return nil
 	}
 }
 
 // locate finds the agent below whose base a path lies, and the rest of the path.
-func (s *Server) locate(path string) (at operation.Endpoint, rest string) {
+func (s *Server) locate(path string) (agent string, common bool, rest string) {
 	if below, ok := strings.CutPrefix(path, "/agents/"); ok {
 		escaped, rest, _ := strings.Cut(below, "/")
 		if name, err := url.PathUnescape(escaped); err == nil && s.agents[name] != nil {
-			return s.endpoint(name, false), rest
+			return name, false, rest
 		}
 	}
-	return s.endpoint(s.common, true), path
-}
-
-// endpoint is what operations learn of where a request arrived. A common one serves every agent.
-func (s *Server) endpoint(agent string, common bool) operation.Endpoint {
-	return operation.Endpoint{Agent: agent, Common: common, Principal: engine.Principal{}, ExtendedCard: s.extendedCard}
+	return s.common, true, path
 }
 
 // limitBody bounds how long a body may take that nobody reads, as that of a request that
@@ -233,7 +235,11 @@ func (s *Server) httpError(err error, c echo.Context) {
 
 // Serve answers on a listener until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	serve := s.http.Serve
+	if s.opt.TLS != nil {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -241,7 +247,9 @@ func (s *Server) Serve(l net.Listener) error {
 
 // ServeGRPC answers gRPC on a listener until Shutdown.
 func (s *Server) ServeGRPC(l net.Listener) error {
-	return s.opt.GRPC.Serve(l, s.endpoint(s.common, true))
+	return s.opt.GRPC.Serve(l, func(ctx context.Context, values func(string) []string, chain []*x509.Certificate) operation.Endpoint {
+		return s.endpoint(ctx, &auth.Request{Header: values, Chain: chain}, s.common, true)
+	})
 }
 
 // ServeHTTP answers one request; tests need no listener.

@@ -41,6 +41,8 @@ type Metrics struct {
 	pushTime     prometheus.Histogram
 	pushLag      prometheus.Histogram
 	pushActive   prometheus.Gauge
+	callers      *prometheus.CounterVec
+	keySets      *prometheus.CounterVec
 }
 
 // The labels for what is not in a fixed set, and for what was never determined.
@@ -67,6 +69,10 @@ var (
 		"REQUEST_TOO_LARGE", "TASK_NOT_CANCELABLE", "TASK_NOT_FOUND", "UNAUTHENTICATED", "UNAVAILABLE",
 		"UNSUPPORTED_OPERATION", "VERSION_NOT_SUPPORTED")
 )
+
+// What comes of a credential: ok, error when it could not be checked, or why it was refused.
+var authOutcomes = set("ok", "error", "missing", "several", "malformed", "unknown", "revoked", "expired", "early", "algorithm",
+	"signature", "issuer", "audience", "claims", "certificate")
 
 func set(members ...string) map[string]bool {
 	m := make(map[string]bool, len(members))
@@ -160,6 +166,10 @@ func New(reg prometheus.Registerer) *Metrics {
 			Name: "holdfast_push_in_flight",
 			Help: "Deliveries under way on this replica.",
 		})),
+		callers: counters("holdfast_authentications_total",
+			"Requests by what came of their credentials.", "scheme", "outcome"),
+		keySets: counters("holdfast_issuer_fetches_total",
+			"Attempts to fetch an issuer's keys.", "scheme", "outcome"),
 	}
 	m.showZeros()
 	return m
@@ -276,6 +286,24 @@ func (m *Metrics) StreamOpened(dialect string) (closed func()) {
 // Resumed counts a stream that was opened with Last-Event-ID.
 func (m *Metrics) Resumed(dialect string) {
 	m.resumes.WithLabelValues(bounded(dialects, dialect)).Inc()
+}
+
+// Authenticated counts a request by the scheme of its credential, a name of the
+// configuration or "", and by what came of that.
+func (m *Metrics) Authenticated(scheme, outcome string) {
+	if scheme == "" {
+		scheme = none
+	}
+	m.callers.WithLabelValues(scheme, bounded(authOutcomes, outcome)).Inc()
+}
+
+// IssuerFetched counts an attempt to fetch the keys of an issuer, by the name of its scheme.
+func (m *Metrics) IssuerFetched(scheme string, err error) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+	}
+	m.keySets.WithLabelValues(scheme, outcome).Inc()
 }
 
 // Request counts an answered request. operation is a name such as send or push_set,

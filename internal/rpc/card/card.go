@@ -6,6 +6,7 @@ package card
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 )
 
 // Card is what is to be said about an agent, in no version's shape.
@@ -20,8 +21,37 @@ type Card struct {
 	OutputModes      []string
 	Skills           []Skill
 	Capabilities     Capabilities
-	// AuthSchemes are the HTTP authentication schemes asked for, such as Bearer.
-	AuthSchemes []string
+	// Security are the ways to show who one is, of which a client takes one, the preferred
+	// one first. None: nobody is asked.
+	Security []Security
+	// Scope is what a client must have been granted to use the agent, or "".
+	Scope string
+	// shown names the skills that only some see and that are in it.
+	shown string
+}
+
+// Restricted reports whether some see less of the card than others.
+func (c *Card) Restricted() bool {
+	return slices.ContainsFunc(c.Skills, func(s Skill) bool { return s.Scope != "" })
+}
+
+// For is the card as one sees it who has been granted some scopes.
+func (c *Card) For(granted func(scope string) bool) *Card {
+	if !c.Restricted() {
+		return c
+	}
+	own := *c
+	own.Skills = nil
+	for _, s := range c.Skills {
+		if s.Scope != "" && !granted(s.Scope) {
+			continue
+		}
+		if s.Scope != "" {
+			own.shown += s.ID + "\x00"
+		}
+		own.Skills = append(own.Skills, s)
+	}
+	return &own
 }
 
 // Provider is who answers for the agent.
@@ -39,6 +69,7 @@ type Skill struct {
 	Examples    []string
 	InputModes  []string // where they differ from the card's
 	OutputModes []string
+	Scope       string // that a client must have been granted, or ""
 }
 
 // Capabilities are the optional parts of the protocol that the server offers.

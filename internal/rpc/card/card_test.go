@@ -1,6 +1,7 @@
 package card_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -22,13 +23,27 @@ func full() *card.Card {
 	c.IconURL = "https://example.com/icon.png"
 	c.InputModes = []string{"application/json", "text/plain"}
 	c.OutputModes = []string{"image/png"}
-	c.AuthSchemes = []string{"Bearer"}
+	c.Security = []card.Security{
+		{Name: "sso", Kind: card.OpenIDConnect, MetadataURL: "https://id.example.com/.well-known/openid-configuration"},
+		{Name: "key", Kind: card.APIKey, Header: "X-API-Key"},
+		{Name: "password", Kind: card.Basic},
+		{Name: "token", Kind: card.BearerJWT},
+	}
+	c.Scope = "agents:use"
 	c.Capabilities.Extensions = []card.Extension{{URI: "https://example.com/ext", Description: "Why", Required: true}, {URI: "urn:x"}}
 	c.Capabilities.ExtendedCard = true
 	c.Skills = []card.Skill{
 		{ID: "echo", Name: "Echo", Description: "Repeats", Tags: []string{"demo"}, Examples: []string{"hello"}, InputModes: []string{"text/plain"}, OutputModes: []string{"text/plain"}},
 		{ID: "bare", Name: "Bare"},
+		{ID: "secret", Name: "Secret", Description: "Not for everybody", Tags: []string{}, Scope: "agents:secret"},
 	}
+	return c
+}
+
+// certified asks for what 0.2 has no word for.
+func certified() *card.Card {
+	c := full()
+	c.Security = append(c.Security, card.Security{Name: "certificate", Kind: card.MutualTLS})
 	return c
 }
 
@@ -54,10 +69,12 @@ func TestRenderings(t *testing.T) {
 		card       *card.Card
 		interfaces []card.Interface
 		legacy     []string // the versions whose schemas the legacy rendering satisfies
+		superset   []string // and the superset
 	}{
 		// The schema published with 0.2.1 still requires the authentication of 0.1.
-		"sparse": {sparse(), alone, []string{"0.1.0", "0.2.5", "0.3.0"}},
-		"full":   {full(), all, []string{"0.1.0", "0.2.1", "0.2.5", "0.3.0"}},
+		"sparse":    {sparse(), alone, []string{"0.1.0", "0.2.5", "0.3.0"}, []string{"0.1.0", "0.2.5", "0.3.0"}},
+		"full":      {full(), all, []string{"0.1.0", "0.2.1", "0.2.5", "0.3.0"}, []string{"0.1.0", "0.2.5", "0.3.0"}},
+		"certified": {certified(), all, []string{"0.1.0", "0.3.0"}, []string{"0.1.0", "0.3.0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,12 +86,21 @@ func TestRenderings(t *testing.T) {
 			superset, err := card.Superset(tt.card, tt.interfaces, nil)
 			require.NoError(t, err)
 			dialecttest.Golden(t, "superset-"+name, superset)
-			check(t, superset, "0.1.0", "0.2.5", "0.3.0")
+			check(t, superset, tt.superset...)
 
 			strict, err := card.Strict(tt.card, tt.interfaces, nil)
 			require.NoError(t, err)
 			dialecttest.Golden(t, "strict-"+name, strict)
 			dialecttest.NewProto(t, "1.0.1").Check(t, "AgentCard", strict)
+
+			binary, err := card.Binary(tt.card, tt.interfaces)
+			require.NoError(t, err)
+			dialecttest.Golden(t, "binary-"+name, binary)
+			// Which its proto file has forgotten.
+			for _, forgotten := range []string{`,"stateTransitionHistory":true`, `"iconUrl":"https://example.com/icon.png",`} {
+				binary = bytes.Replace(binary, []byte(forgotten), nil, 1)
+			}
+			dialecttest.NewProto(t, "0.3.0").Check(t, "AgentCard", binary)
 
 			// What a reader of 1.0 finds in the superset is the strict card, but for what it passes over.
 			requireWithin(t, superset, strict)
@@ -103,6 +129,16 @@ func requireWithin(t *testing.T, superset, strict []byte) {
 		delete(have, member)
 	}
 	delete(have["capabilities"].(map[string]any), "stateTransitionHistory")
+	delete(have, "security")
+	for _, s := range have["skills"].([]any) {
+		delete(s.(map[string]any), "security")
+	}
+	named, _ := have["securitySchemes"].(map[string]any)
+	for _, s := range named {
+		for _, member := range []string{"type", "in", "name", "scheme", "bearerFormat", "openIdConnectUrl"} {
+			delete(s.(map[string]any), member)
+		}
+	}
 	require.Equal(t, want, have)
 }
 

@@ -1,31 +1,29 @@
 package card
 
-import (
-	"errors"
-
-	"github.com/go-json-experiment/json"
-)
+import "errors"
 
 // legacy is the card of 0.3.0, which older clients read too: members they do not
 // know are passed over. authentication is what 0.1 had; the later versions have it
 // no more, so it stands there only when it says something.
 type legacy struct {
-	ProtocolVersion      string             `json:"protocolVersion"`
-	Name                 string             `json:"name"`
-	Description          string             `json:"description"`
-	URL                  string             `json:"url"`
-	PreferredTransport   string             `json:"preferredTransport"`
-	AdditionalInterfaces []legacyInterface  `json:"additionalInterfaces"`
-	Version              string             `json:"version"`
-	Provider             *legacyProvider    `json:"provider,omitzero"`
-	DocumentationURL     string             `json:"documentationUrl,omitzero"`
-	IconURL              string             `json:"iconUrl,omitzero"`
-	Capabilities         legacyCapabilities `json:"capabilities"`
-	ExtendedCard         bool               `json:"supportsAuthenticatedExtendedCard,omitzero"`
-	Authentication       *legacyAuth        `json:"authentication,omitzero"`
-	DefaultInputModes    []string           `json:"defaultInputModes"`
-	DefaultOutputModes   []string           `json:"defaultOutputModes"`
-	Skills               []skill            `json:"skills"`
+	ProtocolVersion      string                `json:"protocolVersion"`
+	Name                 string                `json:"name"`
+	Description          string                `json:"description"`
+	URL                  string                `json:"url"`
+	PreferredTransport   string                `json:"preferredTransport"`
+	AdditionalInterfaces []legacyInterface     `json:"additionalInterfaces"`
+	Version              string                `json:"version"`
+	Provider             *legacyProvider       `json:"provider,omitzero"`
+	DocumentationURL     string                `json:"documentationUrl,omitzero"`
+	IconURL              string                `json:"iconUrl,omitzero"`
+	Capabilities         legacyCapabilities    `json:"capabilities"`
+	ExtendedCard         bool                  `json:"supportsAuthenticatedExtendedCard,omitzero"`
+	Authentication       *legacyAuth           `json:"authentication,omitzero"`
+	SecuritySchemes      map[string]oldScheme  `json:"securitySchemes,omitempty"`
+	Security             []map[string][]string `json:"security,omitempty"`
+	DefaultInputModes    []string              `json:"defaultInputModes"`
+	DefaultOutputModes   []string              `json:"defaultOutputModes"`
+	Skills               []legacySkill         `json:"skills"`
 }
 
 type legacyInterface struct {
@@ -55,7 +53,7 @@ type legacyAuth struct {
 	Schemes []string `json:"schemes"`
 }
 
-// skill is the same in all versions, as far as we have something to say.
+// skill is the same in all versions, but for what it asks for.
 type skill struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
@@ -66,10 +64,20 @@ type skill struct {
 	OutputModes []string `json:"outputModes,omitempty"`
 }
 
-func skills(c *Card) []skill {
-	out := make([]skill, len(c.Skills))
+type legacySkill struct {
+	skill
+	Security []map[string][]string `json:"security,omitempty"`
+}
+
+func (s *Skill) common() skill {
+	return skill{s.ID, s.Name, s.Description, s.Tags, s.Examples, s.InputModes, s.OutputModes}
+}
+
+func legacySkills(c *Card) []legacySkill {
+	out := make([]legacySkill, len(c.Skills))
 	for i := range c.Skills {
-		out[i] = skill(c.Skills[i])
+		s := &c.Skills[i]
+		out[i] = legacySkill{s.common(), skillScopes(c, s, oldRequirements)}
 	}
 	return out
 }
@@ -80,10 +88,8 @@ func Legacy(c *Card, interfaces []Interface) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(c.AuthSchemes) > 0 {
-		document.Authentication = &legacyAuth{c.AuthSchemes}
-	}
-	return json.Marshal(document)
+	document.Authentication = authentication(c)
+	return marshal(document)
 }
 
 func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
@@ -101,7 +107,9 @@ func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
 		ExtendedCard:       c.Capabilities.ExtendedCard,
 		DefaultInputModes:  orPlainText(c.InputModes),
 		DefaultOutputModes: orPlainText(c.OutputModes),
-		Skills:             skills(c),
+		Skills:             legacySkills(c),
+		SecuritySchemes:    schemes(c, asOld),
+		Security:           oldRequirements(c, c.Scope),
 	}
 	for _, i := range interfaces {
 		if i.Version != "0.3" || i.Tenant != "" { // which 0.3 has no member for
@@ -122,4 +130,31 @@ func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
 		document.Provider = &legacyProvider{c.Provider.Organization, c.Provider.URL}
 	}
 	return document, nil
+}
+
+// binary is the card of 0.3.0 as its proto file has it, which is not as its schema has it.
+type binary struct {
+	legacy
+	SecuritySchemes map[string]newScheme `json:"securitySchemes,omitempty"`
+	Security        []newRequirement     `json:"security,omitempty"`
+	Skills          []binarySkill        `json:"skills"`
+}
+
+type binarySkill struct {
+	skill
+	Security []newRequirement `json:"security,omitempty"`
+}
+
+// Binary renders the card for clients of 0.3 over gRPC.
+func Binary(c *Card, interfaces []Interface) ([]byte, error) {
+	old, err := newLegacy(c, interfaces)
+	if err != nil {
+		return nil, err
+	}
+	document := binary{legacy: *old, SecuritySchemes: schemes(c, asNew), Security: newRequirements(c, c.Scope)}
+	for i := range c.Skills {
+		s := &c.Skills[i]
+		document.Skills = append(document.Skills, binarySkill{s.common(), skillScopes(c, s, newRequirements)})
+	}
+	return marshal(document)
 }

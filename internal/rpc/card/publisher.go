@@ -15,6 +15,7 @@ const (
 	RenderSuperset Rendering = iota // for clients of 0.3 and 1.0 that do not say which
 	RenderStrict                    // for 1.0
 	RenderLegacy                    // for 0.1, 0.2 and 0.3
+	RenderBinary                    // for 0.3 over gRPC
 )
 
 // ForVersion is the rendering that the extended card of a version has.
@@ -57,8 +58,12 @@ type Publisher struct {
 type place struct {
 	agent, below string
 	rendering    Rendering
+	shown        string
 	key          string
 }
+
+// keptAtMost bounds how many documents are remembered. There are that many only where skills have scopes.
+const keptAtMost = 2000
 
 // Document is a card as it is served.
 type Document struct {
@@ -92,8 +97,8 @@ func (p *Publisher) Interfaces(agent, below string) []Interface {
 	return out
 }
 
-// Render gives the card of an agent whose URL is below. The card of an agent must not
-// change.
+// Render gives the card of an agent whose URL is below. But for what For leaves out, the
+// card of an agent must not change.
 //
 // fixed says that below is the operator's word. One that follows the request would let
 // anybody have us sign that an agent of ours is somewhere else, and fill our memory.
@@ -101,9 +106,9 @@ func (p *Publisher) Render(agent string, c *Card, below string, r Rendering, fix
 	if !fixed {
 		return p.render(agent, c, below, r, nil)
 	}
-	at := place{agent, below, r, ""}
+	at := place{agent: agent, below: below, rendering: r, shown: c.shown}
 	var sign Sign
-	if p.opt.Signer != nil && p.opt.KeySetURL != "" && r != RenderLegacy {
+	if p.opt.Signer != nil && p.opt.KeySetURL != "" && r != RenderLegacy && r != RenderBinary {
 		at.key = p.opt.Signer.KeyID()
 		sign = signWith(p.opt.Signer, p.opt.KeySetURL)
 	}
@@ -115,6 +120,9 @@ func (p *Publisher) Render(agent string, c *Card, below string, r Rendering, fix
 	d, err := p.render(agent, c, below, r, sign)
 	if err == nil {
 		p.forget(at)
+		if len(p.kept) >= keptAtMost {
+			clear(p.kept)
+		}
 		p.kept[at] = d
 	}
 	return d, err
@@ -140,6 +148,8 @@ func (p *Publisher) render(agent string, c *Card, below string, r Rendering, sig
 		document, err = Strict(c, interfaces, sign)
 	case RenderLegacy:
 		document, err = Legacy(c, interfaces)
+	case RenderBinary:
+		document, err = Binary(c, interfaces)
 	default:
 		document, err = Superset(c, interfaces, sign)
 	}

@@ -1,23 +1,23 @@
 package card
 
-import "github.com/go-json-experiment/json"
-
 // strict is the card of 1.0, and nothing else. What is false or empty is left out:
 // then the canonical form that is signed is the same for whoever keeps what a
 // document says and whoever rebuilds it from parsed messages, which lose defaults.
 type strict struct {
-	Name                string             `json:"name"`
-	Description         string             `json:"description"`
-	SupportedInterfaces []strictInterface  `json:"supportedInterfaces"`
-	Provider            *strictProvider    `json:"provider,omitzero"`
-	Version             string             `json:"version"`
-	DocumentationURL    string             `json:"documentationUrl,omitzero"`
-	IconURL             string             `json:"iconUrl,omitzero"`
-	Capabilities        strictCapabilities `json:"capabilities"`
-	DefaultInputModes   []string           `json:"defaultInputModes"`
-	DefaultOutputModes  []string           `json:"defaultOutputModes"`
-	Skills              []skill            `json:"skills"`
-	Signatures          []Signature        `json:"signatures,omitempty"`
+	Name                 string               `json:"name"`
+	Description          string               `json:"description"`
+	SupportedInterfaces  []strictInterface    `json:"supportedInterfaces"`
+	Provider             *strictProvider      `json:"provider,omitzero"`
+	Version              string               `json:"version"`
+	DocumentationURL     string               `json:"documentationUrl,omitzero"`
+	IconURL              string               `json:"iconUrl,omitzero"`
+	Capabilities         strictCapabilities   `json:"capabilities"`
+	SecuritySchemes      map[string]newScheme `json:"securitySchemes,omitempty"`
+	SecurityRequirements []newRequirement     `json:"securityRequirements,omitempty"`
+	DefaultInputModes    []string             `json:"defaultInputModes"`
+	DefaultOutputModes   []string             `json:"defaultOutputModes"`
+	Skills               []strictSkill        `json:"skills"`
+	Signatures           []Signature          `json:"signatures,omitempty"`
 }
 
 type strictInterface struct {
@@ -45,10 +45,24 @@ type strictExtension struct {
 	Required    bool   `json:"required,omitzero"`
 }
 
+type strictSkill struct {
+	skill
+	SecurityRequirements []newRequirement `json:"securityRequirements,omitempty"`
+}
+
+func strictSkills(c *Card) []strictSkill {
+	out := make([]strictSkill, len(c.Skills))
+	for i := range c.Skills {
+		s := &c.Skills[i]
+		out[i] = strictSkill{s.common(), skillScopes(c, s, newRequirements)}
+	}
+	return out
+}
+
 // Strict renders the card for clients of 1.0. sign is nil for one without signatures.
 func Strict(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
 	document := newStrict(c, interfaces)
-	unsigned, err := json.Marshal(document)
+	unsigned, err := marshal(document)
 	if err != nil || sign == nil {
 		return unsigned, err
 	}
@@ -57,7 +71,7 @@ func Strict(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
 		return nil, err
 	}
 	document.Signatures = []Signature{*signature}
-	return json.Marshal(document)
+	return marshal(document)
 }
 
 func newStrict(c *Card, interfaces []Interface) *strict {
@@ -72,9 +86,11 @@ func newStrict(c *Card, interfaces []Interface) *strict {
 			Streaming: c.Capabilities.Streaming, PushNotifications: c.Capabilities.PushNotifications,
 			ExtendedAgentCard: c.Capabilities.ExtendedCard,
 		},
-		DefaultInputModes:  orPlainText(c.InputModes),
-		DefaultOutputModes: orPlainText(c.OutputModes),
-		Skills:             skills(c),
+		DefaultInputModes:    orPlainText(c.InputModes),
+		DefaultOutputModes:   orPlainText(c.OutputModes),
+		Skills:               strictSkills(c),
+		SecuritySchemes:      schemes(c, asNew),
+		SecurityRequirements: newRequirements(c, c.Scope),
 	}
 	for n, i := range interfaces {
 		document.SupportedInterfaces[n] = strictInterface{i.URL, i.Binding, i.Version, i.Tenant}

@@ -1,15 +1,22 @@
 package card
 
-import "github.com/go-json-experiment/json"
-
 // superset is the card of 0.3.0 with what 1.0 needs. A reader of either version that
 // passes over what it does not know finds its own card. Without what 1.0 does not know
 // it must be the strict one, member by member: that is what one of its signatures is of.
 type superset struct {
 	legacy
-	Capabilities        supersetCapabilities `json:"capabilities"` // in place of legacy's
-	SupportedInterfaces []strictInterface    `json:"supportedInterfaces"`
-	Signatures          []Signature          `json:"signatures,omitempty"`
+	Capabilities         supersetCapabilities   `json:"capabilities"` // in place of legacy's
+	SupportedInterfaces  []strictInterface      `json:"supportedInterfaces"`
+	SecuritySchemes      map[string]bothSchemes `json:"securitySchemes,omitempty"` // in place of legacy's
+	SecurityRequirements []newRequirement       `json:"securityRequirements,omitempty"`
+	Skills               []supersetSkill        `json:"skills"` // in place of legacy's
+	Signatures           []Signature            `json:"signatures,omitempty"`
+}
+
+type supersetSkill struct {
+	skill
+	Security             []map[string][]string `json:"security,omitempty"`
+	SecurityRequirements []newRequirement      `json:"securityRequirements,omitempty"`
 }
 
 type supersetCapabilities struct {
@@ -27,16 +34,22 @@ func Superset(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
 	}
 	newest := newStrict(c, interfaces)
 	document := superset{
-		legacy:              *old,
-		Capabilities:        supersetCapabilities{newest.Capabilities, c.Capabilities.StateTransitionHistory},
-		SupportedInterfaces: newest.SupportedInterfaces,
+		legacy:               *old,
+		Capabilities:         supersetCapabilities{newest.Capabilities, c.Capabilities.StateTransitionHistory},
+		SupportedInterfaces:  newest.SupportedInterfaces,
+		SecuritySchemes:      schemes(c, asBoth),
+		SecurityRequirements: newest.SecurityRequirements,
+		Skills:               make([]supersetSkill, len(c.Skills)),
+	}
+	for i := range c.Skills {
+		document.Skills[i] = supersetSkill{old.Skills[i].skill, old.Skills[i].Security, newest.Skills[i].SecurityRequirements}
 	}
 	if sign == nil {
-		return json.Marshal(document)
+		return marshal(document)
 	}
 	var signatures []Signature
 	for _, of := range []any{newest, document} {
-		unsigned, err := json.Marshal(of)
+		unsigned, err := marshal(of)
 		if err != nil {
 			return nil, err
 		}
@@ -47,5 +60,5 @@ func Superset(c *Card, interfaces []Interface, sign Sign) ([]byte, error) {
 		signatures = append(signatures, *signature)
 	}
 	document.Signatures = signatures
-	return json.Marshal(document)
+	return marshal(document)
 }

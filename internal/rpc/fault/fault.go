@@ -202,6 +202,16 @@ func RetryAfter(err *task.Error) string {
 	return strconv.Itoa(int(math.Ceil(wait.Seconds())))
 }
 
+// Headers adds what an error has as headers over HTTP.
+func Headers(err *task.Error, set func(name, value string)) {
+	if wait := RetryAfter(err); wait != "" {
+		set("Retry-After", wait)
+	}
+	for _, challenge := range err.Challenges {
+		set("WWW-Authenticate", challenge)
+	}
+}
+
 // StatusName is how google.rpc.Code names a status that the tables use.
 func StatusName(status uint32) string {
 	switch status {

@@ -7,12 +7,16 @@ package grpcapi
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -38,6 +42,8 @@ type Options struct {
 	Address string
 	// StrictVersion refuses an a2a-version of another version than the service's, and calls of 1.0 without one.
 	StrictVersion bool
+	// TLS is that of the port. Nil: it speaks none.
+	TLS *tls.Config
 	// Statuses100 answers errors of 1.0 with the statuses of 1.0.0 in place of 1.0.1's.
 	Statuses100 bool
 	Log         *slog.Logger
@@ -60,8 +66,12 @@ type Binding struct {
 	server   *grpc.Server
 	health   *health.Server
 	services []*service
-	at       operation.Endpoint
+	at       Arrival
 }
+
+// Arrival is where a call arrives, with the caller's metadata, by their names as canonical
+// HTTP headers, and its end of the connection.
+type Arrival func(ctx context.Context, values func(name string) []string, chain []*x509.Certificate) operation.Endpoint
 
 // service is the service of a version.
 type service struct {
@@ -85,7 +95,12 @@ func New(o Options) *Binding {
 	if o.Statuses100 {
 		b.services[0].faults = fault.Edition100
 	}
+	secured := insecure.NewCredentials()
+	if o.TLS != nil {
+		secured = credentials.NewTLS(o.TLS)
+	}
 	b.server = grpc.NewServer(
+		grpc.Creds(secured),
 		grpc.ForceServerCodecV2(framing{}),
 		grpc.InTapHandle(withCancel),
 		grpc.MaxRecvMsgSize(int(o.Limits.Size)),
@@ -144,8 +159,8 @@ func (b *Binding) Announced(common string) []card.Binding {
 	return all
 }
 
-// Serve answers on a listener until Shutdown. All calls arrive at one endpoint.
-func (b *Binding) Serve(l net.Listener, at operation.Endpoint) error {
+// Serve answers on a listener until Shutdown.
+func (b *Binding) Serve(l net.Listener, at Arrival) error {
 	b.at = at
 	if err := b.server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
 		return err

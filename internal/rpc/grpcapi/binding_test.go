@@ -392,7 +392,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	require.Error(t, grpcapi.New(grpcapi.Options{}).Serve(l, operation.Endpoint{}), "a listener that is closed")
+	require.Error(t, grpcapi.New(grpcapi.Options{}).Serve(l, nil), "a listener that is closed")
 }
 
 func TestOutcomesAreCounted(t *testing.T) {

@@ -2,13 +2,16 @@ package grpcapi
 
 import (
 	"context"
+	"crypto/x509"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
@@ -36,9 +39,13 @@ type call struct {
 // handle answers one call.
 func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (err error) {
 	c := &call{b: b, s: s, op: op, stream: stream, ctx: stream.Context()}
-	c.Request = operation.Request{Endpoint: b.at, Codec: s.Codec}
 	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelFunc)
+	c.Codec = s.Codec
 	defer c.contain(&err)
+	c.Endpoint = b.at(c.ctx, c.values, peerChain(c.ctx))
+	if c.TurnedAway != nil {
+		return c.fail(c.TurnedAway)
+	}
 	message, err := c.read()
 	if err != nil {
 		return err
@@ -50,6 +57,22 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 		return c.follow()
 	}
 	return c.answer()
+}
+
+// values gives the metadata of a name, in the form of a canonical HTTP header.
+func (c *call) values(name string) []string {
+	md, _ := metadata.FromIncomingContext(c.ctx)
+	return md.Get(name)
+}
+
+// peerChain is the certificate of the client, and those that lead to an authority.
+func peerChain(ctx context.Context) []*x509.Certificate {
+	if p, ok := peer.FromContext(ctx); ok {
+		if secured, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return secured.State.PeerCertificates
+		}
+	}
+	return nil
 }
 
 // contain keeps a panic from taking the process down.
@@ -73,14 +96,13 @@ func (c *call) read() (frame, error) {
 
 // decode reads the request in the words of its version.
 func (c *call) decode(message frame) error {
-	md, _ := metadata.FromIncomingContext(c.ctx)
 	c.ReadHeaders(func(name string) []string {
 		if name == operation.LastEventID {
 			name = "a2a-" + name
 		}
-		return md.Get(name)
+		return c.values(name)
 	})
-	if err := registry.Admit(c.s, operation.First(md.Get(operation.VersionHeader)), "service", c.b.StrictVersion); err != nil {
+	if err := registry.Admit(c.s, operation.First(c.values(operation.VersionHeader)), "service", c.b.StrictVersion); err != nil {
 		return err
 	}
 	var err error
@@ -90,8 +112,8 @@ func (c *call) decode(message frame) error {
 	c.taskID = c.Call.TaskID()
 	// What the endpoint renders is JSON, like everything else that is not our codec's.
 	if render := c.ExtendedCard; render != nil {
-		c.ExtendedCard = func(agent, version string) ([]byte, error) {
-			document, err := render(agent, version)
+		c.ExtendedCard = func(r *operation.Request) ([]byte, error) {
+			document, err := render(r)
 			if err != nil {
 				return nil, err
 			}

@@ -2,11 +2,13 @@ package grpcapi
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // the objects that details name
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -41,6 +43,11 @@ func (c *call) tell(e *task.Error, in fault.Incident) error {
 	if !c.opened {
 		c.observe(row.Reason)
 	}
+	fault.Headers(e, func(name, value string) {
+		if name != "Retry-After" { // which the details have
+			c.stream.SetTrailer(metadata.Pairs(strings.ToLower(name), value))
+		}
+	})
 	_, message := c.s.faults.Describe(e)
 	b := strconv.AppendUint([]byte(`{"code":`), uint64(row.GRPC), 10)
 	b, _ = jsontext.AppendQuote(append(b, `,"message":`...), message)

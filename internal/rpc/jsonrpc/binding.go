@@ -4,14 +4,17 @@
 package jsonrpc
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/web"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -47,6 +50,10 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	x := &exchange{Exchange: web.Begin(w, r, at.Endpoint), b: b, pin: at.Pin, id: nullID}
 	defer x.Contain(x)
 	b.Limits.Begin(w)
+	if at.TurnedAway != nil {
+		x.turnAway(at.TurnedAway)
+		return
+	}
 	if !body.IsJSON(r.Header.Get("Content-Type")) {
 		x.refuse(codeContentType, "Incompatible content types: Content-Type must be application/json")
 		return
@@ -64,6 +71,43 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	if x.decode(env) {
 		x.serve()
 	}
+}
+
+// maxTurnedAway bounds what is read of whom we do not serve, in bytes, turnedAwayWithin the time.
+const (
+	maxTurnedAway    = 64 << 10
+	turnedAwayWithin = 5 * time.Second
+)
+
+// turnAway answers to whom no agent here lets in. The request is read for its id and its
+// version alone, and not when it is large; whatever else is wrong with it is not told.
+func (x *exchange) turnAway(err error) {
+	version := x.requestedVersion()
+	x.Codec = v03.Codec{}
+	if said := registry.ByVersion(cmp.Or(x.pin, version)); said != nil {
+		x.Codec = said
+	}
+	limits := x.b.Limits
+	limits.Size, limits.Timeout = min(limits.Size, maxTurnedAway), min(limits.Timeout, turnedAwayWithin)
+	limits.Begin(x.W)
+	if content, unread := limits.Read(x.W, x.R); unread == nil {
+		env, _ := parse(content, limits.Depth)
+		x.id = env.id
+		if choice, _ := registry.Pick(env.method, version, x.pin, false); choice.Codec != nil {
+			x.Codec = choice.Codec
+			x.Op, _ = x.Codec.Operation(env.method)
+		}
+	}
+	x.Fail(err)
+}
+
+// requestedVersion is A2A-Version, a header or a parameter of the query.
+func (x *exchange) requestedVersion() string {
+	version := operation.First(x.R.Header[operation.VersionHeader])
+	if version == "" && x.R.URL.RawQuery != "" {
+		version = x.R.URL.Query().Get("A2A-Version")
+	}
+	return version
 }
 
 // read takes the body in, within its bounds of size and time.
@@ -85,11 +129,7 @@ func (x *exchange) read() ([]byte, bool) {
 
 // decode finds the version and reads the params in its words.
 func (x *exchange) decode(env *envelope) bool {
-	version := x.R.Header.Get("A2a-Version") // in canonical form, which Get need not make first
-	if version == "" && x.R.URL.RawQuery != "" {
-		version = x.R.URL.Query().Get("A2A-Version")
-	}
-	choice, err := registry.Pick(env.method, version, x.pin, x.b.StrictVersion)
+	choice, err := registry.Pick(env.method, x.requestedVersion(), x.pin, x.b.StrictVersion)
 	if errors.Is(err, registry.ErrMethod) {
 		x.refuse(codeMethodNotFound, "Method not found: "+quoteMethod(env.method))
 		return false

@@ -79,8 +79,8 @@ func (x *exchange) Fail(err error) {
 		}
 		return
 	}
-	if wait := fault.RetryAfter(e); wait != "" && x.Out == nil {
-		x.W.Header().Set("Retry-After", wait)
+	if x.Out == nil {
+		fault.Headers(e, x.W.Header().Add)
 	}
 	code, message := x.Codec.Error(e)
 	x.tell(e.Kind, errorObject(code, message, x.Codec.Details(e, fault.Incident{TaskID: x.taskID})))

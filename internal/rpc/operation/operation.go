@@ -103,10 +103,16 @@ func New(o Options) *Runner {
 type Endpoint struct {
 	Agent string
 	// Common says that the endpoint serves every agent, and Agent unless the request names another.
-	Common    bool
-	Principal engine.Principal
-	// ExtendedCard renders the extended card of an agent for a version. Nil: there is none.
-	ExtendedCard func(agent, version string) ([]byte, error)
+	Common bool
+	// Admit is who calls, as an agent sees it, or why the agent does not let the caller in. Nil:
+	// nobody in particular, whatever the agent.
+	Admit func(agent string) (engine.Principal, error)
+	// TurnedAway is why no agent that can be reached here lets the caller in. It is the answer
+	// to whatever the request says.
+	TurnedAway error
+	Principal  engine.Principal // that Admit has found
+	// ExtendedCard renders the extended card of the agent of a request. Nil: there is none.
+	ExtendedCard func(r *Request) ([]byte, error)
 }
 
 // Request is a decoded request with what came beside its params.
@@ -194,7 +200,7 @@ func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
 		if r.ExtendedCard == nil {
 			return nil, &task.Error{Kind: task.NoExtendedCard}
 		}
-		return r.ExtendedCard(r.Agent, r.Codec.Version())
+		return r.ExtendedCard(r)
 	default:
 		err = task.Unsupported
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// prepare finds the agent that the request is for, and the extensions in force.
+// prepare finds the agent that the request is for, who calls, and the extensions in force.
 func (o *Runner) prepare(r *Request) error {
 	if r.ambiguous != "" {
 		return task.InvalidField(r.ambiguous, "is given more than once")
@@ -22,6 +22,12 @@ func (o *Runner) prepare(r *Request) error {
 			return task.InvalidField("tenant", "no agent of this name is served here")
 		}
 		r.Agent = tenant
+	}
+	if r.Admit != nil {
+		var err error
+		if r.Principal, err = r.Admit(r.Agent); err != nil {
+			return err
+		}
 	}
 	agent := o.agents[r.Agent]
 	if agent == nil {

@@ -35,7 +35,14 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at operation.End
 	x := &exchange{Exchange: web.Begin(w, r, at), Target: t, b: b}
 	x.Codec = t.version
 	defer x.Contain(x)
-	if !x.route() || !x.negotiate() {
+	if !x.route() {
+		return
+	}
+	if at.TurnedAway != nil {
+		x.Fail(at.TurnedAway)
+		return
+	}
+	if !x.negotiate() {
 		return
 	}
 	if err := registry.Admit(x.version, x.requestedVersion(), "path", b.StrictVersion); err != nil {

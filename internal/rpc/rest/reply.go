@@ -154,8 +154,6 @@ func (x *exchange) tell(e *task.Error, in fault.Incident) {
 		return
 	}
 	x.observe(row.Reason)
-	if wait := fault.RetryAfter(e); wait != "" {
-		x.W.Header().Set("Retry-After", wait)
-	}
+	fault.Headers(e, x.W.Header().Add)
 	x.reply(row.HTTP, mediaJSON, document)
 }

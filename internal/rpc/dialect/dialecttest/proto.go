@@ -133,6 +133,18 @@ func (p *Proto) message(name string, document []byte) error {
 }
 
 func (p *Proto) field(f field, value json.RawMessage) error {
+	if of, isMap := strings.CutPrefix(f.kind, "map<string,"); isMap {
+		var entries map[string]json.RawMessage
+		if err := json.Unmarshal(value, &entries); err != nil {
+			return err
+		}
+		for key, entry := range entries {
+			if err := p.value(strings.Trim(of, " >"), entry); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+		return nil
+	}
 	if !f.repeated {
 		return p.value(f.kind, value)
 	}

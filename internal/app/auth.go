@@ -1,0 +1,173 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/telemetry"
+)
+
+// filesEvery is how often files of certificates and users are looked at.
+const filesEvery = 10 * time.Second
+
+// callers is what finds out who calls, and the TLS of the public ports.
+type callers struct {
+	cfg           *config.Config
+	log           *slog.Logger
+	authenticator *auth.Authenticator // nil: no agent asks
+	tls           *auth.TLS           // nil: none
+	files         *auth.Reloader
+	basic         *auth.Basic
+	apiKeys       *auth.APIKeys
+	background    []func(context.Context) error
+}
+
+// buildAuth reads the files that the configuration names, so that what is wrong with them shows before anything starts.
+func buildAuth(cfg *config.Config, log *slog.Logger) (*callers, error) {
+	c := &callers{cfg: cfg, log: log, files: auth.NewReloader(filesEvery, log)}
+	if !cfg.HasRole(config.RoleAPI) {
+		return c, nil
+	}
+	if t := cfg.TLS; t.Enabled() {
+		var err error
+		if c.tls, err = auth.LoadTLS(c.files, t.CertFile, t.KeyFile, t.ClientCAFile); err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+	}
+	for i := range cfg.Auth.Schemes {
+		if s := &cfg.Auth.Schemes[i]; s.Kind == config.AuthBasic {
+			if err := c.loadUsers(s); err != nil {
+				return nil, fmt.Errorf("auth.schemes[%d]: %w", i, err)
+			}
+		}
+	}
+	c.background = append(c.background, c.files.Run)
+	return c, nil
+}
+
+func (c *callers) loadUsers(s *config.AuthScheme) (err error) {
+	if s.Basic.UsersFile == "" {
+		users := make([]auth.User, len(s.Basic.Users))
+		for i, u := range s.Basic.Users {
+			users[i] = auth.User{Name: u.Name, Hash: u.PasswordHash, Tenant: u.Tenant, Scopes: u.Scopes}
+		}
+		c.basic, err = auth.NewBasic(s.Name, users)
+		return err
+	}
+	return c.files.Add(func(contents [][]byte) error {
+		users, err := auth.ParseUsers(contents[0])
+		if err != nil {
+			return err
+		}
+		if c.basic == nil {
+			c.basic, err = auth.NewBasic(s.Name, users)
+			return err
+		}
+		return c.basic.SetUsers(users)
+	}, s.Basic.UsersFile)
+}
+
+// open makes the authenticator, when there is a store.
+func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
+	if len(c.cfg.Auth.Schemes) == 0 || !c.cfg.HasRole(config.RoleAPI) {
+		return
+	}
+	o := auth.Options{Observe: m.Authenticated, Log: c.log}
+	for i := range c.cfg.Auth.Schemes {
+		switch s := &c.cfg.Auth.Schemes[i]; s.Kind {
+		case config.AuthAPIKey:
+			c.apiKeys = auth.NewAPIKeys(s.Name, http.CanonicalHeaderKey(s.APIKey.Header), st)
+			o.Schemes = append(o.Schemes, c.apiKeys)
+		case config.AuthBasic:
+			o.Schemes = append(o.Schemes, c.basic)
+		case config.AuthJWT:
+			j := s.JWT
+			issuer := auth.NewJWT(auth.JWTOptions{
+				Name: s.Name, Issuer: j.Issuer, KeySetURL: j.JWKSURL, Audiences: j.Audience, Algorithms: j.Algorithms,
+				Tenant: j.Tenant, TenantClaim: j.TenantClaim, SubjectClaim: j.SubjectClaim, SubjectPrefix: j.SubjectPrefix,
+				ScopesClaim: j.ScopesClaim, Fetched: m.IssuerFetched, Log: c.log,
+			})
+			c.background = append(c.background, issuer.Run)
+			o.Schemes = append(o.Schemes, issuer)
+		case config.AuthMTLS:
+			o.Schemes = append(o.Schemes, auth.NewMTLS(auth.MTLSOptions{
+				Name: s.Name, Roots: c.tls.Roots, Tenant: s.MTLS.Tenant, SubjectPrefix: s.MTLS.SubjectPrefix, Scopes: s.MTLS.Scopes,
+				TenantFromOrganization: s.MTLS.TenantFrom == config.TenantFromOrganization,
+			}))
+		}
+	}
+	c.authenticator = auth.New(o)
+}
+
+// forgetKeys may be called before open: the hub listens early.
+func (c *callers) forgetKeys() {
+	if c.apiKeys != nil {
+		c.apiKeys.Forget()
+	}
+}
+
+func (c *callers) tlsConfig() *tls.Config {
+	if c.tls == nil {
+		return nil
+	}
+	return c.tls.Config()
+}
+
+// exposed refuses to let everybody in from everywhere, unless the operator has said so.
+func exposed(cfg *config.Config, log *slog.Logger, listeners ...net.Listener) error {
+	open := cfg.OpenAgents()
+	if len(open) == 0 {
+		return nil
+	}
+	for _, l := range listeners {
+		if l == nil || loopback(l.Addr()) {
+			continue
+		}
+		if !cfg.Auth.None {
+			return fmt.Errorf("%s can be reached from elsewhere and nobody is asked who they are (agents: %s): "+
+				"set auth.schemes, listen on 127.0.0.1, or say that this is meant with auth.none: true (HOLDFAST_AUTH_NONE=true)",
+				l.Addr(), strings.Join(open, ", "))
+		}
+		log.Warn("EVERYBODY WHO REACHES THIS ADDRESS MAY USE THESE AGENTS AND SEES EVERY TASK OF THEIRS (auth.none)",
+			"listen", l.Addr().String(), "agents", open)
+	}
+	return nil
+}
+
+func loopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// security is a scheme as cards have it.
+func security(s *config.AuthScheme) card.Security {
+	out := card.Security{Name: s.Name}
+	switch s.Kind {
+	case config.AuthAPIKey:
+		out.Kind, out.Header = card.APIKey, s.APIKey.Header
+		if strings.EqualFold(s.APIKey.Header, "Authorization") {
+			out.Kind = card.Bearer
+		}
+	case config.AuthBasic:
+		out.Kind = card.Basic
+	case config.AuthMTLS:
+		out.Kind = card.MutualTLS
+	case config.AuthJWT:
+		// An issuer whose keys are elsewhere may have no metadata to point to.
+		out.Kind = card.BearerJWT
+		if s.JWT.JWKSURL == "" {
+			out.Kind, out.MetadataURL = card.OpenIDConnect, strings.TrimSuffix(s.JWT.Issuer, "/")+"/.well-known/openid-configuration"
+		}
+	}
+	return out
+}

@@ -1,0 +1,343 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/auth"
+)
+
+// Auth says how callers show who they are.
+type Auth struct {
+	// None lets everybody in although the server listens on more than loopback.
+	None    bool         `yaml:"none" env:"HOLDFAST_AUTH_NONE"`
+	Schemes []AuthScheme `yaml:"schemes"`
+}
+
+// AuthScheme is one way to show who one is. Only the section of its kind is meaningful.
+type AuthScheme struct {
+	Name   string     `yaml:"name"`
+	Kind   AuthKind   `yaml:"kind"`
+	APIKey APIKeyAuth `yaml:"api_key"`
+	Basic  BasicAuth  `yaml:"basic"`
+	JWT    JWTAuth    `yaml:"jwt"`
+	MTLS   MTLSAuth   `yaml:"mtls"`
+}
+
+// AuthKind names a kind of scheme.
+type AuthKind string
+
+// The kinds of schemes.
+const (
+	AuthAPIKey AuthKind = auth.KindAPIKey
+	AuthBasic  AuthKind = auth.KindBasic
+	AuthJWT    AuthKind = auth.KindJWT
+	AuthMTLS   AuthKind = auth.KindMTLS
+)
+
+// APIKeyAuth is for keys that holdfast keys create makes.
+type APIKeyAuth struct {
+	Header string `yaml:"header"`
+}
+
+// BasicAuth is for users with passwords.
+type BasicAuth struct {
+	Users     []BasicUser `yaml:"users"`
+	UsersFile string      `yaml:"users_file"`
+}
+
+// BasicUser is one of them.
+type BasicUser struct {
+	Name         string   `yaml:"name"`
+	PasswordHash string   `yaml:"password_hash"`
+	Tenant       string   `yaml:"tenant"`
+	Scopes       []string `yaml:"scopes"`
+}
+
+// JWTAuth is for tokens of one issuer.
+type JWTAuth struct {
+	Issuer        string   `yaml:"issuer"`
+	JWKSURL       string   `yaml:"jwks_url"`
+	Audience      []string `yaml:"audience"`
+	Algorithms    []string `yaml:"algorithms"`
+	Tenant        string   `yaml:"tenant"`
+	TenantClaim   string   `yaml:"tenant_claim"`
+	SubjectClaim  string   `yaml:"subject_claim"`
+	SubjectPrefix string   `yaml:"subject_prefix"`
+	ScopesClaim   string   `yaml:"scopes_claim"`
+	// AllowHTTP lets an issuer be reached without TLS that is not on this machine.
+	AllowHTTP bool `yaml:"allow_http"`
+}
+
+// MTLSAuth is for client certificates.
+type MTLSAuth struct {
+	Tenant        string     `yaml:"tenant"`
+	TenantFrom    TenantFrom `yaml:"tenant_from"`
+	SubjectPrefix string     `yaml:"subject_prefix"`
+	Scopes        []string   `yaml:"scopes"`
+}
+
+// TenantFrom is where the tenant of a certificate is.
+type TenantFrom string
+
+// The values of TenantFrom.
+const (
+	TenantFixed            TenantFrom = "fixed"
+	TenantFromOrganization TenantFrom = "organization"
+)
+
+// AgentAuth is who may use an agent.
+type AgentAuth struct {
+	// Schemes are the names of those that it takes; all, where the key is not given, and an empty list lets everybody in.
+	Schemes []string `yaml:"schemes"`
+	Scope   string   `yaml:"scope"`
+}
+
+// TLS is the server's end of TLS, on the public ports.
+type TLS struct {
+	CertFile     string `yaml:"cert_file" env:"HOLDFAST_TLS_CERT_FILE"`
+	KeyFile      string `yaml:"key_file" env:"HOLDFAST_TLS_KEY_FILE"`
+	ClientCAFile string `yaml:"client_ca_file" env:"HOLDFAST_TLS_CLIENT_CA_FILE"`
+}
+
+// Enabled reports whether the public ports speak TLS.
+func (t *TLS) Enabled() bool { return t.CertFile != "" }
+
+func (s *AuthScheme) setDefaults() {
+	*s = AuthScheme{
+		APIKey: APIKeyAuth{Header: "X-API-Key"},
+		JWT:    JWTAuth{Algorithms: []string{"RS256", "ES256", "EdDSA"}, SubjectClaim: "sub"},
+		MTLS:   MTLSAuth{TenantFrom: TenantFixed},
+	}
+}
+
+// OpenAgents are the names of those that ask nobody who they are.
+func (c *Config) OpenAgents() []string {
+	var open []string
+	for i := range c.Agents {
+		if len(c.Agents[i].Auth.Schemes) == 0 {
+			open = append(open, c.Agents[i].Name)
+		}
+	}
+	return open
+}
+
+// schemeName is what a scheme may be called: the names are keys in cards.
+var schemeName = agentName
+
+func (l *loader) auth(c *Config) {
+	byName := map[string]int{}
+	kinds := map[AuthKind]int{}
+	issuers := map[string]int{}
+	for i := range c.Auth.Schemes {
+		s, path := &c.Auth.Schemes[i], fmt.Sprintf("auth.schemes[%d]", i)
+		if l.hasProblem(path) {
+			continue
+		}
+		if first, twice := byName[s.Name]; twice && s.Name != "" {
+			l.at(path+".name", "%q is already the name of auth.schemes[%d]", s.Name, first)
+		}
+		byName[s.Name] = i
+		l.scheme(path, s)
+		first, twice := kinds[s.Kind]
+		switch {
+		case s.Kind == AuthJWT:
+			if other, same := issuers[s.JWT.Issuer]; same {
+				l.at(path+".jwt.issuer", "is that of auth.schemes[%d], too", other)
+			}
+			issuers[s.JWT.Issuer] = i
+		case twice:
+			l.at(path+".kind", "auth.schemes[%d] is of this kind already; only jwt may come twice", first)
+		}
+		kinds[s.Kind] = i
+		if s.Kind == AuthMTLS && c.TLS.ClientCAFile == "" {
+			l.at(path+".kind", "mtls needs tls.client_ca_file")
+		}
+	}
+	l.subjects(c.Auth.Schemes)
+	l.tls(&c.TLS)
+}
+
+func (l *loader) scheme(path string, s *AuthScheme) {
+	switch name := path + ".name"; {
+	case l.hasProblem(name):
+	case s.Name == "":
+		l.at(name, "is missing")
+	case !schemeName.MatchString(s.Name):
+		l.at(name, "%q may have lower-case letters, digits, - and _ only, at most 63 of them, and begins and ends with a letter or digit", s.Name)
+	}
+	kind := path + ".kind"
+	if l.hasProblem(kind) {
+		return
+	}
+	if s.Kind == "" {
+		l.at(kind, "is missing; one of %s, %s, %s, %s", AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS)
+		return
+	}
+	oneOf(l, kind, s.Kind, AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS)
+	for _, section := range []AuthKind{AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS} {
+		if key := join(path, string(section)); section != s.Kind && l.given(key) {
+			l.at(key, "does not belong to a scheme of kind %s", s.Kind)
+		}
+	}
+	switch s.Kind {
+	case AuthAPIKey:
+		if h := s.APIKey.Header; !headerName.MatchString(h) || strings.EqualFold(h, "Cookie") {
+			l.at(path+".api_key.header", "%q is no header that can hold a key", h)
+		}
+	case AuthBasic:
+		l.basic(path+".basic", &s.Basic)
+	case AuthJWT:
+		l.jwt(path+".jwt", &s.JWT)
+	case AuthMTLS:
+		oneOf(l, path+".mtls.tenant_from", s.MTLS.TenantFrom, TenantFixed, TenantFromOrganization)
+		if s.MTLS.TenantFrom == TenantFromOrganization && s.MTLS.Tenant != "" {
+			l.at(path+".mtls.tenant", "goes with tenant_from: fixed")
+		}
+		l.scopes(path+".mtls.scopes", s.MTLS.Scopes)
+	}
+}
+
+func (l *loader) basic(path string, b *BasicAuth) {
+	if (len(b.Users) == 0) == (b.UsersFile == "") && !l.hasProblem(path) && !l.hasProblem(path+".users") {
+		l.at(path, "needs users, or users_file, and not both")
+	}
+	for i := range b.Users {
+		u, user := &b.Users[i], fmt.Sprintf("%s.users[%d]", path, i)
+		if u.Name == "" || strings.Contains(u.Name, ":") {
+			l.at(user+".name", "%q is empty or holds a colon", u.Name)
+		}
+		if _, err := auth.HashCost(u.PasswordHash); err != nil {
+			l.at(user+".password_hash", "%s", err)
+		}
+		l.scopes(user+".scopes", u.Scopes)
+	}
+}
+
+func (l *loader) jwt(path string, j *JWTAuth) {
+	if j.Issuer == "" {
+		l.at(path+".issuer", "is missing: the iss of the tokens, such as https://id.example.com")
+	} else if j.JWKSURL == "" {
+		l.issuerURL(path+".issuer", j.Issuer, j.AllowHTTP)
+	}
+	if j.JWKSURL != "" {
+		l.issuerURL(path+".jwks_url", j.JWKSURL, j.AllowHTTP)
+	}
+	if len(j.Audience) == 0 || slices.Contains(j.Audience, "") {
+		l.at(path+".audience", "is missing: what the tokens for this server have as aud; without it any token of the issuer would do")
+	}
+	if len(j.Algorithms) == 0 {
+		l.at(path+".algorithms", "must not be empty")
+	}
+	for _, a := range j.Algorithms {
+		if !slices.Contains(auth.Algorithms, a) {
+			l.at(path+".algorithms", "%q is not one of %s", a, strings.Join(auth.Algorithms, ", "))
+		}
+	}
+	if j.SubjectClaim == "" {
+		l.at(path+".subject_claim", "must not be empty")
+	}
+	if j.Tenant != "" && j.TenantClaim != "" {
+		l.at(path+".tenant", "goes without tenant_claim")
+	}
+}
+
+// issuerURL asks for TLS: who can change the keys on their way can make any token.
+func (l *loader) issuerURL(key, value string, allowHTTP bool) {
+	if l.hasProblem(key) || !l.webURL(key, value) {
+		return
+	}
+	u, _ := url.Parse(value)
+	if u.RawQuery != "" || u.Fragment != "" {
+		l.at(key, "must have neither a query nor a fragment")
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Scheme == "http" && !allowHTTP && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		l.at(key, "must be https, but on this machine; allow_http lets it be http")
+	}
+}
+
+// subjects refuses schemes by which two authorities could speak of the same subject: whoever
+// is called alice by the one would have the tasks of the other's alice. Users and API keys
+// are the operator's own, who may mean the same person by both.
+func (l *loader) subjects(schemes []AuthScheme) {
+	type authority struct{ path, tenant, prefix string }
+	var outside []authority
+	for i := range schemes {
+		s, path := &schemes[i], fmt.Sprintf("auth.schemes[%d]", i)
+		a := authority{tenant: "=" + s.JWT.Tenant, prefix: s.JWT.SubjectPrefix, path: path + ".jwt"}
+		switch {
+		case s.Kind == AuthMTLS:
+			a = authority{tenant: "=" + s.MTLS.Tenant, prefix: s.MTLS.SubjectPrefix, path: path + ".mtls"}
+			if s.MTLS.TenantFrom == TenantFromOrganization {
+				a.tenant = ""
+			}
+		case s.Kind != AuthJWT:
+			continue
+		case s.JWT.TenantClaim != "":
+			a.tenant = ""
+		}
+		for _, b := range outside {
+			same := a.tenant == "" || b.tenant == "" || a.tenant == b.tenant
+			if same && (strings.HasPrefix(a.prefix, b.prefix) || strings.HasPrefix(b.prefix, a.prefix)) {
+				l.at(a.path+".subject_prefix", "does not keep its subjects apart from those of %s: give both a prefix, or each a tenant of its own", b.path)
+			}
+		}
+		outside = append(outside, a)
+	}
+}
+
+// scopes are separated by spaces where they are on the wire, and shown in quotes.
+func (l *loader) scopes(key string, scopes []string) {
+	for _, s := range scopes {
+		if !validScope(s) {
+			l.at(key, "%q is not a scope: printable ASCII without spaces, quotes and backslashes", s)
+		}
+	}
+}
+
+func validScope(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
+}
+
+// agentAuth also fills in the schemes of an agent that names none.
+func (l *loader) agentAuth(path string, a *Agent, schemes []AuthScheme) {
+	if !l.given(path + ".auth.schemes") {
+		for i := range schemes {
+			a.Auth.Schemes = append(a.Auth.Schemes, schemes[i].Name)
+		}
+	}
+	for i, name := range a.Auth.Schemes {
+		if !slices.ContainsFunc(schemes, func(s AuthScheme) bool { return s.Name == name }) {
+			l.at(path+".auth.schemes", "%q is not among auth.schemes", name)
+		} else if slices.Contains(a.Auth.Schemes[:i], name) {
+			l.at(path+".auth.schemes", "%q is given twice", name)
+		}
+	}
+	open := len(a.Auth.Schemes) == 0
+	scope := func(key, scope string) {
+		if scope == "" {
+			return
+		}
+		l.scopes(key, []string{scope})
+		if open {
+			l.at(key, "needs a scheme: nobody who is not asked has a scope")
+		}
+	}
+	scope(path+".auth.scope", a.Auth.Scope)
+	for i := range a.Card.Skills {
+		scope(fmt.Sprintf("%s.card.skills[%d].scope", path, i), a.Card.Skills[i].Scope)
+	}
+}
+
+func (l *loader) tls(t *TLS) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		l.at("tls", "needs both cert_file and key_file")
+	}
+	if t.ClientCAFile != "" && t.CertFile == "" {
+		l.at("tls.client_ca_file", "needs cert_file and key_file")
+	}
+}
