@@ -84,12 +84,14 @@ func TestComposeFile(t *testing.T) {
 	require.Empty(t, server.Ports, "with a port of its own it would not scale")
 	require.Empty(t, server.ContainerName, "nor with a name")
 	require.Greater(t, server.StopGracePeriod, config.Default().Worker.StopGrace+15*time.Second, "what the server takes at most")
-	require.Equal(t, []string{"8080:8080"}, balancer.Ports)
+	require.Equal(t, []string{"8080:8080", "8081:8081"}, balancer.Ports)
 
 	haproxy, err := os.ReadFile("../deploy/haproxy.cfg")
 	require.NoError(t, err)
 	require.Regexp(t, `bind :8080`, string(haproxy))
+	require.Regexp(t, `bind :8081 proto h2`, string(haproxy))
 	require.Regexp(t, `server-template \S+ \d+ server:8080`, string(haproxy))
+	require.Regexp(t, `server-template \S+ \d+ server:8081`, string(haproxy))
 	require.Regexp(t, `check port 9090`, string(haproxy))
 	for _, timeout := range []string{"client", "server"} {
 		m := regexp.MustCompile(`timeout ` + timeout + `\s+(\S+)`).FindStringSubmatch(string(haproxy))
