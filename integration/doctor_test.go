@@ -39,7 +39,7 @@ func TestDoctorOfAServer(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "holdfast.yaml"), []byte(config), 0o600))
 	env := []string{
 		"HOLDFAST_DATABASE_URL=" + pg.URL, "HOLDFAST_CONFIG=holdfast.yaml",
-		"HOLDFAST_LISTEN=" + hostOf(a.url), "HOLDFAST_ADMIN_LISTEN=" + hostOf(a.admin),
+		"HOLDFAST_LISTEN=" + hostOf(a.url), "HOLDFAST_ADMIN_LISTEN=" + hostOf(a.admin), "HOLDFAST_GRPC_LISTEN=" + a.grpc,
 	}
 	doctor := func(code int) (d diagnosis) {
 		t.Helper()
@@ -51,11 +51,13 @@ func TestDoctorOfAServer(t *testing.T) {
 	d := doctor(0)
 	require.Equal(t, "ok", d.Status, d)
 	_, from := d.find(t, "configuration")
-	require.Contains(t, from, "holdfast.yaml, HOLDFAST_ADMIN_LISTEN, HOLDFAST_DATABASE_URL, HOLDFAST_LISTEN")
+	require.Contains(t, from, "holdfast.yaml, HOLDFAST_ADMIN_LISTEN, HOLDFAST_DATABASE_URL, HOLDFAST_GRPC_LISTEN, HOLDFAST_LISTEN")
 	_, detail := d.find(t, "admin_listen")
 	require.Contains(t, detail, "is served: ready")
 	_, detail = d.find(t, "listen")
 	require.Contains(t, detail, "is served: its agent is demo")
+	_, detail = d.find(t, "grpc_listen")
+	require.Contains(t, detail, "is served: serving")
 	_, detail = d.find(t, "workers")
 	require.Contains(t, detail, "1 are alive, 1 run agents")
 
@@ -90,7 +92,7 @@ func TestDoctorOfTheEmbeddedDatabase(t *testing.T) {
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { dropDatabase(dir); _ = os.RemoveAll(dir) })
 	a := start(t, replicaOptions{Name: "a", Config: settings, Dir: dir})
-	env := []string{"HOLDFAST_LISTEN=" + hostOf(a.url), "HOLDFAST_ADMIN_LISTEN=" + hostOf(a.admin)}
+	env := []string{"HOLDFAST_LISTEN=" + hostOf(a.url), "HOLDFAST_ADMIN_LISTEN=" + hostOf(a.admin), "HOLDFAST_GRPC_LISTEN=" + a.grpc}
 	res := command(t, dir, env, "doctor", "--timeout", "20s")
 	require.Zero(t, res.code, res.out)
 	require.Contains(t, res.out, fmt.Sprintf("PostgreSQL in ./.holdfast runs (pid %d)", postmaster(dir)))

@@ -28,7 +28,7 @@ func configuration(t testing.TB, url string) *config.Config {
 	t.Helper()
 	cfg, err := config.Load(config.Source{})
 	require.NoError(t, err)
-	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Listen, cfg.GRPCListen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Limits.MaxStreams = 100
 	cfg.DatabaseURL = url
 	return cfg
@@ -133,7 +133,7 @@ func TestADatabaseInGoodHealth(t *testing.T) {
 	r.is(t, "notify", OK, "arrives")
 	r.is(t, "workers", OK, "1 are alive, 1 run agents")
 	r.is(t, "queue", OK, "demo: 1 wait")
-	require.Len(t, r, 22)
+	require.Len(t, r, 23)
 }
 
 func TestWhatMayBeWrongInADatabase(t *testing.T) {
@@ -350,7 +350,7 @@ func TestSurroundings(t *testing.T) {
 	at := strings.TrimPrefix(taken.URL, "http://")
 
 	cfg := configuration(t, "postgres://u:sesame@127.0.0.1:1/x")
-	cfg.Listen, cfg.AdminListen = at, at
+	cfg.Listen, cfg.GRPCListen, cfg.AdminListen = at, at, at
 	executor := func(name, url string) config.Agent {
 		return config.Agent{Name: name, Executor: config.Executor{
 			Kind: config.ExecutorHTTP, HTTP: config.HTTPExecutor{URL: url, Headers: map[string]string{"Authorization": "sesame"}},
@@ -372,6 +372,7 @@ func TestSurroundings(t *testing.T) {
 	r.is(t, "agent sh", OK, "is there")
 	r.is(t, "agent typo", Fail, "no-such-program")
 	r.is(t, "listen", Fail, "is taken")
+	r.is(t, "grpc_listen", Fail, "is taken")
 	r.is(t, "admin_listen", Fail, "is taken")
 	r.is(t, "database", Fail, "is not reachable")
 	require.NotContains(t, fmt.Sprint(r), "sesame", "no secret is shown")

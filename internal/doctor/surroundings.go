@@ -12,6 +12,10 @@ import (
 	"strings"
 	"syscall"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/executor/command"
 )
@@ -22,6 +26,7 @@ func (e *examination) surroundings() []check {
 		{"configuration", e.configuration},
 		{"public url", e.publicURL},
 		{"listen", e.listen},
+		{"grpc_listen", e.grpcListen},
 		{"admin_listen", e.adminListen},
 		{"open files", e.openFiles},
 	}
@@ -81,6 +86,25 @@ func (e *examination) listen(ctx context.Context) ([]Finding, error) {
 			return nil, errors.New("what listens there has no agent card")
 		}
 		return oks("%s is served: its agent is %s", e.Config.Listen, card.Name), nil
+	})
+}
+
+func (e *examination) grpcListen(ctx context.Context) ([]Finding, error) {
+	if !e.Config.ServesGRPC() {
+		return oks("not needed: this replica serves no gRPC"), nil
+	}
+	return address(ctx, e.Config.GRPCListen, func(base string) (findings, error) {
+		conn, err := grpc.NewClient(strings.TrimPrefix(base, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = conn.Close() }()
+		const service = "lf.a2a.v1.A2AService"
+		r, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
+		if err != nil {
+			return nil, errors.New("what listens there does not serve " + service)
+		}
+		return oks("%s is served: %s", e.Config.GRPCListen, strings.ToLower(r.GetStatus().String())), nil
 	})
 }
 
