@@ -193,9 +193,16 @@ def handler(verifier):
     return Handler
 
 
+class Server(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        # That the other side hangs up between two requests is no news.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def main():
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
-    server = ThreadingHTTPServer(("127.0.0.1", port), None)
+    server = Server(("127.0.0.1", port), None)
     url = os.environ.get("WEBHOOK_URL") or f"http://127.0.0.1:{server.server_port}/hook"
     secret = os.environ.get("WEBHOOK_SECRET")
     server.RequestHandlerClass = handler(
