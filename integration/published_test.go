@@ -69,7 +69,8 @@ func TestThePublishedExamples(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
 	scripts := newScripts(t)
-	config := strings.Replace(settings, "agents:", "limits: {max_block: 1s}\nagents:", 1)
+	// The hosts of their webhooks are neither looked up nor sent anything.
+	config := strings.Replace(settings, "agents:", "limits: {max_block: 1s}\npush: {allow_private: true}\nagents:", 1)
 	exercised := map[string]bool{}
 	for _, c := range conversations {
 		config += fmt.Sprintf("  - {name: %s, direct_replies: %v, executor: {kind: http, http: {url: %q}}}\n",
@@ -85,7 +86,7 @@ func TestThePublishedExamples(t *testing.T) {
 		name := filepath.Join(filepath.Base(filepath.Dir(f)), strings.TrimSuffix(filepath.Base(f), ".request.json"))
 		require.True(t, exercised[name], "%s is not exercised", name)
 	}
-	r := start(t, replicaOptions{Name: "a", DB: db.url, Config: config})
+	r := start(t, replicaOptions{Name: "a", DB: db.url, Config: config, Env: []string{"HOLDFAST_ROLES=api,worker"}})
 	t.Cleanup(db.sound)
 	for _, c := range conversations {
 		t.Run(c.dir+" "+c.name, func(t *testing.T) {
@@ -143,7 +144,7 @@ func (c *conversation) run(files []string) {
 			s, err := openURL(t, c.url, v01.stream, v01.params(request.Params.ID, "work"))
 			require.NoError(t, err)
 			s.untilState("working")
-		case "07-multi-turn-get", "11-non-textual-get":
+		case "07-multi-turn-get", "11-non-textual-get", "06-get":
 			release()
 			eventually(t, "the task ends", func() error {
 				got, err := ask(short(t, patience), c.url, request.body)
@@ -156,9 +157,9 @@ func (c *conversation) run(files []string) {
 				}
 				return unless(res.state() == "completed", "%s", res.state())
 			})
-		case "06-get": // the sending of its task was refused, for its push configuration
+		case "04-push-set": // of a task that the document does not send
 			got, err := ask(short(t, patience), c.url, mustJSON(t, object{
-				"jsonrpc": "2.0", "id": 1, "method": v01.send, "params": v01.params(request.Params.ID, "Generate the report."),
+				"jsonrpc": "2.0", "id": 1, "method": v01.send, "params": v01.params(request.Params.ID, "Tell a joke."),
 			}))
 			require.NoError(t, err)
 			require.Nil(t, got.Err)
@@ -181,11 +182,6 @@ func (c *conversation) run(files []string) {
 		require.Equal(t, http.StatusOK, got.HTTP)
 		require.Equal(t, string(request.ID), string(got.ID))
 		c.golden(f+".json", request, got.Body)
-		if strings.Contains(string(request.body), "ushNotification") {
-			require.NotNil(t, got.Err)
-			require.Equal(t, -32003, got.Err.Code)
-			continue
-		}
 		require.Nil(t, got.Err)
 		if len(responses[i]) == 1 {
 			c.same(request, responses[i][0], got.Body)
@@ -287,6 +283,9 @@ func (c *conversation) compare(path string, want, got any, request *exampleReque
 		case !ok:
 			return complain("is no string")
 		case name == "timestamp":
+			return nil
+		case path == ".result.status.state" && want == "submitted" && got == "working":
+			// Servers of the documents answer at once, and ours when it has waited for the task.
 			return nil
 		case !strings.Contains(string(request.body), want) && slices.Contains([]string{"id", "sessionId", "contextId", "taskId", "messageId"}, name):
 			// The same id of the example stands for the same one of ours.
@@ -429,7 +428,7 @@ func ends(docs []json.RawMessage) bool {
 		return false
 	}
 	res, err := a.result()
-	return err == nil && res.state() != "working"
+	return err == nil && res.state() != "working" && res.state() != "submitted"
 }
 
 // playing makes the events that lead an agent to a published response.
