@@ -84,7 +84,7 @@ func TestComposeFile(t *testing.T) {
 	require.Empty(t, server.Ports, "with a port of its own it would not scale")
 	require.Empty(t, server.ContainerName, "nor with a name")
 	require.Greater(t, server.StopGracePeriod, config.Default().Worker.StopGrace+15*time.Second, "what the server takes at most")
-	require.Equal(t, []string{"8080:8080", "8081:8081"}, balancer.Ports)
+	require.Equal(t, []string{"127.0.0.1:8080:8080", "127.0.0.1:8081:8081"}, balancer.Ports, "everybody who reaches it is let in")
 
 	haproxy, err := os.ReadFile("../deploy/haproxy.cfg")
 	require.NoError(t, err)

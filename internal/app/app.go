@@ -120,10 +120,6 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			return nil, fmt.Errorf("grpc_listen: %w", err)
 		}
 	}
-	if err := exposed(cfg, log, s.public, s.grpcL); err != nil {
-		s.closeListeners()
-		return nil, err
-	}
 	if s.adminL, err = listen.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
 		s.closeListeners()
 		return nil, fmt.Errorf("admin_listen: %w", err)
@@ -423,6 +419,9 @@ func (s *server) announce() {
 	s.log.Info("holdfast serves", append(where, "admin", admin)...)
 	if s.banner != nil {
 		_, _ = fmt.Fprintf(s.banner, banner, url)
+		if len(s.cfg.OpenAgents()) > 0 && len(s.cfg.Exposed()) > 0 {
+			_, _ = fmt.Fprint(s.banner, openBanner)
+		}
 	}
 }
 
@@ -433,6 +432,11 @@ Try:
 
   curl -s %[1]s -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send",
     "params":{"message":{"messageId":"m-1","role":"user","parts":[{"kind":"text","text":"echo:hello"}]}}}'
+
+`
+
+const openBanner = `Nobody is asked who they are, and more than this machine can reach this server (auth.none).
+Whoever does uses its agents and sees all of their tasks.
 
 `
 

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -32,11 +31,15 @@ type callers struct {
 	background    []func(context.Context) error
 }
 
-// buildAuth reads the files that the configuration names, so that what is wrong with them shows before anything starts.
+// buildAuth reads the files that the configuration names, so that what is wrong with them shows before anything starts,
+// and refuses to let everybody in by mistake.
 func buildAuth(cfg *config.Config, log *slog.Logger) (*callers, error) {
 	c := &callers{cfg: cfg, log: log, files: auth.NewReloader(filesEvery, log)}
 	if !cfg.HasRole(config.RoleAPI) {
 		return c, nil
+	}
+	if err := exposed(cfg, log); err != nil {
+		return nil, err
 	}
 	if t := cfg.TLS; t.Enabled() {
 		var err error
@@ -124,29 +127,19 @@ func (c *callers) tlsConfig() *tls.Config {
 }
 
 // exposed refuses to let everybody in from everywhere, unless the operator has said so.
-func exposed(cfg *config.Config, log *slog.Logger, listeners ...net.Listener) error {
-	open := cfg.OpenAgents()
-	if len(open) == 0 {
+func exposed(cfg *config.Config, log *slog.Logger) error {
+	open, addresses := cfg.OpenAgents(), cfg.Exposed()
+	switch {
+	case len(open) == 0 || len(addresses) == 0:
+		return nil
+	case cfg.Auth.None:
+		log.Warn("EVERYBODY WHO REACHES THIS SERVER MAY USE THESE AGENTS AND SEES ALL OF THEIR TASKS (auth.none)",
+			"listen", addresses, "agents", open)
 		return nil
 	}
-	for _, l := range listeners {
-		if l == nil || loopback(l.Addr()) {
-			continue
-		}
-		if !cfg.Auth.None {
-			return fmt.Errorf("%s can be reached from elsewhere and nobody is asked who they are (agents: %s): "+
-				"set auth.schemes, listen on 127.0.0.1, or say that this is meant with auth.none: true (HOLDFAST_AUTH_NONE=true)",
-				l.Addr(), strings.Join(open, ", "))
-		}
-		log.Warn("EVERYBODY WHO REACHES THIS ADDRESS MAY USE THESE AGENTS AND SEES EVERY TASK OF THEIRS (auth.none)",
-			"listen", l.Addr().String(), "agents", open)
-	}
-	return nil
-}
-
-func loopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
+	return fmt.Errorf("%s can be reached from elsewhere, and these agents ask nobody who they are: %s. "+
+		"Set auth.schemes, or listen on 127.0.0.1, or say that it is meant: auth.none: true (HOLDFAST_AUTH_NONE=true)",
+		strings.Join(addresses, ", "), strings.Join(open, ", "))
 }
 
 // security is a scheme as cards have it.

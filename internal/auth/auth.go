@@ -225,10 +225,17 @@ func (a *authorization) take(scheme string, own func(credential string) bool) []
 // maxName bounds tenants and subjects, in bytes: they are in keys of indexes.
 const maxName = 255
 
-// check refuses what the database could not hold, or logs would not show as it is.
 func check(p *engine.Principal) error {
-	if p.Subject == "" || !plain(p.Subject) || !plain(p.Tenant) {
-		return refuse(Claims, errors.New("tenant and subject must be UTF-8 without control characters, not longer than 255 bytes, and the subject not empty"))
+	if err := CheckSubject(p.Tenant, p.Subject); err != nil {
+		return refuse(Claims, err)
+	}
+	return nil
+}
+
+// CheckSubject refuses what the database could not hold, or logs would not show as it is.
+func CheckSubject(tenant, subject string) error {
+	if subject == "" || !plain(subject) || !plain(tenant) {
+		return errors.New("tenant and subject must be UTF-8 without control characters, not longer than 255 bytes, and the subject not empty")
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 
 // verbs are those of the help, and of the goldens.
 var verbs = []string{
-	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
+	"serve", "migrate", "card", "send", "stream", "tasks", "keys", "keys create", "keys list", "keys revoke", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "bench", "doctor", "ready", "version",
 }
 
@@ -412,6 +412,29 @@ func (o *fakeOperator) Retry(_ context.Context, t *task.Task, _ bool) (*task.Tas
 	return nil, task.Errorf(task.Terminal, "the task is %s: there is nothing to retry", t.Status.State)
 }
 
+func (o *fakeOperator) CreateKey(_ context.Context, k *Key, lifetime time.Duration) (string, *Key, error) {
+	made := *k
+	made.ID, made.CreatedAt = "mzxw6ytboi5dkmrq", storedAt
+	if lifetime > 0 {
+		made.ExpiresAt = storedAt.Add(lifetime)
+	}
+	return "hfk_mzxw6ytboi5dkmrq_secret", &made, nil
+}
+
+func (o *fakeOperator) Keys(context.Context) ([]*Key, error) {
+	return []*Key{
+		{ID: "mzxw6ytboi5dkmrq", Subject: "alice", CreatedAt: storedAt, LastUsedAt: storedAt.Add(time.Hour)},
+		{ID: "aaaaaaaaaaaaaaaa", Subject: "ci", Tenant: "acme", Scopes: []string{"weather:use", "x"}, Name: "build", CreatedAt: storedAt, ExpiresAt: storedAt.Add(time.Minute)},
+	}, nil
+}
+
+func (o *fakeOperator) RevokeKey(ctx context.Context, id string) (*Key, error) {
+	if id != "mzxw6ytboi5dkmrq" {
+		return nil, task.Errorf(task.NotFound, "there is no such key")
+	}
+	return &Key{ID: id, Subject: "alice", CreatedAt: storedAt, RevokedAt: storedAt.Add(time.Hour)}, nil
+}
+
 func (o *fakeOperator) Close() { o.closed = true }
 
 func TestTasks(t *testing.T) {
@@ -431,6 +454,11 @@ func TestTasks(t *testing.T) {
 		{"tasks-tail.json", []string{"tasks", "tail", "order-7", "--after", "3", "-o", "json"}, exitOK},
 		{"tasks-cancel.txt", []string{"tasks", "cancel", "order-7"}, exitEnded},
 		{"tasks-cancel.json", []string{"tasks", "cancel", "order-7", "order-8", "-o", "json"}, exitFailed},
+		{"keys-create.txt", []string{"keys", "create", "--subject", "alice"}, exitOK},
+		{"keys-create.json", []string{"keys", "create", "--subject", "ci", "--tenant", "acme", "--scope", "a", "--scope", "b", "--name", "build", "--expires-in", "1h", "-o", "json"}, exitOK},
+		{"keys-list.txt", []string{"keys", "list"}, exitOK},
+		{"keys-list.json", []string{"keys", "list", "-o", "json"}, exitOK},
+		{"keys-revoke.txt", []string{"keys", "revoke", "mzxw6ytboi5dkmrq", "unknown"}, exitFailed},
 		{"tasks-retry.txt", []string{"tasks", "retry", "order-7"}, exitFailed},
 		{"tasks-retry.json", []string{"tasks", "retry", "order-7", "order-8", "-o", "json"}, exitFailed},
 	} {

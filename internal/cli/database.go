@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
+	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
@@ -113,6 +114,48 @@ func (o *operator) Retry(ctx context.Context, t *task.Task, last bool) (*task.Ta
 	again, err := engine.NewOperator(o.store).Retry(ctx, t, last)
 	o.ring(ctx)
 	return again, err
+}
+
+func (o *operator) CreateKey(ctx context.Context, k *Key, lifetime time.Duration) (secret string, made *Key, err error) {
+	if err := auth.CheckSubject(k.Tenant, k.Subject); err != nil {
+		return "", nil, task.InvalidField("key", "%s", err)
+	}
+	secret, id, hash := auth.NewAPIKey()
+	stored, err := o.store.AddAPIKey(ctx, &store.APIKey{
+		ID: id, Hash: hash, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: k.Scopes,
+	}, lifetime)
+	if err != nil {
+		return "", nil, err
+	}
+	return secret, keyOf(stored), nil
+}
+
+func (o *operator) Keys(ctx context.Context) ([]*Key, error) {
+	stored, err := o.store.APIKeys(ctx)
+	out := make([]*Key, len(stored))
+	for i, k := range stored {
+		out[i] = keyOf(k)
+	}
+	return out, err
+}
+
+func (o *operator) RevokeKey(ctx context.Context, id string) (*Key, error) {
+	k, err := o.store.RevokeAPIKey(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case k == nil:
+		return nil, task.Errorf(task.NotFound, "there is no such key")
+	}
+	o.ring(ctx)
+	return keyOf(k), nil
+}
+
+func keyOf(k *store.APIKey) *Key {
+	return &Key{
+		ID: k.ID, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: k.Scopes,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+	}
 }
 
 // ring tells the replicas. What they do not hear they find in their next round.

@@ -28,6 +28,13 @@ type Operator interface {
 	// Retry returns the task that gets another try: the same, or the new one that was made of
 	// it. task.Busy, task.Terminal and task.Unsupported: there is nothing to retry.
 	Retry(ctx context.Context, t *task.Task, last bool) (*task.Task, error)
+	// CreateKey makes an API key that is valid for its lifetime (0: until it is revoked), and returns what the
+	// client is to show, too.
+	CreateKey(ctx context.Context, k *Key, lifetime time.Duration) (secret string, made *Key, err error)
+	// Keys begins with the key that was made last.
+	Keys(ctx context.Context) ([]*Key, error)
+	// RevokeKey ends a key; task.NotFound: there is none of this id.
+	RevokeKey(ctx context.Context, id string) (*Key, error)
 	Close()
 }
 

@@ -125,6 +125,25 @@ func (c *Config) OpenAgents() []string {
 	return open
 }
 
+// Exposed are the addresses of the public API that more than this machine can reach.
+func (c *Config) Exposed() []string {
+	var out []string
+	if !c.HasRole(RoleAPI) {
+		return nil
+	}
+	for _, address := range []string{c.Listen, c.GRPCListen} {
+		if address == GRPCOff {
+			continue
+		}
+		// What listens resolves a name in the same way.
+		at, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil || !at.IP.IsLoopback() {
+			out = append(out, address)
+		}
+	}
+	return out
+}
+
 // schemeName is what a scheme may be called: the names are keys in cards.
 var schemeName = agentName
 

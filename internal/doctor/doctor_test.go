@@ -237,7 +237,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 				t.Cleanup(func() { do("DROP OWNED BY " + reader); do("DROP ROLE " + reader) })
 			},
 			url:  func(url string) string { return url + "&role=" + reader },
-			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write goose_db_version, idempotency_keys, leases"}},
+			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write api_keys, goose_db_version, idempotency_keys"}},
 		},
 		"a standby, or what looks like it": {
 			url:  func(url string) string { return url + "&default_transaction_read_only=on" },
@@ -387,6 +387,18 @@ func TestSurroundings(t *testing.T) {
 		cfg := configuration(t, "postgres://127.0.0.1:1/x")
 		cfg.Listen, cfg.PublicURL = listen, c.public
 		examine(t, Options{Config: cfg}).is(t, "public url", c.want, "the cards name")
+		who := examine(t, Options{Config: cfg})
+		if listen == "127.0.0.1:0" {
+			who.is(t, "callers", OK, "only this machine")
+			continue
+		}
+		who.is(t, "callers", Fail, "the server will not start")
+		cfg.Auth.None = true
+		examine(t, Options{Config: cfg}).is(t, "callers", Warn, "auth.none")
+		cfg.Agents[0].Auth.Schemes = []string{"keys"}
+		examine(t, Options{Config: cfg}).is(t, "callers", Warn, "without TLS")
+		cfg.TLS.CertFile = "cert.pem"
+		examine(t, Options{Config: cfg}).is(t, "callers", OK, "every agent asks")
 	}
 }
 

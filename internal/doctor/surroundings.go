@@ -27,6 +27,7 @@ func (e *examination) surroundings() []check {
 		{"public url", e.publicURL},
 		{"listen", e.listen},
 		{"grpc_listen", e.grpcListen},
+		{"callers", e.callers},
 		{"admin_listen", e.adminListen},
 		{"open files", e.openFiles},
 	}
@@ -106,6 +107,29 @@ func (e *examination) grpcListen(ctx context.Context) ([]Finding, error) {
 		}
 		return oks("%s is served: %s", e.Config.GRPCListen, strings.ToLower(r.GetStatus().String())), nil
 	})
+}
+
+// callers tells who may use the agents.
+func (e *examination) callers(context.Context) ([]Finding, error) {
+	open, addresses := e.Config.OpenAgents(), e.Config.Exposed()
+	switch who := strings.Join(open, ", "); {
+	case !e.Config.HasRole(config.RoleAPI):
+		return oks("not needed: this replica serves no clients"), nil
+	case len(open) == 0 && len(addresses) > 0 && !e.Config.TLS.Enabled():
+		return warns("every agent asks who calls, and what callers show goes over %s without TLS", strings.Join(addresses, ", ")).
+			advise("set tls.cert_file and tls.key_file, unless a proxy in front speaks TLS"), nil
+	case len(open) == 0:
+		return oks("every agent asks who calls"), nil
+	case len(addresses) == 0:
+		return oks("nobody is asked who they are (agents: %s); only this machine can reach them", who), nil
+	case e.Config.Auth.None:
+		return warns("nobody is asked who they are (agents: %s), and %s can be reached from elsewhere (auth.none)", who, strings.Join(addresses, ", ")).
+			advise("set auth.schemes, unless everybody there may see all tasks"), nil
+	default:
+		return fails("nobody is asked who they are (agents: %s), and %s can be reached from elsewhere: the server will not start",
+			who, strings.Join(addresses, ", ")).
+			advise("set auth.schemes, listen on 127.0.0.1, or set auth.none (HOLDFAST_AUTH_NONE=true)"), nil
+	}
 }
 
 func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {

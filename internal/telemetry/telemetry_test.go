@@ -100,6 +100,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Resumed("0.1")
 	m.Request("send", "0.1", "ok")
 	m.Request("none", "", "refused")
+	m.Authenticated("", "missing")
+	m.Authenticated("sso", "because")
+	m.IssuerFetched("sso", errors.New("away"))
 	m.Request("tasks/drop; DROP TABLE", "9.9", "surprised")
 	return reg
 }
@@ -138,6 +141,9 @@ func TestScrape(t *testing.T) {
 		`holdfast_streams_open{dialect="0.3"} 1`,
 		`holdfast_stream_resumes_total{dialect="0.1"} 1`,
 		`holdfast_requests_total{dialect="0.1",operation="send",outcome="ok"} 1`,
+		`holdfast_authentications_total{outcome="missing",scheme="none"} 1`,
+		`holdfast_authentications_total{outcome="other",scheme="sso"} 1`,
+		`holdfast_issuer_fetches_total{outcome="error",scheme="sso"} 1`,
 		`holdfast_requests_total{dialect="none",operation="none",outcome="refused"} 1`,
 		`holdfast_requests_total{dialect="other",operation="other",outcome="other"} 1`,
 		`holdfast_pool_waits_total{pool="api"} 7`,

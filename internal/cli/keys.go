@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Key is an API key without its secret.
+type Key struct {
+	ID, Name, Tenant, Subject string
+	Scopes                    []string
+	CreatedAt                 time.Time
+	ExpiresAt, RevokedAt      time.Time // zero: not so
+	LastUsedAt                time.Time // zero: not yet
+}
+
+func (c *command) keys() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Make, list and revoke API keys",
+		Long: `For operators: the keys by which clients show who they are, at agents with a scheme of kind
+api_key. They are in the database, which is that of the configuration, HOLDFAST_DATABASE_URL, or
+--database-url; servers may run or not.`,
+		Example: `  holdfast keys create --subject alice --scope weather:use
+  holdfast keys list
+  holdfast keys revoke mzxw6ytboi5dkmrq`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown verb \"keys %s\"; there are create, list and revoke", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	cmd.AddCommand(c.keysCreate(), c.keysList(), c.keysRevoke())
+	return cmd
+}
+
+type keyView struct {
+	ID         string     `json:"id"`
+	Key        string     `json:"key,omitempty"`
+	Name       string     `json:"name,omitempty"`
+	Tenant     string     `json:"tenant"`
+	Subject    string     `json:"subject"`
+	Scopes     []string   `json:"scopes"`
+	State      string     `json:"state"`
+	CreatedAt  time.Time  `json:"created_at"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+}
+
+func viewKey(k *Key, now time.Time) keyView {
+	some := func(at time.Time) *time.Time {
+		if at.IsZero() {
+			return nil
+		}
+		return &at
+	}
+	v := keyView{
+		ID: k.ID, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: append([]string{}, k.Scopes...), State: "valid",
+		CreatedAt: k.CreatedAt, ExpiresAt: some(k.ExpiresAt), RevokedAt: some(k.RevokedAt), LastUsedAt: some(k.LastUsedAt),
+	}
+	switch {
+	case v.RevokedAt != nil:
+		v.State = "revoked"
+	case v.ExpiresAt != nil && !now.Before(k.ExpiresAt):
+		v.State = "expired"
+	}
+	return v
+}
+
+func (c *command) keysCreate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create --subject NAME",
+		Short: "Make an API key and show it, once",
+		Long: `Make an API key and print it. This is the only time: the database has a hash of it. Whoever
+shows the key is SUBJECT of TENANT, and has its tasks.`,
+		Example: `  holdfast keys create --subject alice
+  holdfast keys create --subject ci --tenant acme --scope weather:use --scope weather:admin --expires-in 2160h --name "build server"`,
+		Args: argCount(0, 0),
+	}
+	var k Key
+	cmd.Flags().StringVar(&k.Subject, "subject", "", "who shows the key (required)")
+	cmd.Flags().StringVar(&k.Tenant, "tenant", "", "the subject's tenant")
+	cmd.Flags().StringArrayVar(&k.Scopes, "scope", nil, "a scope that it has; may be given again")
+	cmd.Flags().StringVar(&k.Name, "name", "", "what you call the key")
+	lifetime := cmd.Flags().Duration("expires-in", 0, "how long it is valid (default: until it is revoked)")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if k.Subject == "" {
+			return usage("--subject is missing: who shows the key")
+		}
+		if *lifetime < 0 {
+			return usage("--expires-in must not be negative")
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			secret, made, err := op.CreateKey(ctx, &k, *lifetime)
+			if err != nil {
+				return err
+			}
+			if *format == outputJSON {
+				v := viewKey(made, time.Now())
+				v.Key = secret
+				return printJSON(c.Out, v)
+			}
+			c.note("holdfast: key %s of %s. It is shown this once:", made.ID, made.Subject)
+			p := &printer{w: c.Out}
+			p.line("%s", secret)
+			return p.err
+		})
+	}
+	return cmd
+}
+
+func (c *command) keysList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List API keys, newest first",
+		Example: `  holdfast keys list
+  holdfast keys list -o json | jq -r '.[] | select(.state == "valid") | .id'`,
+		Long: `List all API keys, without their secrets. USED is accurate to five minutes.`,
+		Args: argCount(0, 0),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			keys, err := op.Keys(ctx)
+			if err != nil {
+				return err
+			}
+			return c.printKeys(keys, *format)
+		})
+	}
+	return cmd
+}
+
+func (c *command) keysRevoke() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revoke ID...",
+		Short: "Revoke API keys",
+		Long: `Revoke API keys, by the ids that list shows: what stands between hfk_ and the next
+underscore. Servers refuse them from then on: at once if notifications arrive, else within
+ten seconds. Streams that are open go on.`,
+		Example: `  holdfast keys revoke mzxw6ytboi5dkmrq`,
+		Args:    atLeastOne,
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			var revoked []*Key
+			code := exitOK
+			for _, id := range ids {
+				k, err := op.RevokeKey(ctx, id)
+				if err != nil {
+					c.note("holdfast: key %s: %s", id, err)
+					code = exitFailed
+					continue
+				}
+				revoked = append(revoked, k)
+			}
+			if err := c.printKeys(revoked, *format); err != nil {
+				return err
+			}
+			if code != exitOK {
+				return &exitError{code: code}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+func (c *command) printKeys(keys []*Key, format output) error {
+	views := []keyView{}
+	rows := [][]string{{"ID", "SUBJECT", "TENANT", "SCOPES", "STATE", "CREATED", "EXPIRES", "USED", "NAME"}}
+	day := func(at *time.Time) string {
+		if at == nil {
+			return "-"
+		}
+		return at.UTC().Format("2006-01-02 15:04")
+	}
+	for _, k := range keys {
+		v := viewKey(k, time.Now())
+		views = append(views, v)
+		rows = append(rows, []string{
+			v.ID, v.Subject, v.Tenant, strings.Join(v.Scopes, " "), v.State, day(&v.CreatedAt), day(v.ExpiresAt), day(v.LastUsedAt), v.Name,
+		})
+	}
+	if format == outputJSON {
+		return printJSON(c.Out, views)
+	}
+	return table(c.Out, rows)
+}
