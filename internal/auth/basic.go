@@ -137,6 +137,7 @@ func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*eng
 		return p, nil
 	}
 	// The same work, whether there is such a user or not.
+	age := l.right.age()
 	hash, user := l.decoy, l.byName[name]
 	if user != nil {
 		hash = []byte(user.Hash)
@@ -149,7 +150,7 @@ func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*eng
 		return nil, refuse(Unknown, nil)
 	}
 	p := &engine.Principal{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}
-	l.right.put(digest, p, passwordFor, 0)
+	l.right.put(digest, p, passwordFor, age)
 	return p, nil
 }
 

@@ -121,7 +121,7 @@ func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*engine.Pri
 	if err != nil {
 		return nil, err
 	}
-	set.good.put(digest, p, min(tokenFor, expires.Add(leeway).Sub(now)), 0)
+	set.good.put(digest, p, min(tokenFor, expires.Add(leeway).Sub(now)), set.good.age())
 	return p, nil
 }
 

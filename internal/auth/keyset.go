@@ -32,6 +32,7 @@ type keySource struct {
 	current atomic.Pointer[keySet]
 
 	mu    sync.Mutex
+	busy  bool          // a try is under way, or the first is to come
 	tried time.Time     // when the last try ended
 	round chan struct{} // closed when the next try has ended
 	kick  chan struct{}
@@ -62,7 +63,7 @@ func newKeySource(o JWTOptions) *keySource {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &keySource{opt: o, pace: usualPace, round: make(chan struct{}), kick: make(chan struct{}, 1)}
+	return &keySource{opt: o, pace: usualPace, busy: true, round: make(chan struct{}), kick: make(chan struct{}, 1)}
 }
 
 // keySet is the keys as they were fetched, and the tokens that they were found good for.
@@ -114,8 +115,7 @@ func fits(key any, algorithm string) bool {
 func (s *keySource) Run(ctx context.Context) error {
 	pause := s.pace.retry
 	for ctx.Err() == nil {
-		err := s.fetch(ctx)
-		s.ended()
+		err := s.try(ctx)
 		if s.opt.Fetched != nil && ctx.Err() == nil {
 			s.opt.Fetched(s.opt.Name, err)
 		}
@@ -139,28 +139,36 @@ func (s *keySource) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *keySource) ended() {
+// try fetches the keys, and lets those go on who wait for that.
+func (s *keySource) try(ctx context.Context) error {
+	s.mu.Lock()
+	s.busy = true
+	s.mu.Unlock()
+	err := s.fetch(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tried = time.Now()
+	s.busy, s.tried = false, time.Now()
 	close(s.round)
 	s.round = make(chan struct{})
+	return err
 }
 
 // renew has the keys fetched and waits for the outcome, unless they just were.
 func (s *keySource) renew(ctx context.Context) {
 	s.mu.Lock()
-	recent := !s.tried.IsZero() && time.Since(s.tried) < s.pace.apart
-	round := s.round
+	recent := !s.busy && time.Since(s.tried) < s.pace.apart
+	busy, round := s.busy, s.round
 	s.mu.Unlock()
 	if recent {
 		return
 	}
-	select {
-	case s.kick <- struct{}{}:
-	default:
+	if !busy { // else that one counts
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
 	}
-	// A try that is under way counts. Where Run has ended, there is none.
+	// Where Run has ended, nothing comes of it.
 	timer := time.NewTimer(s.pace.within + time.Second)
 	defer timer.Stop()
 	select {

@@ -87,7 +87,7 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*engine.Principa
 		}
 		p.Tenant = leaf.Subject.Organization[0]
 	}
-	s.known.put(digest, p, min(certificateFor, leaf.NotAfter.Sub(now)), 0)
+	s.known.put(digest, p, min(certificateFor, leaf.NotAfter.Sub(now)), s.known.age())
 	return p, nil
 }
 

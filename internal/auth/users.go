@@ -18,8 +18,8 @@ func ParseUsers(content []byte) ([]User, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		fields := strings.Split(line, ":")
-		if len(fields) < 2 || len(fields) > 4 || fields[0] == "" {
+		fields := strings.SplitN(line, ":", 4) // scopes may hold colons
+		if len(fields) < 2 || fields[0] == "" {
 			return nil, fmt.Errorf("line %d: want name:hash, name:hash:tenant or name:hash:tenant:scopes", n)
 		}
 		u := User{Name: fields[0], Hash: fields[1]}

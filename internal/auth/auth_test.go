@@ -1,0 +1,438 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	if err := goleak.Find(); err != nil && code == 0 {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// database is a store, and a count of the questions about keys.
+type database struct {
+	*store.Store
+	mu    sync.Mutex
+	asked int
+}
+
+func (d *database) FindAPIKey(ctx context.Context, id string) (*store.KnownKey, error) {
+	d.mu.Lock()
+	d.asked++
+	d.mu.Unlock()
+	return d.Store.FindAPIKey(ctx, id)
+}
+
+func (d *database) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked
+}
+
+func openDatabase(t testing.TB) *database {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, Listener: deaf{}})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return &database{Store: s}
+}
+
+// deaf hears nothing.
+type deaf struct{}
+
+func (deaf) Committed([]*task.Event)    {}
+func (deaf) Advanced(task.ID, task.Seq) {}
+func (deaf) Ready(string)               {}
+func (deaf) CancelWanted(task.ID)       {}
+func (deaf) KeyRevoked(string)          {}
+func (deaf) PushesDue()                 {}
+
+func addKey(t testing.TB, d *database, k store.APIKey, lifetime time.Duration) (key, id string) {
+	t.Helper()
+	key, id, hash := NewAPIKey()
+	k.ID, k.Hash = id, hash
+	_, err := d.AddAPIKey(t.Context(), &k, lifetime)
+	require.NoError(t, err)
+	return key, id
+}
+
+func TestAPIKeys(t *testing.T) {
+	t.Parallel()
+	d := openDatabase(t)
+	s := NewAPIKeys("keys", "X-Api-Key", d)
+	a := New(Options{Schemes: []Scheme{s}})
+	key, id := addKey(t, d, store.APIKey{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}}, 0)
+	require.Regexp(t, `^hfk_[a-z2-7]{16}_[a-z2-7]{59}$`, key)
+
+	want := engine.Principal{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}, Method: KindAPIKey, Credential: "keys/" + id}
+	for range 3 {
+		got := a.Authenticate(t.Context(), shows("X-Api-Key", key))
+		require.NoError(t, got.err)
+		require.Equal(t, want, got.principal)
+	}
+	require.Equal(t, 1, d.count(), "the rest is from memory")
+	stored, err := d.APIKeys(t.Context())
+	require.NoError(t, err)
+	require.False(t, stored[0].LastUsedAt.IsZero(), "its use is recorded")
+	sum := sha256.Sum256([]byte(key))
+	require.Equal(t, sum[:], stored[0].Hash)
+
+	// Another secret with the same id, and a sum that fits.
+	head := keyPrefix + id + "_" + strings.Repeat("a", secretLength)
+	require.Equal(t, Unknown, reasonOf(t, a, shows("X-Api-Key", head+checksum(head))))
+	stranger, _, _ := NewAPIKey()
+	require.Equal(t, Unknown, reasonOf(t, a, shows("X-Api-Key", stranger)))
+	asked := d.count()
+	for _, broken := range []string{"", "x", key[:len(key)-1], key + "a", strings.ToUpper(key), "hfk_" + key[5:], key[:70] + "zz" + key[72:], key + "\x00"} {
+		require.Equal(t, Malformed, reasonOf(t, a, shows("X-Api-Key", broken)), broken)
+	}
+	require.Equal(t, asked, d.count(), "what cannot be a key is not looked up")
+
+	// A revoked key is good for as long as nobody says so, and no longer.
+	_, err = d.RevokeAPIKey(t.Context(), id)
+	require.NoError(t, err)
+	require.Empty(t, reasonOf(t, a, shows("X-Api-Key", key)))
+	s.Forget()
+	require.Equal(t, Revoked, reasonOf(t, a, shows("X-Api-Key", key)))
+	gone, err := d.RevokeAPIKey(t.Context(), "nobodys")
+	require.NoError(t, err)
+	require.Nil(t, gone)
+
+	brief, _ := addKey(t, d, store.APIKey{Subject: "bob"}, time.Microsecond)
+	require.Equal(t, Expired, reasonOf(t, a, shows("X-Api-Key", brief)))
+
+	bearers := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "Authorization", d)}})
+	other, _ := addKey(t, d, store.APIKey{Subject: "carol"}, time.Hour)
+	require.Empty(t, reasonOf(t, bearers, bearer(other)))
+	require.Equal(t, Malformed, reasonOf(t, bearers, bearer("eyJhbGciOiJub25lIn0.e30.")))
+}
+
+// A revocation that comes between the look-up and its remembering is not forgotten.
+func TestAKeyIsNotRememberedPastItsRevocation(t *testing.T) {
+	t.Parallel()
+	c := newCache[int](10)
+	key := sha256.Sum256([]byte("k"))
+	age := c.age()
+	c.clear()
+	c.put(key, 1, time.Hour, age)
+	_, ok := c.get(key)
+	require.False(t, ok)
+	for i := range 100 {
+		c.put(sha256.Sum256([]byte{byte(i)}), i, time.Hour, c.age())
+	}
+	require.LessOrEqual(t, len(c.entries), 10)
+}
+
+func TestTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	d := openDatabase(t)
+	a := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", away{d})}})
+	key, _ := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
+	id := a.Authenticate(t.Context(), shows("X-Api-Key", key))
+	_, err := a.Admit(id, &Gate{Schemes: []string{"keys"}})
+	require.Equal(t, task.Unavailable, task.KindOf(err), "it is not the key's fault")
+}
+
+type away struct{ *database }
+
+func (away) FindAPIKey(context.Context, string) (*store.KnownKey, error) {
+	return nil, &task.Error{Kind: task.Unavailable}
+}
+
+func hashed(t testing.TB, password string) string {
+	t.Helper()
+	h, err := bcrypt.GenerateFromPassword([]byte(password), MinCost)
+	require.NoError(t, err)
+	return string(h)
+}
+
+func basic(name, password string) *Request {
+	return shows("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(name+":"+password)))
+}
+
+func TestBasic(t *testing.T) {
+	t.Parallel()
+	s, err := NewBasic("users", []User{
+		{Name: "alice", Hash: hashed(t, "sesame:open"), Tenant: "acme", Scopes: []string{"x"}}, {Name: "bob", Hash: hashed(t, "")},
+	})
+	require.NoError(t, err)
+	// What is compared, and with what: the time that it takes is the library's.
+	var compared []string
+	compare := s.compare
+	s.compare = func(hash, password []byte) error {
+		compared = append(compared, string(hash[:7]))
+		return compare(hash, password)
+	}
+	a := New(Options{Schemes: []Scheme{s}})
+	for range 3 {
+		id := a.Authenticate(t.Context(), basic("alice", "sesame:open"))
+		require.NoError(t, id.err)
+		require.Equal(t, engine.Principal{Tenant: "acme", Subject: "alice", Scopes: []string{"x"}, Method: KindBasic, Credential: "users/alice"}, id.principal)
+	}
+	require.Len(t, compared, 1, "a password that is right is compared once")
+	require.Empty(t, reasonOf(t, a, basic("bob", "")))
+	compared = nil
+	for range 2 {
+		require.Equal(t, Unknown, reasonOf(t, a, basic("alice", "wrong")))
+		require.Equal(t, Unknown, reasonOf(t, a, basic("mallory", "wrong")))
+		require.Equal(t, Unknown, reasonOf(t, a, basic("", "")))
+	}
+	require.Equal(t, []string{"$2a$10$", "$2a$10$", "$2a$10$", "$2a$10$", "$2a$10$", "$2a$10$"}, compared,
+		"a user or none, each try costs one comparison of the same cost")
+
+	for _, broken := range []string{"!", "YWxpY2U=", "YWxpY2U6c2VzYW1lOm9wZW4", base64.StdEncoding.EncodeToString([]byte("alice:" + strings.Repeat("x", 73)))} {
+		require.Equal(t, Malformed, reasonOf(t, a, shows("Authorization", "Basic "+broken)), broken)
+	}
+
+	require.NoError(t, s.SetUsers([]User{{Name: "alice", Hash: hashed(t, "new")}}))
+	require.Equal(t, Unknown, reasonOf(t, a, basic("alice", "sesame:open")), "what was right before is not remembered")
+	require.Empty(t, reasonOf(t, a, basic("alice", "new")))
+
+	dear, err := bcrypt.GenerateFromPassword([]byte("x"), MinCost+1)
+	require.NoError(t, err)
+	for text, users := range map[string][]User{
+		"no users":      nil,
+		"listed twice":  {{Name: "a", Hash: hashed(t, "x")}, {Name: "a", Hash: hashed(t, "y")}},
+		"the same":      {{Name: "a", Hash: hashed(t, "x")}, {Name: "b", Hash: string(dear)}},
+		"not one of":    {{Name: "a", Hash: "secret"}},
+		"cost 4, want ": {{Name: "a", Hash: string(must(bcrypt.GenerateFromPassword([]byte("x"), 4)))}},
+	} {
+		require.ErrorContains(t, s.SetUsers(users), text)
+	}
+	require.Empty(t, reasonOf(t, a, basic("alice", "new")), "they stay")
+}
+
+// Comparing is slow, so that who has no password could keep all processors busy with it.
+func TestPasswordsAreComparedFewAtATime(t *testing.T) {
+	t.Parallel()
+	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
+	require.NoError(t, err)
+	a := New(Options{Schemes: []Scheme{s}})
+	require.Empty(t, reasonOf(t, a, basic("alice", "x")))
+	release := make(chan struct{})
+	s.compare = func([]byte, []byte) error {
+		<-release
+		return errors.New("no")
+	}
+	var waiting sync.WaitGroup
+	for range maxWaiting {
+		waiting.Go(func() { a.Authenticate(context.Background(), basic("mallory", "x")) })
+	}
+	require.Eventually(t, func() bool { return s.waiting.Load() == maxWaiting }, 10*time.Second, time.Millisecond)
+	require.Equal(t, task.RateLimited, task.KindOf(a.Authenticate(t.Context(), basic("mallory", "x")).err))
+	require.Empty(t, reasonOf(t, a, basic("alice", "x")), "whose password is known to be right does not wait")
+	close(release)
+	waiting.Wait()
+}
+
+func TestUsersInAFile(t *testing.T) {
+	t.Parallel()
+	users, err := ParseUsers([]byte("# comment\n\nalice:$2y$12$x\r\nbob:$2y$12$y:acme:weather:use admin\n"))
+	require.NoError(t, err)
+	require.Equal(t, []User{{Name: "alice", Hash: "$2y$12$x"}, {Name: "bob", Hash: "$2y$12$y", Tenant: "acme", Scopes: []string{"weather:use", "admin"}}}, users)
+	_, err = ParseUsers(nil)
+	require.Error(t, err)
+	_, err = ParseUsers([]byte(":x"))
+	require.Error(t, err)
+}
+
+// One credential for a request, whatever it is; what no scheme reads is none.
+func TestOneCredential(t *testing.T) {
+	t.Parallel()
+	d := openDatabase(t)
+	i := newIssuer(t)
+	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
+	require.NoError(t, err)
+	var log bytes.Buffer
+	outcomes := map[string]int{}
+	a := New(Options{
+		Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d), users, i.accepting()},
+		Observe: func(scheme, outcome string) { outcomes[scheme+" "+outcome]++ },
+		Log:     slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	key, _ := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
+	token := i.token(i.usual())
+	password := "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:x"))
+	for name, c := range map[string]struct {
+		r    *Request
+		want Reason
+	}{
+		"none":                    {shows(), Missing},
+		"an empty Authorization":  {shows("Authorization", ""), Malformed},
+		"a key":                   {shows("X-Api-Key", key), ""},
+		"a token":                 {bearer(token), ""},
+		"a password":              {shows("Authorization", password), ""},
+		"a key twice":             {shows("X-Api-Key", key, "X-Api-Key", key), Several},
+		"a token twice":           {shows("Authorization", "Bearer "+token, "Authorization", "Bearer "+token), Several},
+		"a token and a password":  {shows("Authorization", "Bearer "+token, "Authorization", password), Several},
+		"a key and a token":       {shows("X-Api-Key", key, "Authorization", "Bearer "+token), Several},
+		"a key and a broken one":  {shows("X-Api-Key", key, "Authorization", "Bearer x"), Several},
+		"a key and an empty one":  {shows("X-Api-Key", key, "Authorization", ""), Malformed},
+		"a list of two":           {shows("Authorization", "Bearer "+token+", "+password), Malformed},
+		"a scheme that is none":   {shows("Authorization", "Digest x"), Malformed},
+		"a scheme and no more":    {shows("Authorization", "Bearer"), Malformed},
+		"a scheme and a space":    {shows("Authorization", "Bearer "), Malformed},
+		"a tab for a space":       {shows("Authorization", "Bearer\t"+token), Malformed},
+		"a space within":          {shows("Authorization", "Bearer "+token+" x"), Malformed},
+		"an empty key":            {shows("X-Api-Key", ""), Malformed},
+		"a key where tokens go":   {bearer(key), Malformed},
+		"a token where keys go":   {shows("X-Api-Key", token), Malformed},
+		"in a header of a proxy":  {shows("X-Forwarded-User", "alice", "X-Forwarded-Authorization", password), Missing},
+		"in a cookie":             {shows("Cookie", "Authorization="+token), Missing},
+		"control characters":      {shows("Authorization", "Bearer "+token+"\x00"), Malformed},
+		"Proxy-Authorization too": {shows("Proxy-Authorization", password, "X-Api-Key", key), ""},
+	} {
+		require.Equal(t, c.want, reasonOf(t, a, c.r), name)
+	}
+	require.Positive(t, outcomes["sso ok"])
+	require.Positive(t, outcomes[" several"])
+	for _, secret := range []string{key, token, password, password[6:], "x:"} {
+		require.NotContains(t, log.String(), secret)
+	}
+
+	// Where no scheme reads Authorization it says nothing of the caller.
+	only := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}})
+	require.Empty(t, reasonOf(t, only, shows("X-Api-Key", key, "Authorization", password)))
+}
+
+func TestGates(t *testing.T) {
+	t.Parallel()
+	d := openDatabase(t)
+	i := newIssuer(t)
+	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"weather:use"}}})
+	require.NoError(t, err)
+	a := New(Options{Schemes: []Scheme{i.accepting(), NewAPIKeys("keys", "X-Api-Key", d), users}})
+	all := []string{"sso", "keys", "users"}
+	admit := func(r *Request, g *Gate) (engine.Principal, *task.Error) {
+		p, err := a.Admit(a.Authenticate(t.Context(), r), g)
+		var e *task.Error
+		errors.As(err, &e)
+		return p, e
+	}
+
+	_, e := admit(shows(), &Gate{Schemes: all})
+	require.Equal(t, task.Unauthenticated, e.Kind)
+	require.Empty(t, e.Msg)
+	challenges := []string{`Bearer realm="holdfast"`, `ApiKey realm="holdfast", header="X-Api-Key"`, `Basic realm="holdfast", charset="UTF-8"`}
+	require.Equal(t, challenges, e.Challenges)
+
+	_, e = admit(bearer("x"), &Gate{Schemes: all})
+	require.Equal(t, "the credentials were not accepted", e.Msg)
+	require.Equal(t, `Bearer realm="holdfast", error="invalid_token"`, e.Challenges[0])
+	_, e = admit(basic("alice", "y"), &Gate{Schemes: all})
+	require.Equal(t, challenges, e.Challenges, "a refused password says nothing of tokens")
+
+	p, e := admit(basic("alice", "x"), &Gate{Schemes: all, Scope: "weather:use"})
+	require.Nil(t, e)
+	require.Equal(t, "alice", p.Subject)
+	_, e = admit(basic("alice", "x"), &Gate{Schemes: []string{"sso"}})
+	require.Equal(t, task.Unauthenticated, e.Kind, "this agent does not take passwords")
+	p, e = admit(basic("alice", "x"), &Gate{Schemes: all, Scope: "weather:admin"})
+	require.Equal(t, task.Forbidden, e.Kind)
+	require.Zero(t, p)
+	require.Empty(t, e.Challenges)
+	_, e = admit(bearer(i.token(i.usual())), &Gate{Schemes: all, Scope: "weather:admin"})
+	require.Equal(t, []string{`Bearer realm="holdfast", error="insufficient_scope", scope="weather:admin"`}, e.Challenges)
+
+	p, e = admit(basic("alice", "x"), &Gate{})
+	require.Nil(t, e)
+	require.Zero(t, p, "where nobody is asked, nobody in particular calls")
+	p, e = admit(bearer("x"), &Gate{})
+	require.Nil(t, e)
+	require.Zero(t, p)
+}
+
+func FuzzAuthorization(f *testing.F) {
+	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(f, "x")}})
+	require.NoError(f, err)
+	users.compare = func(hash, password []byte) error {
+		if string(hash) == users.users.Load().byName["alice"].Hash && string(password) == "x" {
+			return nil
+		}
+		return errors.New("no")
+	}
+	issuer := NewJWT(JWTOptions{Name: "sso", Issuer: "https://id.example.com", Audiences: []string{"a"}, Algorithms: Algorithms})
+	issuer.current.Store(&keySet{fetched: time.Now(), keep: time.Hour, good: newCache[*engine.Principal](10)})
+	issuer.busy, issuer.tried, issuer.pace.apart = false, time.Now(), time.Hour
+	a := New(Options{Schemes: []Scheme{users, issuer, NewAPIKeys("keys", "X-Api-Key", nobodys{})}})
+	for _, s := range []string{
+		"", "Bearer", "Bearer x", "basic YWxpY2U6eA==", "Basic YWxpY2U6eA==", "Basic Og==", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30.",
+		"Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6Im9uZSJ9.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tIn0.AAAA", "\x00", "Bearer \xff",
+	} {
+		f.Add(s, "")
+	}
+	key, _, _ := NewAPIKey()
+	f.Add("", key)
+	f.Add("", "hfk_")
+	f.Fuzz(func(t *testing.T, authorization, key string) {
+		r := shows()
+		if authorization != "" {
+			r = shows("Authorization", authorization)
+		}
+		if key != "" {
+			r = shows("X-Api-Key", key)
+		}
+		id := a.Authenticate(t.Context(), r)
+		if id.err != nil {
+			require.ErrorAs(t, id.err, new(*refusal), "a credential is refused, and breaks nothing")
+			require.Zero(t, id.principal)
+			return
+		}
+		scheme, credential, _ := strings.Cut(authorization, " ")
+		require.True(t, strings.EqualFold(scheme, "Basic"), authorization)
+		require.Equal(t, "YWxpY2U6eA==", strings.Trim(credential, " "))
+	})
+}
+
+func FuzzAPIKey(f *testing.F) {
+	key, _, _ := NewAPIKey()
+	f.Add(key)
+	f.Add("hfk__")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, key string) {
+		id, ok := keyID(key)
+		if !ok {
+			return
+		}
+		require.Len(t, id, idLength)
+		require.Len(t, key, keyLength)
+		for i := range key { // one letter that is wrong is noticed
+			broken := []byte(key)
+			broken[i] ^= 1
+			_, ok := keyID(string(broken))
+			require.False(t, ok, string(broken))
+		}
+	})
+}
+
+// nobodys is a store without keys.
+type nobodys struct{}
+
+func (nobodys) FindAPIKey(context.Context, string) (*store.KnownKey, error) { return nil, nil }
+func (nobodys) RecordKeyUse(context.Context, string) error                  { return nil }

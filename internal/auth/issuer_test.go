@@ -1,0 +1,203 @@
+package auth
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+)
+
+// issuer is a server that issues tokens, as OpenID Connect has it.
+type issuer struct {
+	*httptest.Server
+	t testing.TB
+
+	mu       sync.Mutex
+	keys     []jose.JSONWebKey // private ones
+	answer   func(w http.ResponseWriter, r *http.Request) bool
+	asked    int
+	metadata string // where they are
+	said     string // issuer in the metadata, if another
+}
+
+func newIssuer(t testing.TB) *issuer {
+	t.Helper()
+	i := &issuer{t: t, metadata: "/.well-known/openid-configuration"}
+	i.Server = httptest.NewServer(i)
+	t.Cleanup(i.Close)
+	i.rotate("one", jose.RS256)
+	return i
+}
+
+func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	i.asked++
+	answer, metadata, said := i.answer, i.metadata, i.said
+	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
+	for _, k := range i.keys {
+		set.Keys = append(set.Keys, k.Public())
+	}
+	i.mu.Unlock()
+	if answer != nil && answer(w, r) {
+		return
+	}
+	switch r.URL.Path {
+	case metadata:
+		if said == "" {
+			said = i.URL
+		}
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": said, "jwks_uri": i.URL + "/keys"})
+	case "/keys":
+		_ = json.NewEncoder(w).Encode(set)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// behave changes what is answered to everything; true: it was.
+func (i *issuer) behave(answer func(w http.ResponseWriter, r *http.Request) bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.answer = answer
+}
+
+func (i *issuer) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.asked
+}
+
+// rotate replaces all keys.
+func (i *issuer) rotate(kid string, algorithm jose.SignatureAlgorithm) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.keys = []jose.JSONWebKey{newKey(i.t, kid, algorithm)}
+}
+
+func newKey(t testing.TB, kid string, algorithm jose.SignatureAlgorithm) jose.JSONWebKey {
+	t.Helper()
+	var (
+		private crypto.Signer
+		err     error
+	)
+	if strings.HasPrefix(string(algorithm), "ES") {
+		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	} else {
+		private, err = rsa.GenerateKey(rand.Reader, 2048)
+	}
+	require.NoError(t, err)
+	return jose.JSONWebKey{Key: private, KeyID: kid, Algorithm: string(algorithm), Use: "sig"}
+}
+
+func (i *issuer) key() jose.JSONWebKey {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.keys[0]
+}
+
+// usual are the claims of a good token.
+func (i *issuer) usual() map[string]any {
+	now := time.Now()
+	return map[string]any{
+		"iss": i.URL, "aud": "holdfast", "sub": "alice", "scope": "weather:use x", "jti": "j-1",
+		"iat": now.Unix(), "nbf": now.Add(-time.Minute).Unix(), "exp": now.Add(time.Hour).Unix(),
+	}
+}
+
+// token signs claims with the first key.
+func (i *issuer) token(claims map[string]any) string {
+	key := i.key()
+	return sign(i.t, jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, "JWT", claims)
+}
+
+func sign(t testing.TB, key jose.SigningKey, typ string, claims map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType(jose.ContentType(typ)))
+	require.NoError(t, err)
+	payload, err := json.Marshal(claims)
+	require.NoError(t, err)
+	signed, err := signer.Sign(payload)
+	require.NoError(t, err)
+	compact, err := signed.CompactSerialize()
+	require.NoError(t, err)
+	return compact
+}
+
+// with changes claims; nil takes one away.
+func with(claims map[string]any, pairs ...any) map[string]any {
+	for n := 0; n < len(pairs); n += 2 {
+		if pairs[n+1] == nil {
+			delete(claims, pairs[n].(string))
+		} else {
+			claims[pairs[n].(string)] = pairs[n+1]
+		}
+	}
+	return claims
+}
+
+// quick is a pace for tests, in which nothing happens by itself.
+var quick = pace{every: time.Hour, retry: time.Hour, apart: 0, within: 2 * time.Second, keep: time.Hour}
+
+// accepting is a scheme for the tokens of an issuer, which runs.
+func (i *issuer) accepting(change ...func(*JWT)) *JWT {
+	return accept(i.t, JWTOptions{
+		Name: "sso", Issuer: i.URL, Audiences: []string{"holdfast", "https://agents.example.com"},
+		Algorithms: []string{"RS256", "ES256", "EdDSA"}, Client: i.Client(),
+	}, change...)
+}
+
+func accept(t testing.TB, o JWTOptions, change ...func(*JWT)) *JWT {
+	t.Helper()
+	s := NewJWT(o)
+	s.pace = quick
+	for _, f := range change {
+		f(s)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return s
+}
+
+// bearer is a request with a token.
+func bearer(token string) *Request { return shows("Authorization", "Bearer "+token) }
+
+// shows is a request with headers, in pairs.
+func shows(pairs ...string) *Request {
+	h := http.Header{}
+	for n := 0; n < len(pairs); n += 2 {
+		h.Add(pairs[n], pairs[n+1])
+	}
+	return &Request{Header: h.Values}
+}
+
+// reasonOf is why an authenticator refuses a request; "" when it does not.
+func reasonOf(t *testing.T, a *Authenticator, r *Request) Reason {
+	t.Helper()
+	id := a.Authenticate(t.Context(), r)
+	if id.err == nil {
+		return ""
+	}
+	var bad *refusal
+	require.ErrorAs(t, id.err, &bad)
+	return bad.reason
+}

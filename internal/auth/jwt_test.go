@@ -1,0 +1,323 @@
+package auth
+
+import (
+	"context"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestATokenOfTheIssuer(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	a := New(Options{Schemes: []Scheme{i.accepting()}})
+	want := engine.Principal{Subject: "alice", Scopes: []string{"weather:use", "x"}, Method: KindJWT, Credential: "sso/j-1"}
+	for _, token := range []string{
+		i.token(i.usual()),
+		i.token(with(i.usual(), "aud", []string{"else", "https://agents.example.com"})),
+		i.token(with(i.usual(), "scope", nil, "scp", []string{"weather:use", "x"})),
+		i.token(with(i.usual(), "exp", time.Now().Add(-10*time.Second).Unix())), // clocks differ
+		i.token(with(i.usual(), "nbf", time.Now().Add(10*time.Second).Unix())),
+		i.token(with(i.usual(), "nbf", nil, "iat", nil)),
+	} {
+		for range 2 { // the second time from memory
+			id := a.Authenticate(t.Context(), bearer(token))
+			require.NoError(t, id.err)
+			require.Equal(t, want, id.principal)
+		}
+	}
+	require.Equal(t, 2, i.count(), "metadata and keys, once")
+	for _, spelling := range []string{"bearer ", "BEARER  "} {
+		require.Empty(t, reasonOf(t, a, shows("Authorization", spelling+i.token(i.usual()))))
+	}
+}
+
+func TestTokensThatAreRefused(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	a := New(Options{Schemes: []Scheme{i.accepting()}})
+	require.Empty(t, reasonOf(t, a, bearer(i.token(i.usual()))))
+
+	key := i.key()
+	public, err := x509.MarshalPKIXPublicKey(key.Key.(*rsa.PrivateKey).Public())
+	require.NoError(t, err)
+	asPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
+	stranger := newKey(t, "one", jose.RS256)
+	signedBy := func(k jose.JSONWebKey, algorithm jose.SignatureAlgorithm, claims map[string]any) string {
+		return sign(t, jose.SigningKey{Algorithm: algorithm, Key: k}, "JWT", claims)
+	}
+	unkeyed := key
+	unkeyed.KeyID = "another"
+	good := i.token(i.usual())
+	parts := strings.Split(good, ".")
+	part := func(v any) string {
+		b, err := json.Marshal(v)
+		require.NoError(t, err)
+		return base64.RawURLEncoding.EncodeToString(b)
+	}
+	now := time.Now()
+	for name, c := range map[string]struct {
+		token string
+		want  Reason
+	}{
+		"no token at all":               {"abc", Malformed},
+		"two parts":                     {parts[0] + "." + parts[1], Malformed},
+		"a part too many":               {good + ".e30", Malformed},
+		"alg none":                      {part(map[string]string{"alg": "none"}) + "." + parts[1] + ".", Algorithm},
+		"alg None with a signature":     {part(map[string]string{"alg": "None", "kid": "one"}) + "." + parts[1] + "." + parts[2], Algorithm},
+		"HS256 with the public key":     {sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: asPEM}, "JWT", i.usual()), Algorithm},
+		"HS256 with the key's DER":      {sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: public}, "JWT", i.usual()), Algorithm},
+		"an algorithm that is not ours": {signedBy(key, jose.PS256, i.usual()), Algorithm},
+		"another's key under our kid":   {signedBy(stranger, jose.RS256, i.usual()), Signature},
+		"a kid that the issuer has not": {signedBy(unkeyed, jose.RS256, i.usual()), Signature},
+		"other claims, same signature":  {parts[0] + "." + part(with(i.usual(), "sub", "bob")) + "." + parts[2], Signature},
+		"no signature":                  {parts[0] + "." + parts[1] + ".", Signature},
+		"of another issuer":             {i.token(with(i.usual(), "iss", "https://id.example.com")), Issuer},
+		"of the issuer with a slash":    {i.token(with(i.usual(), "iss", i.URL+"/")), Issuer},
+		"of no issuer":                  {i.token(with(i.usual(), "iss", nil)), Issuer},
+		"for somebody else":             {i.token(with(i.usual(), "aud", "else")), Audience},
+		"for nobody":                    {i.token(with(i.usual(), "aud", nil)), Audience},
+		"expired":                       {i.token(with(i.usual(), "exp", now.Add(-time.Hour).Unix())), Expired},
+		"never expiring":                {i.token(with(i.usual(), "exp", nil)), Claims},
+		"not yet":                       {i.token(with(i.usual(), "nbf", now.Add(time.Hour).Unix())), Early},
+		"from the future":               {i.token(with(i.usual(), "iat", now.Add(time.Hour).Unix())), Early},
+		"without a subject":             {i.token(with(i.usual(), "sub", nil)), Claims},
+		"a subject that is a number":    {i.token(with(i.usual(), "sub", 7)), Claims},
+		"a subject with a NUL":          {i.token(with(i.usual(), "sub", "a\x00b")), Claims},
+		"a subject that is long":        {i.token(with(i.usual(), "sub", strings.Repeat("x", 256))), Claims},
+		"a time that is none":           {i.token(with(i.usual(), "exp", "tomorrow")), Claims},
+		"an exp in capitals only":       {i.token(with(i.usual(), "exp", nil, "EXP", now.Add(time.Hour).Unix())), Claims},
+		"a token that ends a session":   {sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: key}, "logout+jwt", i.usual()), Malformed},
+		"as long as it likes":           {good + strings.Repeat("x", maxCredential), Malformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, reasonOf(t, a, bearer(c.token)))
+			require.Equal(t, c.want, reasonOf(t, a, bearer(c.token)), "nothing bad is remembered as good")
+		})
+	}
+}
+
+// A key is good for its own algorithm, use and kind only, whatever a token names.
+func TestKeysThatAreRefused(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	s := i.accepting()
+	a := New(Options{Schemes: []Scheme{s}})
+	encryption, elsewhere := newKey(t, "enc", jose.RS256), newKey(t, "es", jose.ES256)
+	encryption.Use = "enc"
+	other := newKey(t, "rs512", jose.RS512)
+	i.mu.Lock()
+	i.keys = append(i.keys, encryption, elsewhere, other)
+	i.mu.Unlock()
+	for kid, key := range map[string]jose.JSONWebKey{"enc": encryption, "rs512": other} {
+		require.Equal(t, Signature, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: key}, "JWT", i.usual()))), kid)
+	}
+	require.Empty(t, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.ES256, Key: elsewhere}, "JWT", i.usual()))))
+	// Without a kid all that fit are tried.
+	elsewhere.KeyID = ""
+	require.Empty(t, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.ES256, Key: elsewhere.Key}, "JWT", i.usual()))))
+
+	short := jose.JSONWebKey{Key: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 1023), E: 65537}, KeyID: "short", Algorithm: "RS256", Use: "sig"}
+	raw := `{"keys":[{"kty":"oct","k":"c2VjcmV0","kid":"s"},{"kty":"new"},7,` + string(must(json.Marshal(short))) + `]}`
+	keys, err := parseKeySet([]byte(raw))
+	require.NoError(t, err)
+	require.Empty(t, keys)
+}
+
+// must is for what cannot fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestKeysRotate(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	s := i.accepting()
+	a := New(Options{Schemes: []Scheme{s}})
+	old := i.token(i.usual())
+	require.Empty(t, reasonOf(t, a, bearer(old)))
+	i.rotate("two", jose.ES256)
+	require.Empty(t, reasonOf(t, a, bearer(i.token(i.usual()))), "a new key is fetched when a token shows it")
+	require.Equal(t, Signature, reasonOf(t, a, bearer(old)), "and what the old one signed is not remembered as good")
+
+	// A key that is not there is asked for at most so often.
+	s.mu.Lock()
+	s.pace.apart = time.Hour
+	s.mu.Unlock()
+	asked := i.count()
+	stranger := newKey(t, "three", jose.RS256)
+	for range 20 {
+		require.Equal(t, Signature, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: stranger}, "JWT", i.usual()))))
+	}
+	require.Equal(t, asked, i.count())
+	// Everything withdrawn is an answer, too.
+	s.mu.Lock()
+	s.pace.apart = 0
+	s.mu.Unlock()
+	good := i.token(i.usual())
+	i.mu.Lock()
+	i.keys = nil
+	i.mu.Unlock()
+	s.renew(t.Context())
+	require.Equal(t, Signature, reasonOf(t, a, bearer(good)))
+}
+
+func TestTheIssuerIsAway(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	for name, answer := range map[string]func(http.ResponseWriter, *http.Request) bool{
+		"down": func(w http.ResponseWriter, _ *http.Request) bool {
+			panic(http.ErrAbortHandler)
+		},
+		"broken": func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(http.StatusInternalServerError)
+			return true
+		},
+		"elsewhere": func(w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, "/keys", http.StatusFound)
+			return true
+		},
+		"huge": func(w http.ResponseWriter, _ *http.Request) bool {
+			_, _ = w.Write([]byte(`{"keys":[` + strings.Repeat(" ", maxKeySet) + `]}`))
+			return true
+		},
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) bool {
+			_, _ = w.Write([]byte(`<html>`))
+			return true
+		},
+		"slow": func(_ http.ResponseWriter, r *http.Request) bool {
+			select {
+			case <-r.Context().Done():
+			case <-hang:
+			}
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := newIssuer(t)
+			failed := make(chan error, 100)
+			s := accept(t, JWTOptions{
+				Name: "sso", Issuer: i.URL, Audiences: []string{"holdfast"}, Algorithms: []string{"RS256"},
+				Fetched: func(_ string, err error) { failed <- err },
+			}, func(s *JWT) { s.pace.within = 300 * time.Millisecond })
+			a := New(Options{Schemes: []Scheme{s}})
+			require.NoError(t, <-failed)
+			i.behave(answer)
+			s.renew(t.Context())
+			require.Error(t, <-failed)
+			require.Empty(t, reasonOf(t, a, bearer(i.token(i.usual()))), "the last good copy is used")
+
+			// Without a copy nobody is refused for it: that is ours, and may be gone soon.
+			fresh := New(Options{Schemes: []Scheme{i.accepting(func(s *JWT) { s.pace.within = 100 * time.Millisecond })}})
+			id := fresh.Authenticate(t.Context(), bearer(i.token(i.usual())))
+			require.Equal(t, task.Unavailable, task.KindOf(id.err))
+			i.behave(nil)
+			require.Empty(t, reasonOf(t, fresh, bearer(i.token(i.usual()))), "and it is")
+		})
+	}
+	t.Run("for too long", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		s := i.accepting(func(s *JWT) { s.pace.keep = 0 })
+		s.renew(t.Context())
+		a := New(Options{Schemes: []Scheme{s}})
+		i.Close()
+		require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(t.Context(), bearer(i.token(i.usual()))).err))
+	})
+}
+
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	t.Run("as RFC 8414 has it", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		i.mu.Lock()
+		i.metadata = "/.well-known/oauth-authorization-server"
+		i.mu.Unlock()
+		require.Empty(t, reasonOf(t, New(Options{Schemes: []Scheme{i.accepting()}}), bearer(i.token(i.usual()))))
+	})
+	t.Run("metadata of somebody else", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		i.mu.Lock()
+		i.said = "https://id.example.com"
+		i.mu.Unlock()
+		require.ErrorContains(t, NewJWT(JWTOptions{Issuer: i.URL}).fetch(t.Context()), "id.example.com")
+	})
+	t.Run("keys without TLS of an issuer with it", func(t *testing.T) {
+		t.Parallel()
+		s := NewJWT(JWTOptions{Issuer: "https://id.example.com", Client: &http.Client{Transport: answers(
+			`{"issuer":"https://id.example.com","jwks_uri":"http://id.example.com/keys"}`)}})
+		require.ErrorContains(t, s.fetch(t.Context()), "https")
+	})
+	t.Run("the address of the keys is known", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		s := accept(t, JWTOptions{Issuer: i.URL, KeySetURL: i.URL + "/keys", Audiences: []string{"holdfast"}, Algorithms: []string{"RS256"}})
+		require.Empty(t, reasonOf(t, New(Options{Schemes: []Scheme{s}}), bearer(i.token(i.usual()))))
+		require.Equal(t, 1, i.count())
+	})
+}
+
+// answers is a transport to nowhere.
+type answers string
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(a))), Request: r}, nil
+}
+
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	s := i.accepting(func(s *JWT) {
+		s.opt.TenantClaim, s.opt.SubjectClaim, s.opt.ScopesClaim, s.opt.SubjectPrefix = "org", "email", "/realm_access/roles", "acme:"
+	})
+	a := New(Options{Schemes: []Scheme{s}})
+	claims := with(i.usual(), "org", "acme", "email", "a@example.com", "realm_access", map[string]any{"roles": []any{"admin", 7}})
+	id := a.Authenticate(t.Context(), bearer(i.token(claims)))
+	require.NoError(t, id.err)
+	require.Equal(t, engine.Principal{
+		Tenant: "acme", Subject: "acme:a@example.com", Scopes: []string{"admin"}, Method: KindJWT, Credential: "sso/j-1",
+	}, id.principal)
+	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", nil)))), "no tenant is not the tenant of everybody")
+	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", 1)))))
+}
+
+// Of several issuers the one that a token names checks it.
+func TestSeveralIssuers(t *testing.T) {
+	t.Parallel()
+	one, two := newIssuer(t), newIssuer(t)
+	first, second := one.accepting(), two.accepting(func(s *JWT) { s.opt.Name = "two" })
+	a := New(Options{Schemes: []Scheme{first, second}})
+	require.Equal(t, "two/j-1", a.Authenticate(t.Context(), bearer(two.token(two.usual()))).principal.Credential)
+	require.Equal(t, "sso/j-1", a.Authenticate(t.Context(), bearer(one.token(one.usual()))).principal.Credential)
+	require.Equal(t, Signature, reasonOf(t, a, bearer(one.token(two.usual()))), "the keys of the one are not the other's")
+	require.Equal(t, Malformed, reasonOf(t, a, bearer(one.token(with(one.usual(), "iss", "https://id.example.com")))))
+}
+
+func TestRenewEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	s := NewJWT(JWTOptions{Issuer: "http://127.0.0.1:1"}) // that does not run
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.renew(ctx)
+}

@@ -1,0 +1,281 @@
+package auth
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+)
+
+// authority issues certificates.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB, name string) *authority {
+	t.Helper()
+	a := &authority{t: t}
+	a.key = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key))
+	a.cert = must(x509.ParseCertificate(der))
+	return a
+}
+
+func (a *authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
+// issue makes a certificate; change says how it is unlike others.
+func (a *authority) issue(change func(*x509.Certificate)) (cert, key []byte, pair tls.Certificate) {
+	a.t.Helper()
+	private := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{
+		SerialNumber: must(rand.Int(rand.Reader, big.NewInt(1<<60))), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	change(template)
+	der := must(x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key))
+	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	key = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(private))})
+	return cert, key, must(tls.X509KeyPair(cert, key))
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+func forServers(name string) func(*x509.Certificate) {
+	return func(c *x509.Certificate) {
+		c.Subject.CommonName, c.DNSNames = name, []string{"localhost"}
+		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
+	roots := ours.pool()
+	s := NewMTLS(MTLSOptions{Name: "certs", Roots: func() *x509.CertPool { return roots }, TenantFromOrganization: true, SubjectPrefix: "cert:", Scopes: []string{"x"}})
+	a := New(Options{Schemes: []Scheme{s}})
+	uri := func(s string) *url.URL { return must(url.Parse(s)) }
+	org := pkix.Name{Organization: []string{"acme"}, CommonName: "common"}
+	for name, c := range map[string]struct {
+		from   *authority
+		change func(*x509.Certificate)
+		want   string
+		reason Reason
+	}{
+		"a URI": {ours, func(c *x509.Certificate) {
+			c.Subject, c.URIs, c.DNSNames = org, []*url.URL{uri("spiffe://acme/alice")}, []string{"dns"}
+		}, "spiffe://acme/alice", ""},
+		"a DNS name":           {ours, func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"a.example.com", "b"} }, "a.example.com", ""},
+		"a common name":        {ours, func(c *x509.Certificate) { c.Subject = org }, "common", ""},
+		"two URIs":             {ours, func(c *x509.Certificate) { c.Subject, c.URIs = org, []*url.URL{uri("a:b"), uri("a:c")} }, "", Certificate},
+		"no name":              {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{Organization: []string{"acme"}} }, "", Certificate},
+		"no organization":      {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "common"} }, "", Certificate},
+		"two organizations":    {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "c", Organization: []string{"a", "b"}} }, "", Certificate},
+		"of another authority": {others, func(c *x509.Certificate) { c.Subject = org }, "", Certificate},
+		"one for servers": {ours, func(c *x509.Certificate) {
+			c.Subject = org
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		}, "", Certificate},
+		"expired":               {ours, func(c *x509.Certificate) { c.Subject, c.NotAfter = org, time.Now().Add(-time.Second) }, "", Expired},
+		"a name with a newline": {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{Organization: []string{"acme"}, CommonName: "a\nb"} }, "", Claims},
+	} {
+		_, _, pair := c.from.issue(c.change)
+		r := shows()
+		r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
+		require.Equal(t, c.reason, reasonOf(t, a, r), name)
+		if c.want == "" {
+			continue
+		}
+		p := a.Authenticate(t.Context(), r).principal
+		require.Regexp(t, `^certs/[0-9a-f]{16}$`, p.Credential)
+		p.Credential = ""
+		require.Equal(t, engine.Principal{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
+	}
+	// An authority that is trusted no more is so for connections that were open before.
+	_, _, pair := ours.issue(func(c *x509.Certificate) { c.Subject = org })
+	r := shows()
+	r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
+	require.Empty(t, reasonOf(t, a, r))
+	roots = others.pool()
+	s.known.clear() // as after ten seconds
+	require.Equal(t, Certificate, reasonOf(t, a, r))
+	both := shows("Authorization", "Bearer x")
+	both.Chain = r.Chain
+	i := newIssuer(t)
+	require.Equal(t, Several, reasonOf(t, New(Options{Schemes: []Scheme{s, i.accepting()}}), both))
+}
+
+// secured is a server on files, and what is needed to change these.
+type secured struct {
+	*httptest.Server
+	dir    string
+	rounds chan struct{}
+	tls    *TLS
+}
+
+func (s *secured) write(t *testing.T, name string, content []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, name), content, 0o600))
+}
+
+// reloaded waits until the files were looked at, all of one round.
+func (s *secured) reloaded(t *testing.T) {
+	t.Helper()
+	for range 2 {
+		select {
+		case <-s.rounds:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the files are not looked at")
+		}
+	}
+}
+
+func TestTLSIsLoadedAnew(t *testing.T) {
+	t.Parallel()
+	web, people, newPeople := newAuthority(t, "web"), newAuthority(t, "people"), newAuthority(t, "new people")
+	s := &secured{dir: t.TempDir(), rounds: make(chan struct{})}
+	cert, key, _ := web.issue(forServers("first"))
+	s.write(t, "cert.pem", cert)
+	s.write(t, "key.pem", key)
+	s.write(t, "ca.pem", people.pem())
+	files := NewReloader(time.Millisecond, slog.New(slog.DiscardHandler))
+	files.checked = func() {
+		select {
+		case s.rounds <- struct{}{}:
+		case <-t.Context().Done():
+		}
+	}
+	var err error
+	s.tls, err = LoadTLS(files, filepath.Join(s.dir, "cert.pem"), filepath.Join(s.dir, "key.pem"), filepath.Join(s.dir, "ca.pem"))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = files.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	a := New(Options{Schemes: []Scheme{NewMTLS(MTLSOptions{Name: "certs", Roots: s.tls.Roots})}})
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := a.Authenticate(r.Context(), &Request{Header: r.Header.Values, Chain: r.TLS.PeerCertificates})
+		_, _ = io.WriteString(w, id.principal.Subject)
+	}))
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.TLS = s.tls.Config()
+	s.StartTLS()
+	t.Cleanup(s.Close)
+
+	// call is what the server says to who comes with a certificate, and whose the server's is.
+	call := func(pairs ...tls.Certificate) (says, server string, err error) {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
+			RootCAs: web.pool(), ServerName: "localhost",
+			// Whatever the server asks for.
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				if len(pairs) == 0 {
+					return &tls.Certificate{}, nil
+				}
+				return &pairs[0], nil
+			},
+		}}}
+		defer client.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, http.NoBody)
+		require.NoError(t, err)
+		answer, err := client.Do(r)
+		if err != nil {
+			return "", "", err
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		return string(b), answer.TLS.PeerCertificates[0].Subject.CommonName, err
+	}
+	named := func(a *authority, name string) tls.Certificate {
+		_, _, pair := a.issue(func(c *x509.Certificate) { c.Subject.CommonName = name })
+		return pair
+	}
+	alice, bob := named(people, "alice"), named(newPeople, "bob")
+	says, server, err := call(alice)
+	require.NoError(t, err)
+	require.Equal(t, []string{"alice", "first"}, []string{says, server})
+	says, _, err = call()
+	require.NoError(t, err, "who has another credential needs no certificate")
+	require.Empty(t, says)
+	_, _, err = call(bob)
+	require.Error(t, err)
+	_, err = (&tls.Dialer{Config: &tls.Config{RootCAs: web.pool(), ServerName: "localhost", MaxVersion: tls.VersionTLS11}}).
+		DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+	require.Error(t, err)
+
+	// Half of a change cannot be used, and what was loaded stays.
+	cert, key, _ = web.issue(forServers("second"))
+	s.write(t, "cert.pem", cert)
+	s.reloaded(t)
+	_, server, err = call(alice)
+	require.NoError(t, err)
+	require.Equal(t, "first", server)
+	s.write(t, "key.pem", key)
+	s.write(t, "ca.pem", newPeople.pem())
+	s.reloaded(t)
+	says, server, err = call(bob)
+	require.NoError(t, err)
+	require.Equal(t, []string{"bob", "second"}, []string{says, server})
+	_, _, err = call(alice)
+	require.Error(t, err)
+
+	s.write(t, "ca.pem", []byte("none"))
+	s.reloaded(t)
+	_, _, err = call(bob)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "ca.pem")))
+	s.reloaded(t)
+	_, _, err = call(bob)
+	require.NoError(t, err)
+}
+
+func TestTLSThatCannotBegin(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t, "web")
+	dir := t.TempDir()
+	cert, key, _ := a.issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	name := func(s string) string { return filepath.Join(dir, s) }
+	require.NoError(t, os.WriteFile(name("cert.pem"), cert, 0o600))
+	require.NoError(t, os.WriteFile(name("key.pem"), key, 0o600))
+	files := NewReloader(time.Hour, slog.New(slog.DiscardHandler))
+	_, err := LoadTLS(files, name("cert.pem"), name("key.pem"), "")
+	require.ErrorContains(t, err, "expired")
+	_, err = LoadTLS(files, name("cert.pem"), name("cert.pem"), "")
+	require.ErrorContains(t, err, "certificate")
+	_, err = LoadTLS(files, name("none"), name("key.pem"), "")
+	require.Error(t, err)
+}
