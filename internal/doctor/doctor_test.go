@@ -133,7 +133,7 @@ func TestADatabaseInGoodHealth(t *testing.T) {
 	r.is(t, "notify", OK, "arrives")
 	r.is(t, "workers", OK, "1 are alive, 1 run agents")
 	r.is(t, "queue", OK, "demo: 1 wait")
-	require.Len(t, r, 23)
+	require.Len(t, r, 24)
 }
 
 func TestWhatMayBeWrongInADatabase(t *testing.T) {
