@@ -31,16 +31,19 @@ var ways = []struct {
 	make func(b *testing.B, r *replica) caller
 }{
 	{"jsonrpc-0.3", func(b *testing.B, r *replica) caller {
+		b.Helper()
 		return newWebCaller(b, "http://"+r.addr+"/", "http://"+r.addr+"/", "0.3", "artifact-update", "completed", func(t *load.Target, text string, stream bool) []byte {
 			return t.Request(map[bool]string{false: "message/send", true: "message/stream"}[stream], load.Message("m-1", text, true), "")
 		})
 	}},
 	{"jsonrpc-1.0", func(b *testing.B, r *replica) caller {
+		b.Helper()
 		return newWebCaller(b, "http://"+r.addr+"/", "http://"+r.addr+"/", "1.0", "artifactUpdate", "TASK_STATE_COMPLETED", func(t *load.Target, text string, stream bool) []byte {
 			return t.Request(map[bool]string{false: "SendMessage", true: "SendStreamingMessage"}[stream], message10(text), "")
 		})
 	}},
 	{"rest-1.0", func(b *testing.B, r *replica) caller {
+		b.Helper()
 		at := "http://" + r.addr + "/message:"
 		return newWebCaller(b, at+"send", at+"stream", "1.0", "artifactUpdate", "TASK_STATE_COMPLETED", func(t *load.Target, text string, _ bool) []byte {
 			return t.Post(message10(text), "")
@@ -57,11 +60,11 @@ func message10(text string) []byte {
 func bindings(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole, whole)
-	callers := func(b *testing.B, make func(*testing.B, *replica) caller, n int) []caller {
+	callers := func(b *testing.B, connect func(*testing.B, *replica) caller, n int) []caller {
 		b.Helper()
 		var all []caller
 		for range n {
-			all = append(all, make(b, c.replicas[0]))
+			all = append(all, connect(b, c.replicas[0]))
 		}
 		return all
 	}

@@ -192,8 +192,12 @@ func seqs(all []seen) []int64 {
 func TestReplicasThatGoAwayOverGRPC(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(t *testing.T, a *replica){
-		"killed":  func(_ *testing.T, a *replica) { a.kill() },
-		"stopped": func(t *testing.T, a *replica) { a.signal(syscall.SIGTERM); require.Zero(t, a.wait()) },
+		"killed": func(_ *testing.T, a *replica) { a.kill() },
+		"stopped": func(t *testing.T, a *replica) {
+			t.Helper()
+			a.signal(syscall.SIGTERM)
+			require.Zero(t, a.wait())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

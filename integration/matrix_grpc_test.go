@@ -153,11 +153,11 @@ func followGRPC(t *testing.T, at place, v *version, op string, params object, af
 	require.NoError(t, s.CloseSend())
 	for {
 		out := m.out()
-		if err := s.RecvMsg(out); errors.Is(err, io.EOF) {
+		err := s.RecvMsg(out)
+		if errors.Is(err, io.EOF) {
 			return ids, results
-		} else {
-			require.NoError(t, err)
 		}
+		require.NoError(t, err)
 		shown, _ := document(t, out).(object)
 		for _, payload := range shown {
 			o, _ := payload.(object)
