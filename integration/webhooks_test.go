@@ -10,9 +10,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 // hooked adds webhooks to the usual settings, quick to be tried again.
@@ -318,4 +320,60 @@ func TestWebhooksThatMayNotBe(t *testing.T) {
 	require.Zero(t, one[int](db, "SELECT count(*) FROM holdfast.push_configs"))
 	require.Contains(t, string(strict.logs.all()), "HOLDFAST_SECRET_KEYS", "it says that its key lies in the database")
 	require.NotContains(t, string(off.logs.all()), "HOLDFAST_SECRET_KEYS")
+}
+
+// Two replicas share thousands of webhooks, and one of them is killed in the middle: each receiver gets its task's end,
+// and what comes twice is the same under the same id.
+func TestThousandsOfWebhooks(t *testing.T) {
+	t.Parallel()
+	const tasks, clients = 2000, 20
+	db := newDB(t)
+	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: hooked("")})
+	b := start(t, replicaOptions{Name: "b", DB: db.url, Config: hooked("")})
+	t.Cleanup(db.sound)
+	// Slow enough that one replica does not do it all before the other one looks.
+	hook := receive(t, "", func(http.ResponseWriter, *notification) { time.Sleep(5 * time.Millisecond) })
+	deliverers := func() int { return one[int](db, "SELECT count(DISTINCT worker_id) FROM holdfast.push_attempts") }
+	var g errgroup.Group
+	for c := range clients {
+		g.Go(func() error {
+			for i := c; i < tasks; i += clients {
+				p := v03.params("", "echo:x")
+				p["configuration"] = object{
+					"blocking":               false,
+					"pushNotificationConfig": object{"url": fmt.Sprintf("%s/%d", hook.url, i)},
+				}
+				if _, err := a.try(v03.send, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	bodies, ended := map[string][]byte{}, map[string]bool{}
+	for killed := false; len(ended) < tasks; {
+		n := within(t, "the end of every task", hook.got)
+		id := n.header.Get("Idempotency-Key")
+		if before, again := bodies[id]; again {
+			require.Equal(t, string(before), string(n.body), "%s: %s", n.path, id)
+			continue
+		}
+		bodies[id] = n.body
+		require.False(t, ended[n.path], "%s: something new after the end", n.path)
+		ended[n.path] = n.state(t) == "completed"
+		if !ended[n.path] {
+			delete(ended, n.path)
+		}
+		if !killed && len(ended)%100 == 99 && deliverers() > 1 {
+			killed = true
+			b.kill()
+		}
+	}
+	require.NoError(t, g.Wait())
+	eventually(t, "nothing is due", func() error {
+		n := one[int](db, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL")
+		return unless(n == 0, "%d", n)
+	})
+	require.Equal(t, tasks, one[int](db, "SELECT count(*) FROM holdfast.push_configs"))
+	require.Equal(t, 2, deliverers())
 }
