@@ -1,0 +1,393 @@
+package rpc_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/holdfast-a2a/holdfast/internal/auth"
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// gated is a server whose agents ask for tokens: gated for the scope agents:use, which is the default one unless open
+// is asked for, and open for nothing.
+type gated struct {
+	*httptest.Server
+	engine *rpctest.Recorder
+	conn   *grpc.ClientConn
+	sign   func(claims map[string]any) string
+}
+
+const issuerURL = "https://id.example.com"
+
+func serveGated(t *testing.T, openDefault bool) *gated {
+	t.Helper()
+	g := &gated{engine: &rpctest.Recorder{Task: &task.Task{PublicID: "t-1", ContextID: "c-1", Dialect: "1.0", Status: task.Status{State: task.StateCompleted}}}}
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	key := jose.JSONWebKey{Key: private, KeyID: "k", Algorithm: "ES256", Use: "sig"}
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})
+	}))
+	t.Cleanup(issuer.Close)
+	g.sign = func(claims map[string]any) string {
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
+		require.NoError(t, err)
+		payload, err := json.Marshal(claims)
+		require.NoError(t, err)
+		signed, err := signer.Sign(payload)
+		require.NoError(t, err)
+		compact, err := signed.CompactSerialize()
+		require.NoError(t, err)
+		return compact
+	}
+	sso := auth.NewJWT(auth.JWTOptions{
+		Name: "sso", Issuer: issuerURL, KeySetURL: issuer.URL, Audiences: []string{"holdfast"}, Algorithms: []string{"ES256"}, Client: issuer.Client(),
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		_ = sso.Run(ctx)
+	}()
+	t.Cleanup(func() { stop(); <-ran })
+
+	operations := operation.New(operation.Options{Engine: g.engine, Agents: []operation.Agent{{Name: "gated"}, {Name: "open"}}})
+	about := func(name string) card.Card {
+		return card.Card{Name: name, Version: "1", Capabilities: card.Capabilities{ExtendedCard: true, Streaming: true, PushNotifications: true}, Skills: []card.Skill{
+			{ID: "plain", Name: "Plain", Tags: []string{"t"}}, {ID: "secret", Name: "Secret", Tags: []string{"t", "hush"}, Scope: "agents:secret"},
+		}}
+	}
+	agents := []rpc.Agent{{Name: "gated", Card: about("Gated"), Gate: auth.Gate{Schemes: []string{"sso"}, Scope: "agents:use"}, Default: !openDefault}}
+	if openDefault {
+		agents = append(agents, rpc.Agent{Name: "open", Default: true, Card: card.Card{Name: "Open", Version: "1"}},
+			rpc.Agent{Name: "listed", Card: about("Listed"), Gate: auth.Gate{Schemes: []string{"sso"}}})
+	}
+	log := slog.New(slog.DiscardHandler)
+	s := rpc.New(rpc.Options{
+		Agents: agents, PublicURL: "https://a2a.example.com", Log: log, Auth: auth.New(auth.Options{Schemes: []auth.Scheme{sso}}),
+		JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operations}), REST: rest.New(rest.Options{Operations: operations}),
+		GRPC: grpcapi.New(grpcapi.Options{Operations: operations, Log: log}),
+	})
+	g.Server = httptest.NewServer(s)
+	t.Cleanup(g.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.ServeGRPC(l) }()
+	t.Cleanup(func() {
+		require.NoError(t, s.Shutdown(context.Background()))
+		require.NoError(t, <-served)
+	})
+	g.conn, err = grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = g.conn.Close() })
+	return g
+}
+
+func (g *gated) claims(pairs ...any) map[string]any {
+	c := map[string]any{"iss": issuerURL, "aud": "holdfast", "sub": "alice", "scope": "agents:use", "exp": time.Now().Add(time.Hour).Unix()}
+	for n := 0; n < len(pairs); n += 2 {
+		c[pairs[n].(string)] = pairs[n+1]
+	}
+	return c
+}
+
+// credentials are what callers show who are not let in.
+func (g *gated) credentials() map[string][]string {
+	good := g.sign(g.claims())
+	return map[string][]string{
+		"none":           nil,
+		"bad":            {"Authorization", "Bearer " + good[:len(good)-4] + "AAAA"},
+		"expired":        {"Authorization", "Bearer " + g.sign(g.claims("exp", time.Now().Add(-time.Hour).Unix()))},
+		"wrong audience": {"Authorization", "Bearer " + g.sign(g.claims("aud", "else"))},
+		"missing scope":  {"Authorization", "Bearer " + g.sign(g.claims("scope", "agents:other"))},
+		"two":            {"Authorization", "Bearer " + good, "Authorization", "Bearer " + good},
+	}
+}
+
+// answer is what goldens have of one, over HTTP.
+func answer(r *reply) string {
+	challenges := strings.Join(r.Header.Values("WWW-Authenticate"), ", ")
+	// 1.0 repeats the id that the path has.
+	body := strings.Replace(string(r.body), `,"metadata":{"taskId":"t-1"}`, "", 1)
+	return fmt.Sprintf("%d; %s; %s", r.StatusCode, challenges, body)
+}
+
+// only is the one answer that all requests of a kind have got.
+func only(t *testing.T, about string, answers map[string]string) string {
+	t.Helper()
+	first := ""
+	for request, a := range answers {
+		if first == "" {
+			first = a
+		}
+		require.Equal(t, first, a, "%s: %s is answered like every other request", about, request)
+	}
+	require.NotEmpty(t, first)
+	return first
+}
+
+// Whoever is not let in gets the same answer to whatever is asked, in the words of the version,
+// and nothing of the request happens.
+func TestWhoIsNotLetIn(t *testing.T) {
+	t.Parallel()
+	g := serveGated(t, false)
+	for version, methods := range map[string][]string{
+		"0.1": {"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", "tasks/resubscribe", "tasks/pushNotification/set", "tasks/pushNotification/get", "no/such"},
+		"0.3": {
+			"message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe", "tasks/pushNotificationConfig/set",
+			"tasks/pushNotificationConfig/get", "tasks/pushNotificationConfig/list", "tasks/pushNotificationConfig/delete",
+			"agent/getAuthenticatedExtendedCard", "no/such",
+		},
+		"1.0": {
+			"SendMessage", "SendStreamingMessage", "GetTask", "ListTasks", "CancelTask", "SubscribeToTask", "CreateTaskPushNotificationConfig",
+			"GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig", "GetExtendedAgentCard", "NoSuch",
+		},
+	} {
+		got := map[string]string{}
+		for credential, headers := range g.credentials() {
+			answers := map[string]string{}
+			for _, method := range methods {
+				for _, path := range []string{"/v" + version, "/agents/gated/v" + version} {
+					body := `{"jsonrpc":"2.0","id":"7","method":"` + method + `","params":{"no":"such"}}`
+					answers[path+" "+method] = answer(do(t, g.Server, http.MethodPost, path, body, append(headers, "Content-Type", "application/json")...))
+				}
+			}
+			got[credential] = only(t, version, answers)
+		}
+		golden(t, "admission-jsonrpc-"+version, got)
+	}
+	for version, requests := range map[string][]string{
+		"0.3": {
+			"POST /v1/message:send", "POST /v1/message:stream", "GET /v1/tasks/t-1", "POST /v1/tasks/t-1:cancel", "GET /v1/tasks/t-1:subscribe",
+			"GET /v1/tasks/t-1/pushNotificationConfigs", "POST /v1/tasks/t-1/pushNotificationConfigs", "GET /v1/tasks/t-1/pushNotificationConfigs/p",
+			"DELETE /v1/tasks/t-1/pushNotificationConfigs/p", "GET /v1/card", "GET /v1/tasks",
+		},
+		"1.0": {
+			"POST /message:send", "POST /message:stream", "GET /tasks/t-1", "GET /tasks", "POST /tasks/t-1:cancel", "POST /tasks/t-1:subscribe",
+			"GET /tasks/t-1/pushNotificationConfigs", "POST /tasks/t-1/pushNotificationConfigs", "GET /tasks/t-1/pushNotificationConfigs/p",
+			"DELETE /tasks/t-1/pushNotificationConfigs/p", "GET /extendedAgentCard", "POST /gated/message:send",
+		},
+	} {
+		got := map[string]string{}
+		for credential, headers := range g.credentials() {
+			answers := map[string]string{}
+			for _, request := range requests {
+				verb, path, _ := strings.Cut(request, " ")
+				for _, base := range []string{"", "/agents/gated"} {
+					answers[base+request] = answer(do(t, g.Server, verb, base+path, `{"no":"such"}`, headers...))
+				}
+			}
+			got[credential] = only(t, version, answers)
+		}
+		golden(t, "admission-rest-"+version, got)
+	}
+	for version, codec := range map[string]*binary.Codec{"0.3": binary.New03(100), "1.0": binary.New10(100)} {
+		got := map[string]string{}
+		for credential, headers := range g.credentials() {
+			answers := map[string]string{}
+			for _, m := range codec.Methods() {
+				answers[m.Name] = g.call(t, codec.Service(), m.Name, headers)
+			}
+			got[credential] = only(t, version, answers)
+		}
+		golden(t, "admission-grpc-"+version, got)
+	}
+	require.Nil(t, g.engine.Last(), "nothing was asked of the engine")
+}
+
+// call makes a call without a message and returns its status.
+func (g *gated) call(t *testing.T, service, method string, headers []string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), headers...), 20*time.Second)
+	defer cancel()
+	stream, err := g.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+service+"/"+method)
+	require.NoError(t, err)
+	_ = stream.SendMsg(&emptypb.Empty{}) // the answer may come before
+	_ = stream.CloseSend()
+	err = stream.RecvMsg(&emptypb.Empty{})
+	s, _ := status.FromError(err)
+	details := ""
+	for _, d := range s.Proto().GetDetails() {
+		b, err := protojson.Marshal(d)
+		require.NoError(t, err)
+		var plain any
+		require.NoError(t, json.Unmarshal(b, &plain))
+		b, err = json.Marshal(plain)
+		require.NoError(t, err)
+		details += string(b)
+	}
+	return fmt.Sprintf("%s; %s; %s; %s", s.Code(), strings.Join(stream.Trailer().Get("www-authenticate"), ", "), s.Message(), details)
+}
+
+func golden(t *testing.T, name string, got map[string]string) {
+	t.Helper()
+	b, err := json.Marshal(got)
+	require.NoError(t, err)
+	dialecttest.Golden(t, name, b)
+}
+
+// What cannot be read is answered, too, and a body that is long is not read.
+func TestWhoIsNotLetInSaysNothing(t *testing.T) {
+	t.Parallel()
+	g := serveGated(t, false)
+	for about, c := range map[string]struct{ path, body, id, code string }{
+		"not JSON":             {"/", "{", "null", "-32600"},
+		"empty":                {"/", "", "null", "-32600"},
+		"a batch":              {"/", "[]", "null", "-32600"},
+		"too long":             {"/", `{"id":1,"x":"` + strings.Repeat("x", 64<<10) + `"}`, "null", "-32600"},
+		"of 0.1, by its path":  {"/v0.1", "{", "null", "-32007"},
+		"of 0.1, by its name":  {"/", `{"jsonrpc":"2.0","id":3,"method":"tasks/send"}`, "3", "-32007"},
+		"of 1.0, by its name":  {"/", `{"jsonrpc":"2.0","id":3,"method":"SendMessage"}`, "3", "-32600"},
+		"of two versions":      {"/", `{"jsonrpc":"2.0","id":3,"method":"tasks/get"}`, "3", "-32600"},
+		"a version that is no": {"/?A2A-Version=9", `{"jsonrpc":"2.0","id":3,"method":"tasks/send"}`, "3", "-32007"},
+	} {
+		r := do(t, g.Server, http.MethodPost, c.path, c.body, "Content-Type", "text/plain")
+		require.Equal(t, http.StatusUnauthorized, r.StatusCode, about)
+		require.Contains(t, string(r.body), `"id":`+c.id+`,"error":{"code":`+c.code, about)
+	}
+	require.Equal(t, http.StatusNotFound, do(t, g.Server, http.MethodGet, "/tasks/a/b/c", "").StatusCode)
+	require.Equal(t, http.StatusNoContent, do(t, g.Server, http.MethodOptions, "/tasks", "").StatusCode)
+}
+
+// Who is let in is who the engine hears of, over every binding.
+func TestWhoIsLetIn(t *testing.T) {
+	t.Parallel()
+	g := serveGated(t, false)
+	token := []string{"Authorization", "Bearer " + g.sign(g.claims("jti", "j"))}
+	want := engine.Principal{Subject: "alice", Scopes: []string{"agents:use"}, Method: "jwt", Credential: "sso/j"}
+	r := do(t, g.Server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t-1"}}`, token...)
+	require.Equal(t, http.StatusOK, r.StatusCode)
+	require.Equal(t, want, g.engine.Last().(*engine.GetRequest).Principal)
+	do(t, g.Server, http.MethodGet, "/tasks/t-1", "", token...)
+	require.Equal(t, want, g.engine.Last().(*engine.GetRequest).Principal)
+	do(t, g.Server, http.MethodPost, "/v1/message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"x"}]}}`, token...)
+	require.Equal(t, want, g.engine.Last().(*engine.SendRequest).Principal)
+	require.Contains(t, g.call(t, "lf.a2a.v1.A2AService", "ListTasks", token), "OK")
+	require.Equal(t, want, g.engine.Last().(*engine.ListRequest).Principal)
+}
+
+// On an endpoint for all agents it is the one that the request names that asks.
+func TestTheAgentThatIsNamedAsks(t *testing.T) {
+	t.Parallel()
+	g := serveGated(t, true)
+	send := func(tenant string, headers ...string) *reply {
+		return do(t, g.Server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"tenant":"`+tenant+
+			`","message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}}`, headers...)
+	}
+	token := []string{"Authorization", "Bearer " + g.sign(g.claims())}
+	require.Equal(t, http.StatusOK, send("").StatusCode)
+	require.Zero(t, g.engine.Last().(*engine.SendRequest).Principal)
+	require.Equal(t, http.StatusOK, send("", token...).StatusCode)
+	require.Zero(t, g.engine.Last().(*engine.SendRequest).Principal, "an agent that asks nobody hears of nobody")
+	r := send("gated")
+	require.Equal(t, http.StatusUnauthorized, r.StatusCode)
+	require.Equal(t, `Bearer realm="holdfast"`, r.Header.Get("WWW-Authenticate"))
+	require.Equal(t, http.StatusForbidden, send("gated", "Authorization", "Bearer "+g.sign(g.claims("scope", ""))).StatusCode)
+	require.Nil(t, g.engine.Last())
+	require.Equal(t, http.StatusOK, send("gated", token...).StatusCode)
+	require.Equal(t, "alice", g.engine.Last().(*engine.SendRequest).Principal.Subject)
+	require.Equal(t, http.StatusUnauthorized, do(t, g.Server, http.MethodPost, "/gated/message:send", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`).StatusCode)
+	require.Nil(t, g.engine.Last())
+	require.Equal(t, http.StatusUnauthorized, do(t, g.Server, http.MethodPost, "/agents/gated", "{}").StatusCode)
+}
+
+func TestCardsByIdentity(t *testing.T) {
+	t.Parallel()
+	g := serveGated(t, true)
+	bearer := func(scopes string) []string {
+		return []string{"Authorization", "Bearer " + g.sign(g.claims("scope", scopes))}
+	}
+	skills := func(r *reply) []string {
+		var c struct{ Skills []struct{ ID string } }
+		require.NoError(t, json.Unmarshal(r.body, &c), "%s", r.body)
+		var ids []string
+		for _, s := range c.Skills {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	all := []string{"plain", "secret"}
+	for _, path := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json"} {
+		r := do(t, g.Server, http.MethodGet, "/agents/gated"+path, "")
+		require.Equal(t, http.StatusUnauthorized, r.StatusCode)
+		require.Equal(t, `Bearer realm="holdfast"`, r.Header.Get("WWW-Authenticate"))
+		require.Equal(t, http.StatusForbidden, do(t, g.Server, http.MethodGet, "/agents/gated"+path, "", bearer("x")...).StatusCode)
+		require.Equal(t, all[:1], skills(do(t, g.Server, http.MethodGet, "/agents/gated"+path, "", bearer("agents:use")...)))
+		r = do(t, g.Server, http.MethodGet, "/agents/gated"+path, "", bearer("agents:use agents:secret")...)
+		require.Equal(t, all, skills(r))
+		require.Equal(t, "private, no-cache", r.Header.Get("Cache-Control"))
+
+		require.Equal(t, all[:1], skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "")))
+		require.Equal(t, all[:1], skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "", "Authorization", "Bearer old")), "it says where to get a new one")
+		require.Equal(t, all, skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "", bearer("agents:secret")...)))
+		require.Equal(t, "max-age=60", do(t, g.Server, http.MethodGet, path, "").Header.Get("Cache-Control"))
+	}
+	extended := "/agents/listed/agent/authenticatedExtendedCard"
+	require.Equal(t, http.StatusUnauthorized, do(t, g.Server, http.MethodGet, extended, "").StatusCode)
+	require.Equal(t, all, skills(do(t, g.Server, http.MethodGet, extended, "", bearer("agents:secret")...)))
+	for method, path := range map[string]string{"agent/getAuthenticatedExtendedCard": "/v1/card", "GetExtendedAgentCard": "/extendedAgentCard"} {
+		require.Equal(t, http.StatusUnauthorized, do(t, g.Server, http.MethodGet, "/agents/listed"+path, "").StatusCode)
+		require.Equal(t, all[:1], skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "", bearer("x")...)))
+		require.Equal(t, all, skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "", bearer("agents:secret")...)))
+		r := do(t, g.Server, http.MethodPost, "/agents/listed", `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`, bearer("agents:secret")...)
+		var result struct{ Result json.RawMessage }
+		require.NoError(t, json.Unmarshal(r.body, &result))
+		require.Equal(t, all, skills(&reply{r.Response, result.Result}))
+	}
+
+	catalog := func(query string, headers ...string) map[string][]string {
+		var page struct {
+			Agents []struct {
+				Name string
+				Card json.RawMessage
+			}
+			TotalSize int
+		}
+		r := do(t, g.Server, http.MethodGet, "/agents"+query, "", headers...)
+		require.NoError(t, json.Unmarshal(r.body, &page), "%s", r.body)
+		require.Len(t, page.Agents, page.TotalSize)
+		found := map[string][]string{}
+		for _, a := range page.Agents {
+			found[a.Name] = skills(&reply{r.Response, a.Card})
+		}
+		return found
+	}
+	require.Equal(t, map[string][]string{"listed": all[:1], "open": nil}, catalog(""))
+	require.Equal(t, []string{"listed", "open"}, slices.Sorted(maps.Keys(catalog("", bearer("x")...))))
+	require.Equal(t, map[string][]string{"gated": all, "listed": all, "open": nil}, catalog("", bearer("agents:use agents:secret")...))
+	require.Empty(t, catalog("?skill=secret"), "what is hidden is not found by asking for it")
+	require.Len(t, catalog("?tag=hush", bearer("agents:secret")...), 1)
+}
