@@ -16,15 +16,17 @@ func TestADoorbellIsHeardByTheReplicas(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	ready, cancels := make(chan string, 10), make(chan task.ID, 10)
-	pushes := make(chan struct{}, 10)
+	pushes, revoked := make(chan struct{}, 10), make(chan struct{}, 10)
 	r := start(t, url, hub.Options{
 		PollInterval: never,
 		OnReady:      func(agent string) { ready <- agent },
 		OnCancel:     func(id task.ID) { cancels <- id },
 		OnPushes:     func() { pushes <- struct{}{} },
+		OnKeyRevoked: func() { revoked <- struct{}{} },
 	}).listening()
 	require.Empty(t, heard(t, ready), "after it began to listen, anything may be due")
 	heard(t, pushes)
+	heard(t, revoked)
 	bell := hub.NewDoorbell(url)
 	require.NoError(t, bell.Ring(t.Context()), "nothing to tell")
 
@@ -44,10 +46,12 @@ func TestADoorbellIsHeardByTheReplicas(t *testing.T) {
 	require.NoError(t, err)
 	bell.Ready("a")
 	bell.PushesDue()
+	bell.KeyRevoked("mzxw6ytboi5dkmrq")
 	require.NoError(t, bell.Ring(t.Context()))
 	require.Equal(t, u.h.ID, heard(t, cancels))
 	require.Equal(t, "a", heard(t, ready))
 	heard(t, pushes)
+	heard(t, revoked)
 	require.NoError(t, read(t.Context(), sub, 2))
 }
 
