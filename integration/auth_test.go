@@ -120,7 +120,9 @@ tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem, client_ca_file: %[1]s/
 `, dir)})
 	roots := x509.NewCertPool()
 	roots.AddCert(authority.cert)
-	config := func(certificates ...tls.Certificate) *tls.Config { return &tls.Config{RootCAs: roots, Certificates: certificates} }
+	config := func(certificates ...tls.Certificate) *tls.Config {
+		return &tls.Config{RootCAs: roots, Certificates: certificates}
+	}
 	for _, modern := range []bool{false, true} {
 		post := func(body, accept string, certificates ...tls.Certificate) (status, major int, text string) {
 			transport := &http.Transport{TLSClientConfig: config(certificates...), ForceAttemptHTTP2: modern}

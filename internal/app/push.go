@@ -4,14 +4,17 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -91,10 +94,7 @@ func (s *server) dispatcher(w *webhooks) *push.Dispatcher {
 	m := s.metrics
 	return push.New(push.Options{
 		Store: s.store, Sender: w.sender, Worker: s.keeper.ID,
-		Encoder: webhook.Encoder{
-			MinimalV01: w.cfg.BodyV01 == config.BodyMinimal,
-			PlainJSON:  s.cfg.Protocol.StatusTable == config.Statuses100,
-		},
+		Encoder: encoder(s.cfg),
 		Schedule: push.Schedule{
 			First: w.cfg.RetryFirst, Most: w.cfg.RetryMost, GiveUpAfter: w.cfg.GiveUpAfter, MinAttempts: w.cfg.MinAttempts,
 		},
@@ -102,6 +102,58 @@ func (s *server) dispatcher(w *webhooks) *push.Dispatcher {
 		StopGrace: pushGrace, Log: s.log,
 		Observer: push.Observer{Attempted: m.PushAttempted, Lag: m.PushLag, InFlight: m.PushInFlight},
 	})
+}
+
+func encoder(cfg *config.Config) webhook.Encoder {
+	return webhook.Encoder{
+		MinimalV01: cfg.Push.BodyV01 == config.BodyMinimal,
+		PlainJSON:  cfg.Protocol.StatusTable == config.Statuses100,
+	}
+}
+
+// Trial is a delivery of a task that does not exist, and what came of it.
+type Trial struct {
+	push.Answer
+	DeliveryID, TaskID string
+	Issuer             string // whom the receiver has to know
+	ContentType        string
+}
+
+// TryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the
+// dispatcher would. The keys that sign are the server's; if it has none yet, they are made.
+func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, version string, log *slog.Logger) (*Trial, error) {
+	ring := keys.New(keys.Options{Store: s, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log})
+	if err := ring.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("signing keys: %w", err)
+	}
+	id := store.NewID()
+	t := &Trial{TaskID: id.String(), Issuer: cfg.BaseURL(cfg.Listen)}
+	hooks, err := newWebhooks(cfg, ring, t.Issuer, version)
+	if err != nil {
+		return nil, err
+	}
+	defer hooks.sender.Close()
+	now := time.Now()
+	said := task.Message{
+		ID: store.NewID().String(), Role: task.RoleAgent,
+		Parts: []task.Part{task.Text("This delivery tries a webhook. There is no such task.")},
+	}
+	of := &task.Task{
+		ID: id, PublicID: t.TaskID, ContextID: store.NewID().String(), Dialect: c.Dialect, CreatedAt: now, LastSeq: 1,
+		Status: task.Status{State: task.StateCompleted, Message: &said, At: now, Seq: 1},
+	}
+	e := &task.Event{Task: id, Seq: 1, At: now, Kind: task.EventStatus, State: task.StateCompleted, Message: &said}
+	delivery := &push.Delivery{ID: push.DeliveryID(id, c, e.Seq, false), TaskID: t.TaskID, Config: c}
+	if delivery.Body, delivery.ContentType, err = encoder(cfg).Body(c, of, e); err != nil {
+		return nil, err
+	}
+	t.DeliveryID, t.ContentType = delivery.ID, delivery.ContentType
+	if err := hooks.engine().Check(ctx, c); err != nil {
+		t.Answer = push.Answer{Class: push.Refused, Error: err.Error()}
+		return t, nil
+	}
+	t.Answer = hooks.sender.Send(ctx, delivery)
+	return t, ctx.Err()
 }
 
 // forgetAttempts deletes what is known of old attempts, on one process at a time.

@@ -120,6 +120,13 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		{[]string{"tasks", "tail", "t1", "--interval", "0s"}, "--interval must be at least 10ms"},
 		{[]string{"tasks", "cancel"}, "usage: holdfast tasks cancel ID..."},
 		{[]string{"tasks", "retry"}, "usage: holdfast tasks retry ID..."},
+		{[]string{"push", "pull"}, `unknown verb "push pull"`},
+		{[]string{"push", "list", "--limit", "0"}, "--limit must be at least 1"},
+		{[]string{"push", "attempts"}, "usage: holdfast push attempts TASK [CONFIG]"},
+		{[]string{"push", "redeliver", "t1", "--from", "-1"}, "--from must not be negative"},
+		{[]string{"push", "test", "http://x", "--dialect", "0.2"}, `--dialect "0.2": want 0.1, 0.3 or 1.0`},
+		{[]string{"push", "test", "http://x", "--authorization", "xyz"}, "--authorization: want a scheme and credentials"},
+		{[]string{"push", "rekey"}, "there is no key to seal with: set HOLDFAST_SECRET_KEYS"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -133,8 +140,9 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 
 // verbs are those of the help, and of the goldens.
 var verbs = []string{
-	"serve", "migrate", "card", "send", "stream", "tasks", "keys", "keys create", "keys list", "keys revoke", "tasks list", "tasks get", "tasks events", "tasks tail",
-	"tasks cancel", "tasks retry", "bench", "doctor", "ready", "version",
+	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
+	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
+	"push test", "push rekey", "keys", "keys create", "keys list", "keys revoke", "bench", "doctor", "ready", "version",
 }
 
 func TestHelp(t *testing.T) {
@@ -332,6 +340,8 @@ func TestAStreamThatStaysCutExitsWith1(t *testing.T) {
 }
 
 type fakeOperator struct {
+	PushOperator // is tested with a database
+
 	filter TaskFilter
 	closed bool
 }

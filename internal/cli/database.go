@@ -30,7 +30,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 		db.Close()
 		return nil, fmt.Errorf("database: %w", err)
 	}
-	o := &operator{s, bell, db.Close, log}
+	o := &operator{s, bell, db.Close, cfg, log}
 	version, err := schema.ReadVersion(ctx, s.Pools()["api"])
 	switch {
 	case err != nil:
@@ -49,6 +49,7 @@ type operator struct {
 	store   *store.Store
 	bell    *hub.Doorbell
 	closeDB func()
+	cfg     *config.Config
 	log     *slog.Logger
 }
 
@@ -157,6 +158,40 @@ func keyOf(k *store.APIKey) *Key {
 		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
 	}
 }
+
+func (o *operator) ListPushes(ctx context.Context, f store.PushFilter) ([]store.PushRow, error) {
+	return o.store.ListPushes(ctx, f)
+}
+
+func (o *operator) PushAttempts(ctx context.Context, id task.ID, configID string, limit int) ([]store.PushAttempt, error) {
+	return o.store.PushAttempts(ctx, id, configID, limit)
+}
+
+func (o *operator) Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error) {
+	due, disabled, err = o.store.Redeliver(ctx, id, configID, from)
+	o.ring(ctx)
+	return due, disabled, err
+}
+
+func (o *operator) EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error) {
+	due, err = o.store.EnablePush(ctx, id, configID)
+	o.ring(ctx)
+	return due, err
+}
+
+func (o *operator) DisablePush(ctx context.Context, id task.ID, configID, reason string) error {
+	found, err := o.store.DisablePush(ctx, id, configID, reason)
+	if err == nil && !found {
+		return task.NotFound
+	}
+	return err
+}
+
+func (o *operator) TryPush(ctx context.Context, p *task.PushConfig) (*app.Trial, error) {
+	return app.TryWebhook(ctx, o.cfg, o.store, p, Version(), o.log)
+}
+
+func (o *operator) Reseal(ctx context.Context) (int, error) { return o.store.Reseal(ctx) }
 
 // ring tells the replicas. What they do not hear they find in their next round.
 func (o *operator) ring(ctx context.Context) {

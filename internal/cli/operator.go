@@ -35,6 +35,7 @@ type Operator interface {
 	Keys(ctx context.Context) ([]*Key, error)
 	// RevokeKey ends a key; task.NotFound: there is none of this id.
 	RevokeKey(ctx context.Context, id string) (*Key, error)
+	PushOperator
 	Close()
 }
 

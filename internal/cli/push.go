@@ -1,0 +1,594 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/app"
+	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// PushOperator looks at webhooks and acts on them, as Operator does on tasks.
+type PushOperator interface {
+	// ListPushes begins with those of the task that was created last.
+	ListPushes(ctx context.Context, f store.PushFilter) ([]store.PushRow, error)
+	// PushAttempts begins with the newest; an empty configID means all of the task.
+	PushAttempts(ctx context.Context, id task.ID, configID string, limit int) ([]store.PushAttempt, error)
+	// Redeliver, EnablePush and DisablePush fail with task.NotFound when there is no such
+	// configuration. due: there is something to deliver. Redeliver begins at an event, or, from
+	// 0, with what was not delivered.
+	Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error)
+	EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error)
+	DisablePush(ctx context.Context, id task.ID, configID, reason string) error
+	// TryPush makes one delivery that no task is behind.
+	TryPush(ctx context.Context, p *task.PushConfig) (*app.Trial, error)
+	// Reseal returns how many secrets were not sealed with the first key, and are now.
+	Reseal(ctx context.Context) (sealed int, err error)
+}
+
+func (c *command) push() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "push",
+		Short: "Look at webhooks and their deliveries, and act on them",
+		Long: `For operators: see which webhooks (push notification configurations) get through and which
+do not, and have them delivered again, stopped and started, those of every owner. The
+database is that of the configuration, HOLDFAST_DATABASE_URL, or --database-url. Servers
+may run or not; those that do hear of a change at once.
+
+A TASK is what clients call the task, or its UUID; a CONFIG is the id of the webhook within
+it. Without a CONFIG all webhooks of the task are meant.`,
+		Example: `  holdfast push list --failing
+  holdfast push attempts 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
+  holdfast push test https://hooks.example.com/a2a`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown verb \"push %s\"; there are list, attempts, redeliver, disable, enable, test and rekey", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	cmd.AddCommand(c.pushList(), c.pushAttempts(), c.pushRedeliver(), c.pushDisable(), c.pushEnable(), c.pushTest(), c.pushRekey())
+	return cmd
+}
+
+// The states of a webhook, the first that fits.
+const (
+	pushDisabled   = "disabled"
+	pushDelivering = "delivering"
+	pushFailing    = "failing"
+	pushDue        = "due"
+	pushIdle       = "idle"
+)
+
+type pushView struct {
+	ID           string     `json:"id"`
+	TaskID       string     `json:"task_id"`
+	Agent        string     `json:"agent"`
+	Tenant       string     `json:"tenant"`
+	Owner        string     `json:"owner"`
+	ConfigID     string     `json:"config_id"`
+	URL          string     `json:"url"`
+	Host         string     `json:"host"`
+	Dialect      string     `json:"dialect"`
+	Artifacts    bool       `json:"artifacts"`
+	CreatedAt    time.Time  `json:"created_at"`
+	State        string     `json:"state"`
+	DeliveredSeq task.Seq   `json:"delivered_seq"`
+	Behind       task.Seq   `json:"behind"`
+	DueSince     *time.Time `json:"due_since,omitempty"`
+	DueAt        *time.Time `json:"due_at,omitempty"`
+	Failures     int        `json:"failures"`
+	FailingSince *time.Time `json:"failing_since,omitempty"`
+	LastError    string     `json:"last_error,omitempty"`
+	DisabledAt   *time.Time `json:"disabled_at,omitempty"`
+	DisabledFor  string     `json:"disabled_for,omitempty"`
+}
+
+func viewPush(r *store.PushRow) pushView {
+	some := func(at time.Time) *time.Time {
+		if at.IsZero() {
+			return nil
+		}
+		at = at.UTC()
+		return &at
+	}
+	v := pushView{
+		ID: r.Task.String(), TaskID: r.PublicID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ConfigID: r.Config.ID,
+		URL: r.Config.URL, Host: r.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt.UTC(),
+		State: pushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: some(r.DueSince), DueAt: some(r.DueAt),
+		Failures: r.Failures, FailingSince: some(r.FailingSince), LastError: r.LastError,
+		DisabledAt: some(r.Config.DisabledAt), DisabledFor: r.Config.DisabledFor,
+	}
+	switch {
+	case v.DisabledAt != nil:
+		v.State = pushDisabled
+	case r.LockedUntil.After(time.Now()):
+		v.State = pushDelivering
+	case v.Failures > 0:
+		v.State = pushFailing
+	case v.DueAt != nil:
+		v.State = pushDue
+	}
+	return v
+}
+
+// since is the moment, and why the reason, of what the state says.
+func (v *pushView) since() (since *time.Time, why string) {
+	switch {
+	case v.DisabledAt != nil:
+		return v.DisabledAt, v.DisabledFor
+	case v.Failures > 0:
+		return v.FailingSince, v.LastError
+	}
+	return v.DueSince, ""
+}
+
+func (c *command) pushList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List webhooks, those of the newest tasks first",
+		Long: `List webhooks. BEHIND is how many events of its task's log a webhook has still to pass, and
+STATE what it is about: disabled (nothing is sent until it is enabled), delivering (at
+this moment), failing (it is tried again, see push attempts), due (it waits for its turn)
+or idle. SINCE and WHY belong to the state.`,
+		Example: `  holdfast push list --disabled
+  holdfast push list --failing --host hooks.example.com:443
+  holdfast push list --due -o json | jq -r .[].due_since`,
+		Args: argCount(0, 0),
+	}
+	var f store.PushFilter
+	flags := cmd.Flags()
+	of := flags.String("task", "", "only of this task")
+	flags.StringVar(&f.Agent, "agent", "", "only of this agent's tasks")
+	flags.StringVar(&f.Owner, "owner", "", "only of this owner's tasks")
+	flags.StringVar(&f.Host, "host", "", "only to this host and port, such as hooks.example.com:443")
+	flags.BoolVar(&f.Disabled, "disabled", false, "only those that are disabled")
+	flags.BoolVar(&f.Failing, "failing", false, "only those whose last attempt failed")
+	flags.BoolVar(&f.Due, "due", false, "only those that have something to deliver, and are not disabled")
+	flags.IntVar(&f.Limit, "limit", 50, "at most this many")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.Limit < 1 {
+			return usage("--limit must be at least 1")
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			if *of != "" {
+				t, err := op.FindTask(ctx, *of)
+				if err != nil {
+					return naming(*of, err)
+				}
+				f.Task = t.ID
+			}
+			rows, err := op.ListPushes(ctx, f)
+			if err != nil {
+				return err
+			}
+			return c.printPushes(rows, *format)
+		})
+	}
+	return cmd
+}
+
+func (c *command) printPushes(rows []store.PushRow, format output) error {
+	views := make([]pushView, len(rows))
+	for i := range rows {
+		views[i] = viewPush(&rows[i])
+	}
+	if format == outputJSON {
+		return printJSON(c.Out, views)
+	}
+	lines := [][]string{{"TASK", "CONFIG", "HOST", "STATE", "BEHIND", "FAILURES", "SINCE", "WHY"}}
+	for i := range views {
+		v := &views[i]
+		at, why := v.since()
+		since := ""
+		if at != nil {
+			since = stamp(*at)
+		}
+		lines = append(lines, []string{v.TaskID, v.ConfigID, v.Host, v.State, fmt.Sprint(v.Behind), strconv.Itoa(v.Failures), since, why})
+	}
+	return table(c.Out, lines)
+}
+
+type attemptView struct {
+	ConfigID   string    `json:"config_id"`
+	At         time.Time `json:"at"`
+	FromSeq    task.Seq  `json:"from_seq"`
+	ToSeq      task.Seq  `json:"to_seq"`
+	DeliveryID string    `json:"delivery_id"`
+	Attempt    int       `json:"attempt"`
+	Class      string    `json:"class"`
+	Status     int       `json:"status,omitempty"`
+	Error      string    `json:"error,omitempty"`
+	TookMS     float64   `json:"took_ms"`
+	Worker     string    `json:"worker,omitempty"`
+}
+
+func (c *command) pushAttempts() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "attempts TASK [CONFIG]",
+		Short: "Show what came of attempts to deliver",
+		Long: `Show the attempts to deliver events of a task, the newest first, for as long as they are
+kept (push.keep_attempts). EVENTS are those of the log that a delivery stood for, TRY says
+which attempt of that delivery it was, and CLASS what came of it: delivered, gone,
+redirect, throttled, client, server, refused, dns, tls, timeout, network or internal.`,
+		Example: `  holdfast push attempts 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
+  holdfast push attempts order-7 audit --limit 5 -o json`,
+		Args: argCount(1, 2),
+	}
+	limit := cmd.Flags().Int("limit", 50, "at most this many")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *limit < 1 {
+			return usage("--limit must be at least 1")
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			t, err := op.FindTask(ctx, args[0])
+			if err != nil {
+				return naming(args[0], err)
+			}
+			attempts, err := op.PushAttempts(ctx, t.ID, configOf(args), *limit)
+			if err != nil {
+				return err
+			}
+			return c.printAttempts(attempts, *format)
+		})
+	}
+	return cmd
+}
+
+// configOf is the second argument, or "" for all.
+func configOf(args []string) string {
+	if len(args) < 2 {
+		return ""
+	}
+	return args[1]
+}
+
+func (c *command) printAttempts(attempts []store.PushAttempt, format output) error {
+	views := make([]attemptView, len(attempts))
+	lines := [][]string{{"AT", "CONFIG", "EVENTS", "TRY", "CLASS", "STATUS", "TOOK", "ERROR"}}
+	for i := range attempts {
+		a := &attempts[i]
+		views[i] = attemptView{
+			ConfigID: a.ConfigID, At: a.At.UTC(), FromSeq: a.From, ToSeq: a.To, DeliveryID: a.DeliveryID, Attempt: a.Attempt,
+			Class: a.Class, Status: a.Status, Error: a.Error, TookMS: milliseconds(a.Took), Worker: a.Worker,
+		}
+		lines = append(lines, []string{
+			stamp(a.At), a.ConfigID, fmt.Sprintf("%d-%d", a.From, a.To), strconv.Itoa(a.Attempt), a.Class, statusText(a.Status),
+			a.Took.Round(time.Millisecond).String(), a.Error,
+		})
+	}
+	if format == outputJSON {
+		return printJSON(c.Out, views)
+	}
+	return table(c.Out, lines)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// statusText is empty where there was no answer.
+func statusText(status int) string {
+	if status == 0 {
+		return ""
+	}
+	return strconv.Itoa(status)
+}
+
+// What became of a webhook that was acted on.
+const (
+	outcomeDue      = "due"      // it is delivered now
+	outcomeNothing  = "nothing"  // there is nothing to deliver
+	outcomeDisabled = "disabled" // nothing is delivered until it is enabled
+	outcomeEnabled  = "enabled"  // and has nothing to deliver
+)
+
+type pushActionView struct {
+	ID       string `json:"id,omitempty"`
+	TaskID   string `json:"task_id"`
+	ConfigID string `json:"config_id,omitempty"`
+	Outcome  string `json:"outcome"`
+	Error    string `json:"error,omitempty"`
+}
+
+// onPushes does something to a webhook, or to all of a task, and prints what became of them.
+func (c *command) onPushes(cmd *cobra.Command, args []string, format output, do func(context.Context, Operator, task.ID, string) (string, error)) error {
+	return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+		t, err := op.FindTask(ctx, args[0])
+		if err != nil {
+			return naming(args[0], err)
+		}
+		configs := args[1:]
+		if len(configs) == 0 {
+			// More than a task may have.
+			all, err := op.ListPushes(ctx, store.PushFilter{Task: t.ID, Limit: 10_000})
+			if err != nil {
+				return err
+			}
+			if len(all) == 0 {
+				return fmt.Errorf("task %s has no webhooks", printable(args[0]))
+			}
+			for i := range all {
+				configs = append(configs, all[i].Config.ID)
+			}
+		}
+		rows := [][]string{{"TASK", "CONFIG", "OUTCOME"}}
+		var views []pushActionView
+		code := exitOK
+		for _, id := range configs {
+			v := pushActionView{ID: t.ID.String(), TaskID: t.PublicID, ConfigID: id}
+			if v.Outcome, err = do(ctx, op, t.ID, id); err != nil {
+				v.Outcome, v.Error = outcomeFailed, err.Error()
+				if errors.Is(err, task.NotFound) {
+					v.Error = "there is no such webhook, or no such event"
+				}
+				c.note("holdfast: webhook %s of task %s: %s", id, t.PublicID, v.Error)
+				code = exitFailed
+			}
+			views = append(views, v)
+			rows = append(rows, []string{v.TaskID, v.ConfigID, v.Outcome})
+		}
+		return c.printOutcomes(ctx, views, rows, format, code)
+	})
+}
+
+func (c *command) pushRedeliver() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "redeliver TASK [CONFIG]",
+		Short: "Deliver now what was not, or once more what was",
+		Long: `Deliver at once what a webhook has not got yet, without waiting for its next attempt. With
+--from it gets everything from that event of the log on (tasks events shows the numbers),
+whether it had it or not; receivers know a repetition by its id, which stays the same.
+
+A webhook that is disabled stays so, and gets it when it is enabled. OUTCOME is due,
+nothing (to deliver), disabled or failed.`,
+		Example: `  holdfast push redeliver order-7
+  holdfast push redeliver order-7 audit --from 1`,
+		Args: argCount(1, 2),
+	}
+	from := cmd.Flags().Int64("from", 0, "the first event to deliver (default: the first that was not)")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *from < 0 {
+			return usage("--from must not be negative")
+		}
+		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
+			due, disabled, err := op.Redeliver(ctx, id, config, task.Seq(*from))
+			switch {
+			case disabled:
+				return outcomeDisabled, err
+			case due:
+				return outcomeDue, err
+			}
+			return outcomeNothing, err
+		})
+	}
+	return cmd
+}
+
+func (c *command) pushDisable() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "disable TASK [CONFIG]",
+		Short: "Stop deliveries of a webhook",
+		Long: `Stop deliveries of a webhook. It keeps its place in the log, and gets what it has missed when
+it is enabled, by push enable or by its client who sets it anew. A delivery that is under
+way may still arrive. The reason of one that is disabled already stays.`,
+		Example: `  holdfast push disable order-7 --reason "receiver under repair"
+  holdfast push list --host hooks.example.com:443 --limit 10000 -o json |
+    jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -n 2 holdfast push disable`,
+		Args: argCount(1, 2),
+	}
+	reason := cmd.Flags().String("reason", "by an operator", "what to show as the reason")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
+			return outcomeDisabled, op.DisablePush(ctx, id, config, *reason)
+		})
+	}
+	return cmd
+}
+
+func (c *command) pushEnable() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "enable TASK [CONFIG]",
+		Short: "Let deliveries of a webhook go on where they stopped",
+		Long: `Let deliveries of a webhook go on with the first event that it has not got, at once, also if
+it was not disabled and only waits for its next attempt. Where it is many events behind, it
+gets the task as it stands in place of them (push.coalesce_after). Its failures are
+forgotten: it has all of push.give_up_after again.
+
+OUTCOME is due (it is delivered now), enabled (there is nothing to deliver) or failed.`,
+		Example: `  holdfast push enable order-7
+  holdfast push list --disabled --host hooks.example.com:443 --limit 10000 -o json |
+    jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -n 2 holdfast push enable`,
+		Args: argCount(1, 2),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
+			due, err := op.EnablePush(ctx, id, config)
+			if due {
+				return outcomeDue, err
+			}
+			return outcomeEnabled, err
+		})
+	}
+	return cmd
+}
+
+func (c *command) pushRekey() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rekey",
+		Short: "Seal clients' secrets with the first key of HOLDFAST_SECRET_KEYS",
+		Long: `Seal the tokens and credentials of all webhooks with the first key of HOLDFAST_SECRET_KEYS
+(push.secret_keys): those that an older key of the list has sealed, or the one that the
+database kept while there was none. Afterwards older keys can be taken out of the list.
+
+First put the new key in front on every replica, or they cannot read what this seals. It
+may be called again at any time, and while servers run.
+
+Exit codes: 0 all are sealed with the first key; 1 some could not be opened, and are as
+they were.`,
+		Example: "  holdfast push rekey",
+		Args:    argCount(0, 0),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := c.load(configFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		if len(cfg.Push.SecretKeys) == 0 {
+			return usage("there is no key to seal with: set HOLDFAST_SECRET_KEYS, for example to what openssl rand -base64 32 prints")
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			n, err := op.Reseal(ctx)
+			if *format == outputJSON {
+				return errors.Join(printJSON(c.Out, map[string]int{"sealed": n}), err)
+			}
+			p := &printer{w: c.Out}
+			p.line("%d sealed anew", n)
+			return errors.Join(p.err, err)
+		})
+	}
+	return cmd
+}
+
+func (c *command) pushTest() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "test URL",
+		Short: "Try a receiver with one delivery",
+		Long: `Make one delivery to a receiver, as servers with this configuration would: its URL is held to
+the same rules, and it gets the same headers and signatures. The body tells that a task is
+completed which does not exist, and says so. Nothing is stored; a server that has never
+run has its signing keys made. Call it where servers run that have the role push.
+
+--token and --authorization are what a client sets as its webhook's token and
+authentication.
+
+Exit codes: 0 it was delivered; 1 it was not, and look for says where the reason may be.`,
+		Example: `  holdfast push test https://hooks.example.com/a2a
+  holdfast push test http://127.0.0.1:9000/ --dialect 0.3 --token abc --authorization "Bearer xyz"`,
+		Args: argCount(1, 1),
+	}
+	var p task.PushConfig
+	flags := cmd.Flags()
+	flags.StringVar(&p.Dialect, "dialect", "1.0", "A2A version whose body and headers to send: 0.1, 0.3 or 1.0")
+	flags.StringVar(&p.Token, "token", "", "token of the webhook")
+	authorization := flags.String("authorization", "", `scheme and credentials of the webhook, such as "Bearer xyz"`)
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if p.Dialect != "0.1" && p.Dialect != "0.3" && p.Dialect != "1.0" {
+			return usage("--dialect %q: want 0.1, 0.3 or 1.0", p.Dialect)
+		}
+		if *authorization != "" {
+			scheme, credentials, ok := strings.Cut(*authorization, " ")
+			if !ok {
+				return usage("--authorization: want a scheme and credentials, separated by a space")
+			}
+			p.Schemes, p.Credentials = []string{scheme}, credentials
+		}
+		cfg, err := c.load(configFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		p.ID, p.URL, p.CreatedAt = "test", args[0], time.Now()
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			if cfg.PublicURL == "" {
+				c.note("public_url is not set: receivers elsewhere do not know the issuer.")
+			}
+			t, err := op.TryPush(ctx, &p)
+			if err != nil {
+				return err
+			}
+			return c.printTrial(&p, t, *format)
+		})
+	}
+	return cmd
+}
+
+type trialView struct {
+	URL         string  `json:"url"`
+	Dialect     string  `json:"dialect"`
+	ContentType string  `json:"content_type"`
+	TaskID      string  `json:"task_id"`
+	DeliveryID  string  `json:"delivery_id"`
+	Issuer      string  `json:"issuer"`
+	Class       string  `json:"class"`
+	Status      int     `json:"status,omitempty"`
+	Error       string  `json:"error,omitempty"`
+	TookMS      float64 `json:"took_ms"`
+	LookFor     string  `json:"look_for"`
+}
+
+func (c *command) printTrial(p *task.PushConfig, t *app.Trial, format output) error {
+	v := trialView{
+		URL: p.URL, Dialect: p.Dialect, ContentType: t.ContentType, TaskID: t.TaskID, DeliveryID: t.DeliveryID, Issuer: t.Issuer,
+		Class: string(t.Class), Status: t.Status, Error: t.Error, TookMS: milliseconds(t.Took), LookFor: lookFor(t),
+	}
+	var err error
+	if format == outputJSON {
+		err = printJSON(c.Out, v)
+	} else {
+		out := &printer{w: c.Out}
+		out.field("url", v.URL)
+		out.field("task", v.TaskID)
+		out.field("delivery", v.DeliveryID)
+		out.field("issuer", v.Issuer)
+		out.field("body", "A2A "+v.Dialect+", "+v.ContentType)
+		out.field("class", v.Class)
+		out.field("status", statusText(v.Status))
+		out.field("took", t.Took.Round(time.Millisecond).String())
+		out.field("error", v.Error)
+		out.field("look for", v.LookFor)
+		err = out.err
+	}
+	if err == nil && t.Class != push.Delivered {
+		err = &exitError{code: exitFailed}
+	}
+	return err
+}
+
+// lookFor is where to look after a trial.
+func lookFor(t *app.Trial) string {
+	switch t.Class {
+	case push.Delivered:
+		return "the receiver must have verified the JWT in X-A2A-Signature, with the keys at " + t.Issuer + "/.well-known/jwks.json"
+	case push.Gone:
+		return "whether the receiver knows this URL: a webhook that is answered 410 is disabled at once"
+	case push.Redirect:
+		return "where it redirects to: webhooks have to be set to that"
+	case push.Throttled:
+		return "whether the receiver has too much to do; deliveries are tried again, when its Retry-After says if there is one"
+	case push.Client:
+		if t.Status == http.StatusUnauthorized || t.Status == http.StatusForbidden {
+			return "what the receiver wants to be shown (--token, --authorization), and whether it has the keys at " + t.Issuer + "/.well-known/jwks.json"
+		}
+		return "whether the path is right, and the receiver takes a POST of " + t.ContentType
+	case push.Server:
+		return "the receiver's log"
+	case push.Refused:
+		return "push.allow_private, allowed_networks, allowed_ports, https_only and validation_challenge of the configuration"
+	case push.DNS:
+		return "whether this machine can resolve the name"
+	case push.TLS:
+		return "the receiver's certificate: its name, its dates, and a chain to an authority that this machine trusts"
+	case push.Timeout:
+		return "a firewall that drops packets, or a receiver that works before it answers (push.timeout, push.connect_timeout)"
+	case push.Network:
+		return "whether the receiver listens there, and what is in between"
+	default:
+		return "the error"
+	}
+}

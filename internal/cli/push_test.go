@@ -1,0 +1,381 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/app"
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// patience bounds every wait; reaching it is a failure and never the normal case.
+const patience = time.Minute
+
+type received struct {
+	header http.Header
+	body   []byte
+}
+
+// hookReceiver answers what it is told to, and hands on what came.
+type hookReceiver struct {
+	*httptest.Server
+	status atomic.Int32
+	got    chan received
+}
+
+func newReceiver(t *testing.T, status int) *hookReceiver {
+	t.Helper()
+	h := &hookReceiver{got: make(chan received, 100)}
+	h.status.Store(int32(status))
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		w.WriteHeader(int(h.status.Load()))
+		h.got <- received{r.Header, body}
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hookReceiver) next(t *testing.T) received {
+	t.Helper()
+	select {
+	case r := <-h.got:
+		return r
+	case <-time.After(patience):
+		require.FailNow(t, "nothing is delivered")
+		return received{}
+	}
+}
+
+// hooked is a database with a task under way whose webhooks lead to a receiver.
+type hooked struct {
+	*store.Store
+	session
+	t    *testing.T
+	task task.ID
+	said int64
+}
+
+func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
+	t.Helper()
+	url := storetest.New(t).URL
+	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
+	h := &hooked{Store: s, t: t, task: store.NewID(), session: session{deps: Live(io.Discard), env: map[string]string{
+		"HOLDFAST_DATABASE_URL": url, "HOLDFAST_PUBLIC_URL": "https://agents.example.com",
+	}}}
+	worker := store.NewID()
+	require.NoError(t, s.Register(t.Context(), store.Process{ID: worker, Name: "test", Version: "1"}, time.Hour))
+	_, err = s.Create(t.Context(), &store.NewTask{
+		Task:    task.Task{ID: h.task, PublicID: "order-7", Agent: "weather", Owner: "alice", ContextID: "c", Dialect: "1.0"},
+		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
+		Worker:  worker, ClientID: true,
+	})
+	require.NoError(t, err)
+	for _, c := range hooks {
+		require.NoError(t, s.SetPush(t.Context(), h.task, c, 10))
+	}
+	return h
+}
+
+// say has the task reach a status.
+func (h *hooked) say(text string) {
+	h.t.Helper()
+	done := make(chan error, 1)
+	h.Append(&store.Append{
+		Task: h.task, Agent: "weather", Attempt: 1, Ordinal: h.said,
+		Events: []*task.Event{{Task: h.task, Kind: task.EventStatus, State: task.StateWorking, Message: &task.Message{
+			ID: "m-" + text, Role: task.RoleAgent, Parts: []task.Part{task.Text(text)},
+		}}},
+		Done: func(_ bool, err error) { done <- err },
+	})
+	h.said++
+	require.NoError(h.t, <-done)
+}
+
+// read runs a verb that prints JSON.
+func read[T any](h *hooked, code int, args ...string) (v T) {
+	h.t.Helper()
+	r := h.run(h.t, append(args, "-o", "json")...)
+	require.Equal(h.t, code, r.code, r.err)
+	require.NoError(h.t, json.Unmarshal([]byte(r.out), &v), r.out)
+	return v
+}
+
+// serve runs a server that only delivers.
+func (h *hooked) serve() {
+	h.t.Helper()
+	cfg, err := config.Load(config.Source{Env: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok }})
+	require.NoError(h.t, err)
+	cfg.Roles, cfg.AdminListen = []config.Role{config.RolePush}, "127.0.0.1:0"
+	// Without help what fails is not tried again while the test runs.
+	cfg.Push.AllowPrivate, cfg.Push.RetryFirst = true, time.Hour
+	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(ctx, cfg, slog.New(slog.DiscardHandler), app.Options{}) }()
+	h.t.Cleanup(func() { stop(); require.NoError(h.t, <-ended) })
+}
+
+// only is the one webhook of the database.
+func (h *hooked) only() pushView {
+	h.t.Helper()
+	all := read[[]pushView](h, exitOK, "push", "list")
+	require.Len(h.t, all, 1)
+	return all[0]
+}
+
+func (h *hooked) becomes(state string) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool { return h.only().State == state }, patience, 20*time.Millisecond, state)
+}
+
+func (h *hooked) act(outcome string, args ...string) {
+	h.t.Helper()
+	done := read[[]pushActionView](h, exitOK, args...)
+	require.Equal(h.t, []pushActionView{{ID: h.task.String(), TaskID: "order-7", ConfigID: "audit", Outcome: outcome}}, done)
+}
+
+// A receiver is down, and up again: what an operator sees and does.
+func TestPushVerbsWhileAServerDelivers(t *testing.T) {
+	t.Parallel()
+	to := newReceiver(t, http.StatusInternalServerError)
+	h := newHooked(t, &task.PushConfig{ID: "audit", URL: to.URL, Dialect: "1.0", Token: "sesame"})
+	h.act(outcomeNothing, "push", "redeliver", "order-7")
+	require.Equal(t, pushIdle, h.only().State)
+	h.say("one")
+	require.Equal(t, pushDue, h.only().State)
+	h.serve()
+
+	first := to.next(t)
+	h.becomes(pushFailing)
+	v := h.only()
+	require.EqualValues(t, 1, v.Behind)
+	require.Equal(t, 1, v.Failures)
+	require.Contains(t, v.LastError, "500")
+	require.NotNil(t, v.FailingSince)
+	r := h.run(t, "push", "list", "--failing", "--task", "order-7")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "the receiver answered 500")
+	require.NotContains(t, r.out, "sesame")
+	for _, other := range [][]string{{"--agent", "x"}, {"--owner", "x"}, {"--host", "x"}, {"--disabled"}} {
+		require.Empty(t, read[[]pushView](h, exitOK, append([]string{"push", "list"}, other...)...), other)
+	}
+
+	to.status.Store(http.StatusNoContent)
+	h.act(outcomeDue, "push", "redeliver", h.task.String(), "audit")
+	again := to.next(t)
+	require.Equal(t, first.header.Get("Idempotency-Key"), again.header.Get("Idempotency-Key"))
+	h.becomes(pushIdle)
+	attempts := read[[]attemptView](h, exitOK, "push", "attempts", "order-7")
+	require.Len(t, attempts, 2)
+	require.Equal(t, "delivered", attempts[0].Class)
+	require.Equal(t, http.StatusNoContent, attempts[0].Status)
+	require.Equal(t, "server", attempts[1].Class)
+	require.Equal(t, attempts[0].DeliveryID, attempts[1].DeliveryID)
+	require.NotEmpty(t, attempts[0].Worker)
+	r = h.run(t, "push", "attempts", "order-7", "audit", "--limit", "1")
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "delivered  204")
+	require.NotContains(t, r.out, "server")
+
+	h.act(outcomeDisabled, "push", "disable", "order-7", "audit", "--reason", "under repair")
+	h.say("two")
+	v = h.only()
+	require.Equal(t, pushDisabled, v.State)
+	require.Equal(t, "under repair", v.DisabledFor)
+	require.EqualValues(t, 1, v.Behind)
+	h.act(outcomeDisabled, "push", "redeliver", "order-7")
+	require.Empty(t, to.got)
+	h.act(outcomeDue, "push", "enable", "order-7")
+	require.Contains(t, string(to.next(t).body), "two")
+	h.becomes(pushIdle)
+	h.act(outcomeEnabled, "push", "enable", "order-7")
+
+	h.act(outcomeDue, "push", "redeliver", "order-7", "audit", "--from", "1")
+	require.Equal(t, first.body, to.next(t).body)
+	require.Contains(t, string(to.next(t).body), "two")
+	h.becomes(pushIdle)
+}
+
+func TestPushVerbsThatFindNothing(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t)
+	for _, args := range [][]string{
+		{"attempts", "order-8"}, {"list", "--task", "order-8"}, {"enable", "order-8"}, {"disable", "order-8"}, {"redeliver", "order-8"},
+	} {
+		r := h.run(t, append([]string{"push"}, args...)...)
+		require.Equal(t, exitFailed, r.code, args)
+		require.Contains(t, r.err, "task order-8:", args)
+	}
+	require.Equal(t, result{exitFailed, "", "holdfast: task order-7 has no webhooks\n"}, h.run(t, "push", "enable", "order-7"))
+	for _, verb := range []string{"redeliver", "enable", "disable"} {
+		failed := read[[]pushActionView](h, exitFailed, "push", verb, "order-7", "none")
+		require.Equal(t, outcomeFailed, failed[0].Outcome)
+		require.Contains(t, failed[0].Error, "no such webhook")
+	}
+	require.Empty(t, read[[]attemptView](h, exitOK, "push", "attempts", "order-7"))
+}
+
+// All webhooks of a task are meant where none is named.
+func TestPushVerbsForAllOfATask(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t,
+		&task.PushConfig{ID: "a", URL: "https://a.example.com/x", Dialect: "0.3"}, &task.PushConfig{ID: "b", URL: "http://b.example.com:81", Dialect: "1.0"})
+	done := read[[]pushActionView](h, exitOK, "push", "disable", "order-7")
+	require.Len(t, done, 2)
+	for _, v := range read[[]pushView](h, exitOK, "push", "list", "--disabled") {
+		require.Equal(t, "by an operator", v.DisabledFor)
+	}
+	require.Len(t, read[[]pushView](h, exitOK, "push", "list", "--limit", "1"), 1)
+	b := read[[]pushView](h, exitOK, "push", "list", "--host", "b.example.com:81")
+	require.Len(t, b, 1)
+	require.Equal(t, "b", b[0].ConfigID)
+	require.Equal(t, "alice", b[0].Owner)
+}
+
+// The secrets are sealed with the database's key, then with one of ours, then with the next.
+func TestPushRekey(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, &task.PushConfig{ID: "a", URL: "http://a", Dialect: "1.0", Token: "sesame"}, &task.PushConfig{ID: "b", URL: "http://b", Dialect: "1.0"})
+	h.say("one")
+	key := func(fill byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32)) }
+	sealed := func(n int, keys ...string) {
+		t.Helper()
+		h.env["HOLDFAST_SECRET_KEYS"] = strings.Join(keys, ",")
+		require.Equal(t, map[string]int{"sealed": n}, read[map[string]int](h, exitOK, "push", "rekey"))
+	}
+	sealed(1, key(1))
+	sealed(0, key(1))
+	sealed(1, key(2), key(1))
+	h.env["HOLDFAST_SECRET_KEYS"] = key(3)
+	r := h.run(t, "push", "rekey")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "sealed with a key that is not among ours")
+	sealed(0, key(2))
+
+	s, err := store.Open(t.Context(), store.Options{
+		URL: h.env["HOLDFAST_DATABASE_URL"], APIConns: 1, SecretKeys: [][]byte{bytes.Repeat([]byte{2}, 32)},
+	})
+	require.NoError(t, err)
+	defer s.Close(context.WithoutCancel(t.Context()))
+	due, _, err := s.ClaimPush(t.Context(), store.NewID(), 10, nil, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, due, 2)
+	tokens := map[string]string{}
+	for _, d := range due {
+		tokens[d.Config.ID] = d.Config.Token
+	}
+	require.Equal(t, map[string]string{"a": "sesame", "b": ""}, tokens)
+}
+
+// TestPushTest has receivers of every kind.
+func TestPushTest(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t)
+	to := newReceiver(t, http.StatusOK)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+
+	// By default it may not be sent to this machine, as no webhook may.
+	v := read[trialView](h, exitFailed, "push", "test", to.URL)
+	require.Equal(t, "refused", v.Class)
+	require.Contains(t, v.LookFor, "push.allow_private")
+	require.Empty(t, to.got)
+
+	h.env["HOLDFAST_CONFIG"] = filepath.Join(t.TempDir(), "holdfast.yaml")
+	require.NoError(t, os.WriteFile(h.env["HOLDFAST_CONFIG"], []byte("push: {allow_private: true}\n"), 0o600))
+	v = read[trialView](h, exitOK, "push", "test", to.URL)
+	require.Equal(t, "delivered", v.Class)
+	require.Equal(t, http.StatusOK, v.Status)
+	require.Equal(t, "https://agents.example.com", v.Issuer)
+	got := to.next(t)
+	require.Equal(t, v.DeliveryID, got.header.Get("Idempotency-Key"))
+	require.Contains(t, string(got.body), v.TaskID)
+	require.Equal(t, "Bearer "+got.header.Get("X-A2A-Signature"), got.header.Get("Authorization"))
+	claims := verified(t, h, got.header.Get("X-A2A-Signature"))
+	digest := sha256.Sum256(got.body)
+	require.Equal(t, hex.EncodeToString(digest[:]), claims["request_body_sha256"])
+	require.Equal(t, v.DeliveryID, claims["jti"])
+	require.Equal(t, to.URL, claims["aud"])
+	require.Equal(t, v.Issuer, claims["iss"])
+
+	for _, version := range []string{"0.1", "0.3", "1.0"} {
+		r := h.run(t, "push", "test", to.URL, "--dialect", version, "--token", "sesame", "--authorization", "Basic eDp5")
+		require.Zero(t, r.code, r.err)
+		require.NotContains(t, r.out, "sesame")
+		require.Contains(t, r.out, "class        delivered\nstatus       200\n")
+		got := to.next(t)
+		require.Equal(t, "sesame", got.header.Get("X-A2A-Notification-Token"))
+		require.Equal(t, "Basic eDp5", got.header.Get("Authorization"))
+	}
+	require.Empty(t, read[[]pushView](h, exitOK, "push", "list"), "nothing is stored")
+
+	for status, class := range map[int]string{
+		http.StatusGone: "gone", http.StatusFound: "redirect", http.StatusTooManyRequests: "throttled", http.StatusUnauthorized: "client",
+		http.StatusNotFound: "client", http.StatusBadGateway: "server",
+	} {
+		to.status.Store(int32(status))
+		v := read[trialView](h, exitFailed, "push", "test", to.URL)
+		require.Equal(t, class, v.Class)
+		require.Equal(t, status, v.Status)
+		require.NotEmpty(t, v.Error)
+		require.NotEqual(t, "the error", v.LookFor)
+	}
+	for url, class := range map[string]string{gone.URL: "network", secure.URL: "tls", "ftp://x": "refused"} {
+		v := read[trialView](h, exitFailed, "push", "test", url)
+		require.Equal(t, class, v.Class, url)
+		require.Zero(t, v.Status)
+		require.NotEqual(t, "the error", v.LookFor)
+	}
+
+	delete(h.env, "HOLDFAST_PUBLIC_URL")
+	to.status.Store(http.StatusNoContent)
+	r := h.run(t, "push", "test", to.URL)
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.err, "public_url is not set")
+}
+
+// verified are the claims of a JWT that one of the server's keys has signed.
+func verified(t *testing.T, h *hooked, jwt string) (claims map[string]any) {
+	t.Helper()
+	signed, err := jose.ParseSignedCompact(jwt, []jose.SignatureAlgorithm{jose.ES256})
+	require.NoError(t, err)
+	ring := keys.New(keys.Options{Store: h, Overlap: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, ring.Refresh(t.Context()))
+	var set jose.JSONWebKeySet
+	require.NoError(t, json.Unmarshal(ring.Set(), &set))
+	payload, err := signed.Verify(set)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(payload, &claims))
+	return claims
+}
