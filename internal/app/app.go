@@ -97,6 +97,7 @@ type server struct {
 	adminL   net.Listener
 	missing  map[task.ID]task.Attempt // of the previous reconciliation
 	ahead    time.Time                // when upkeep was last done
+	prunes   bool                     // and its old rows are still being deleted
 	keysRead time.Time
 	banner   io.Writer
 	stopping atomic.Bool
@@ -457,10 +458,11 @@ func (s *server) tick(ctx context.Context) {
 	}
 	if time.Since(s.ahead) > upkeepEvery {
 		s.ahead = time.Now()
-		s.lookAhead(ctx)
-		if s.push != nil {
-			s.forgetAttempts(ctx)
-		}
+		s.prunes = s.lookAhead(ctx)
+	}
+	// In small pieces: what hangs here delays the renewal of the lease.
+	if s.prunes {
+		s.prunes = s.forgetAttempts(ctx)
 	}
 }
 
@@ -468,11 +470,11 @@ const (
 	keysEvery      = time.Minute
 	upkeepEvery    = 10 * time.Minute
 	dutyPartitions = "partitions"
-	dutyAttempts   = "push attempts"
 )
 
-// lookAhead creates next months' partitions, on one process at a time.
-func (s *server) lookAhead(ctx context.Context) {
+// lookAhead creates next months' partitions, on one process at a time, and reports whether
+// this is the one: it deletes what is old, too.
+func (s *server) lookAhead(ctx context.Context) (leads bool) {
 	leads, err := s.store.Lead(ctx, dutyPartitions, s.keeper.ID(), 2*upkeepEvery)
 	if err == nil && leads {
 		var made []string
@@ -484,6 +486,7 @@ func (s *server) lookAhead(ctx context.Context) {
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.log.Warn("partitions could not be looked after", "error", err)
 	}
+	return leads
 }
 
 func processName() string {

@@ -156,17 +156,15 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 	return t, ctx.Err()
 }
 
-// forgetAttempts deletes what is known of old attempts, on one process at a time.
-func (s *server) forgetAttempts(ctx context.Context) {
-	leads, err := s.store.Lead(ctx, dutyAttempts, s.keeper.ID(), 2*upkeepEvery)
-	if err == nil && leads {
-		var n int64
-		n, err = s.store.PruneAttempts(ctx, s.cfg.Push.KeepAttempts)
-		if n > 0 {
-			s.log.Info("old attempts to deliver were deleted", "attempts", n)
-		}
+// forgetAttempts deletes some of what is known of old attempts, and reports whether to go on
+// with the next round.
+func (s *server) forgetAttempts(ctx context.Context) (more bool) {
+	n, more, err := s.store.PruneAttempts(ctx, s.cfg.Push.KeepAttempts)
+	if n > 0 {
+		s.log.Info("old attempts to deliver were deleted", "attempts", n)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("old attempts to deliver could not be deleted", "error", err)
 	}
+	return more
 }

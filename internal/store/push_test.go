@@ -408,13 +408,23 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.Len(t, tries, 3)
 	require.Empty(t, f.duePushes(5))
 
-	n, err := f.PruneAttempts(t.Context(), time.Hour)
-	require.NoError(t, err)
-	require.Zero(t, n)
+	prune := func(want int64, wantMore bool) {
+		t.Helper()
+		n, more, err := f.PruneAttempts(t.Context(), time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+		require.Equal(t, wantMore, more)
+	}
+	prune(0, false)
 	f.exec("UPDATE holdfast.push_attempts SET started_at = now() - interval '2 hours' WHERE id < $1", tries[0].ID)
-	n, err = f.PruneAttempts(t.Context(), time.Hour)
-	require.NoError(t, err)
-	require.EqualValues(t, 2, n)
+	prune(2, false)
+	require.EqualValues(t, 1, scan[int64](f, "SELECT count(*) FROM holdfast.push_attempts"))
+	f.exec(`INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, duration, delivery_id, class)
+		SELECT task, config_id, now() - interval '2 hours', 1, 1, 1, '1s', 'old', 'server' FROM holdfast.push_attempts, generate_series(1, $1)`, pruneRows+1)
+	f.exec("UPDATE holdfast.push_attempts SET started_at = now() - interval '2 hours'")
+	prune(pruneRows, true)
+	prune(2, false)
+	prune(0, false)
 }
 
 func TestDisabledWebhooksCatchUp(t *testing.T) {

@@ -164,12 +164,9 @@ func (s *Store) CountPushes(ctx context.Context) (PushCounts, error) {
 // pruneRows bounds a deletion, so that it holds its locks for a moment only.
 const pruneRows = 5000
 
-// PruneAttempts deletes what is known of attempts that are older than keep.
-func (s *Store) PruneAttempts(ctx context.Context, keep time.Duration) (deleted int64, err error) {
-	for {
-		n, err := s.q.PushAttemptsPrune(ctx, s.hot, dbsqlc.PushAttemptsPruneParams{Keep: keep, MaxRows: pruneRows})
-		if deleted += n; err != nil || n < pruneRows {
-			return deleted, translate("prune attempts", err)
-		}
-	}
+// PruneAttempts deletes the oldest of what is known of attempts that are older than keep, so many that it takes a moment.
+// more says that there may be others.
+func (s *Store) PruneAttempts(ctx context.Context, keep time.Duration) (deleted int64, more bool, err error) {
+	n, err := s.q.PushAttemptsPrune(ctx, s.hot, dbsqlc.PushAttemptsPruneParams{Keep: keep, MaxRows: pruneRows})
+	return n, n == pruneRows, translate("prune attempts", err)
 }
