@@ -26,10 +26,12 @@ import (
 // patience bounds every wait for the servers.
 const patience = 60 * time.Second
 
-// settings are those of both replicas. Clients of 1.0 are held to the card's media types.
+// settings are those of both replicas. Clients of 1.0 are held to the card's media types; their webhooks are on this
+// machine.
 const settings = `
 listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
+push: {allow_private: true}
 agents:
   - name: demo
     executor: {kind: demo}
@@ -110,7 +112,7 @@ func (r *replica) waitReady(t *testing.T) {
 	}, patience, 20*time.Millisecond)
 }
 
-// job describes the cluster to a client, which gets proxies of its own.
+// job describes the cluster to a client, which gets proxies and a receiver of its own.
 func (c *cluster) job(t *testing.T, binding string) job {
 	t.Helper()
 	api, grpc := newProxy(t, c.a.api), newProxy(t, c.a.grpc)
@@ -123,9 +125,11 @@ func (c *cluster) job(t *testing.T, binding string) job {
 		grpc.cut()
 	}))
 	t.Cleanup(cut.Close)
+	hooks := httptest.NewServer(new(receiver))
+	t.Cleanup(hooks.Close)
 	return job{
-		Binding: binding,
-		A:       "http://" + c.a.api, B: "http://" + c.b.api, Through: "http://" + api.addr(), Cut: cut.URL + "/cut",
+		Binding: binding, Receiver: hooks.URL,
+		A: "http://" + c.a.api, B: "http://" + c.b.api, Through: "http://" + api.addr(), Cut: cut.URL + "/cut",
 		GRPCA: c.a.grpc, GRPCB: c.b.grpc, GRPCThrough: grpc.addr(),
 	}
 }

@@ -41,11 +41,6 @@ var defects = []exception{
 		why: "takes the bytes of a file for base64 text (a2a-go v0.3.15, a2apb/pbconv/from_proto.go:93, to_proto.go:320)",
 	},
 	{
-		client: "go-0.3", binding: "grpc", scenario: "push-unsupported",
-		why: "reads Unimplemented as ErrUnsupportedOperation and never as ErrPushNotificationNotSupported, which its own server " +
-			"writes so (a2a-go v0.3.15, internal/grpcutil/errors.go:34, 44, 100)",
-	},
-	{
 		client: "py-0.2", binding: "grpc", scenario: "get",
 		why: "get_task sends no history_length (a2a-sdk 0.2.16, a2a/client/grpc_client.py:138), and gets all of the history",
 	},
@@ -56,6 +51,11 @@ var defects = []exception{
 	{
 		client: "py-0.2", binding: "grpc", scenario: "parts",
 		why: "leaves out a file's media type and name, and takes its bytes for base64 text (a2a-sdk 0.2.16, a2a/utils/proto_utils.py:78, 480)",
+	},
+	{
+		client: "py-0.2", binding: "grpc", scenario: "push-config",
+		why: "takes the configuration that it gets for a request, and looks for its parent (a2a-sdk 0.2.16, a2a/utils/proto_utils.py:633; " +
+			"a2a/client/grpc_client.py:180, 199)",
 	},
 	{client: "py-0.3", binding: "rest", scenario: "parts", why: doublyEncoded},
 	{client: "py-0.3", binding: "grpc", scenario: "parts", why: doublyEncoded},

@@ -22,7 +22,7 @@ import (
 // scenarios are what each client goes through, over each binding that it has. README.md tells what must hold.
 var scenarios = []string{
 	"card", "send", "return-immediately", "stream", "get", "list", "cancel", "multi-turn", "resubscribe", "parts", "metadata",
-	"error-not-found", "error-terminal", "push-unsupported", "extended-card", "concurrent",
+	"error-not-found", "error-terminal", "push-config", "push", "extended-card", "concurrent",
 }
 
 var bindings = []string{"jsonrpc", "rest", "grpc"}
@@ -40,6 +40,7 @@ type job struct {
 	GRPCA       string `json:"grpc_a"`
 	GRPCB       string `json:"grpc_b"`
 	GRPCThrough string `json:"grpc_through"`
+	Receiver    string `json:"receiver"`
 }
 
 // result is a line of a client's output.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type job struct {
 	GRPCA       string `json:"grpc_a"`
 	GRPCB       string `json:"grpc_b"`
 	GRPCThrough string `json:"grpc_through"`
+	Receiver    string `json:"receiver"`
 }
 
 type result struct {
@@ -79,7 +81,8 @@ func run() error {
 		{"metadata", s.metadata},
 		{"error-not-found", s.errorNotFound},
 		{"error-terminal", s.errorTerminal},
-		{"push-unsupported", s.pushUnsupported},
+		{"push-config", s.pushConfig},
+		{"push", s.push},
 		{"extended-card", s.extendedCard},
 		{"concurrent", s.concurrent},
 	} {
@@ -414,15 +417,145 @@ func (s *session) errorTerminal(ctx context.Context) error {
 	return wantError(err, a2a.ErrTaskNotCancelable)
 }
 
-func (s *session) pushUnsupported(ctx context.Context) error {
-	task, err := sendText(ctx, s.a, "echo:done")
+func (s *session) pushConfig(ctx context.Context) error {
+	task, err := sendText(ctx, s.a, "ask:which?")
 	if err != nil {
 		return err
 	}
-	_, err = s.a.SetTaskPushConfig(ctx, &a2a.TaskPushConfig{
-		TaskID: task.ID, Config: a2a.PushConfig{URL: "https://example.com/hook"},
+	for _, id := range []string{"one", "two"} {
+		hook := s.hook(id)
+		set, err := s.a.SetTaskPushConfig(ctx, &a2a.TaskPushConfig{TaskID: task.ID, Config: *hook})
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(want("task", set.TaskID, task.ID), want("id", set.Config.ID, id), want("url", set.Config.URL, hook.URL)); err != nil {
+			return err
+		}
+	}
+	got, err := s.b.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigParams{TaskID: task.ID, ConfigID: "one"})
+	if err != nil {
+		return err
+	}
+	both, err := s.b.ListTaskPushConfig(ctx, &a2a.ListTaskPushConfigParams{TaskID: task.ID})
+	if err != nil {
+		return err
+	}
+	for range 2 { // it is gone either way
+		if err := s.a.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigParams{TaskID: task.ID, ConfigID: "one"}); err != nil {
+			return err
+		}
+	}
+	left, err := s.a.ListTaskPushConfig(ctx, &a2a.ListTaskPushConfigParams{TaskID: task.ID})
+	if err != nil {
+		return err
+	}
+	_, err = s.a.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigParams{TaskID: task.ID, ConfigID: "one"})
+	return errors.Join(wantError(err, a2a.ErrTaskNotFound),
+		want("task", got.TaskID, task.ID), want("id", got.Config.ID, "one"), want("url", got.Config.URL, s.hook("one").URL),
+		want("listed", idsOf(both), []string{"one", "two"}), want("left", idsOf(left), []string{"two"}))
+}
+
+func (s *session) push(ctx context.Context) error {
+	task, err := sendTask(ctx, s.a, &a2a.MessageSendParams{
+		Message: says("chunks=3 size=64 delay=20ms"),
+		Config:  &a2a.MessageSendConfig{Blocking: new(false), PushConfig: s.hook("inline")},
 	})
-	return wantError(err, a2a.ErrPushNotificationNotSupported)
+	if err != nil {
+		return err
+	}
+	if err := s.delivered(ctx, "inline", task.ID, a2a.TaskStateWorking, a2a.TaskStateCompleted); err != nil {
+		return err
+	}
+	asked, err := sendText(ctx, s.a, "ask:which?")
+	if err != nil {
+		return err
+	}
+	for _, id := range []string{"kept", "deleted"} {
+		if _, err := s.a.SetTaskPushConfig(ctx, &a2a.TaskPushConfig{TaskID: asked.ID, Config: *s.hook(id)}); err != nil {
+			return err
+		}
+	}
+	if err := s.b.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigParams{TaskID: asked.ID, ConfigID: "deleted"}); err != nil {
+		return err
+	}
+	answer := a2a.NewMessageForTask(a2a.MessageRoleUser, asked, a2a.TextPart{Text: "the blue one"})
+	if _, err := sendTask(ctx, s.b, &a2a.MessageSendParams{Message: answer}); err != nil {
+		return err
+	}
+	return errors.Join(
+		s.delivered(ctx, "kept", asked.ID, a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted),
+		s.delivered(ctx, "deleted", asked.ID))
+}
+
+// hook is a webhook at a path of the receiver.
+func (s *session) hook(id string) *a2a.PushConfig {
+	return &a2a.PushConfig{
+		ID: id, URL: s.job.Receiver + "/" + id, Token: "token of " + id,
+		Auth: &a2a.PushAuthInfo{Schemes: []string{"Bearer"}, Credentials: "credentials-" + id},
+	}
+}
+
+// delivered holds if a webhook gets these states of a task, each once and in this order.
+func (s *session) delivered(ctx context.Context, id string, task a2a.TaskID, states ...a2a.TaskState) error {
+	hook := s.hook(id)
+	arrived, err := s.arrived(ctx, id, len(states))
+	if err != nil {
+		return err
+	}
+	var got []a2a.TaskState
+	for _, d := range arrived {
+		var then a2a.Task
+		if err := json.Unmarshal([]byte(d.Body), &then); err != nil {
+			return fmt.Errorf("%s: %w", d.Body, err)
+		}
+		made := 0
+		if then.Status.State == a2a.TaskStateCompleted {
+			made = 1
+		}
+		if err := errors.Join(want("task", then.ID, task), want("artifacts at "+string(then.Status.State), len(then.Artifacts), made),
+			want("token", d.Headers["x-a2a-notification-token"], hook.Token),
+			want("authorization", d.Headers["authorization"], "Bearer "+hook.Auth.Credentials),
+			want("content type", d.Headers["content-type"], "application/json")); err != nil {
+			return err
+		}
+		got = append(got, then.Status.State)
+	}
+	return want("states delivered to "+id, got, states)
+}
+
+// delivery is a request that the receiver took.
+type delivery struct {
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+// arrived waits until so many requests came to a webhook, or more.
+func (s *session) arrived(ctx context.Context, id string, least int) (arrived []delivery, err error) {
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.job.Receiver+"/received?path=/"+id, http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return nil, fmt.Errorf("%d of %d deliveries came to %s: %w", len(arrived), least, id, err)
+		}
+		err = json.NewDecoder(resp.Body).Decode(&arrived)
+		_ = resp.Body.Close()
+		if err != nil || len(arrived) >= least {
+			return arrived, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func idsOf(configs []*a2a.TaskPushConfig) []string {
+	var ids []string
+	for _, c := range configs {
+		ids = append(ids, c.Config.ID)
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 func (s *session) extendedCard(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type job struct {
 	GRPCA       string `json:"grpc_a"`
 	GRPCB       string `json:"grpc_b"`
 	GRPCThrough string `json:"grpc_through"`
+	Receiver    string `json:"receiver"`
 }
 
 type result struct {
@@ -79,7 +81,8 @@ func run() error {
 		{"metadata", s.metadata},
 		{"error-not-found", s.errorNotFound},
 		{"error-terminal", s.errorTerminal},
-		{"push-unsupported", s.pushUnsupported},
+		{"push-config", s.pushConfig},
+		{"push", s.push},
 		{"extended-card", s.extendedCard},
 		{"concurrent", s.concurrent},
 	} {
@@ -409,13 +412,149 @@ func (s *session) errorTerminal(ctx context.Context) error {
 	return wantError(err, a2a.ErrTaskNotCancelable)
 }
 
-func (s *session) pushUnsupported(ctx context.Context) error {
-	task, err := sendText(ctx, s.a, "echo:done")
+func (s *session) pushConfig(ctx context.Context) error {
+	task, err := sendText(ctx, s.a, "ask:which?")
 	if err != nil {
 		return err
 	}
-	_, err = s.a.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: task.ID, URL: "https://example.com/hook"})
-	return wantError(err, a2a.ErrPushNotificationNotSupported)
+	for _, id := range []string{"one", "two"} {
+		hook := s.hook(id)
+		hook.TaskID = task.ID
+		set, err := s.a.CreateTaskPushConfig(ctx, hook)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(want("task", set.TaskID, task.ID), want("id", set.ID, id), want("url", set.URL, hook.URL)); err != nil {
+			return err
+		}
+	}
+	got, err := s.b.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigRequest{TaskID: task.ID, ID: "one"})
+	if err != nil {
+		return err
+	}
+	both, err := s.b.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: task.ID})
+	if err != nil {
+		return err
+	}
+	for range 2 { // it is gone either way
+		if err := s.a.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: task.ID, ID: "one"}); err != nil {
+			return err
+		}
+	}
+	left, err := s.a.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: task.ID})
+	if err != nil {
+		return err
+	}
+	_, err = s.a.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigRequest{TaskID: task.ID, ID: "one"})
+	return errors.Join(wantError(err, a2a.ErrTaskNotFound),
+		want("task", got.TaskID, task.ID), want("id", got.ID, "one"), want("url", got.URL, s.hook("one").URL),
+		want("listed", idsOf(both), []string{"one", "two"}), want("left", idsOf(left), []string{"two"}))
+}
+
+func (s *session) push(ctx context.Context) error {
+	task, err := sendTask(ctx, s.a, &a2a.SendMessageRequest{
+		Message: says("chunks=3 size=64 delay=20ms"),
+		Config:  &a2a.SendMessageConfig{ReturnImmediately: true, PushConfig: s.hook("inline")},
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.delivered(ctx, "inline", task.ID, a2a.TaskStateWorking, a2a.TaskStateCompleted); err != nil {
+		return err
+	}
+	asked, err := sendText(ctx, s.a, "ask:which?")
+	if err != nil {
+		return err
+	}
+	for _, id := range []string{"kept", "deleted"} {
+		hook := s.hook(id)
+		hook.TaskID = asked.ID
+		if _, err := s.a.CreateTaskPushConfig(ctx, hook); err != nil {
+			return err
+		}
+	}
+	if err := s.b.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: asked.ID, ID: "deleted"}); err != nil {
+		return err
+	}
+	answer := a2a.NewMessageForTask(a2a.MessageRoleUser, asked, a2a.NewTextPart("the blue one"))
+	if _, err := sendTask(ctx, s.b, &a2a.SendMessageRequest{Message: answer}); err != nil {
+		return err
+	}
+	return errors.Join(
+		s.delivered(ctx, "kept", asked.ID, a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted),
+		s.delivered(ctx, "deleted", asked.ID))
+}
+
+// hook is a webhook at a path of the receiver.
+func (s *session) hook(id string) *a2a.PushConfig {
+	return &a2a.PushConfig{
+		ID: id, URL: s.job.Receiver + "/" + id, Token: "token of " + id,
+		Auth: &a2a.PushAuthInfo{Scheme: "Bearer", Credentials: "credentials-" + id},
+	}
+}
+
+// delivered holds if a webhook gets these states of a task, each once and in this order.
+func (s *session) delivered(ctx context.Context, id string, task a2a.TaskID, states ...a2a.TaskState) error {
+	hook := s.hook(id)
+	arrived, err := s.arrived(ctx, id, len(states))
+	if err != nil {
+		return err
+	}
+	var got []a2a.TaskState
+	for _, d := range arrived {
+		var body a2a.StreamResponse
+		if err := json.Unmarshal([]byte(d.Body), &body); err != nil {
+			return fmt.Errorf("%s: %w", d.Body, err)
+		}
+		update, ok := body.Event.(*a2a.TaskStatusUpdateEvent)
+		if !ok {
+			return fmt.Errorf("delivered was a %T", body.Event)
+		}
+		if err := errors.Join(want("task", update.TaskID, task),
+			want("token", d.Headers["a2a-notification-token"], hook.Token),
+			want("token in the header of 0.3", d.Headers["x-a2a-notification-token"], hook.Token),
+			want("authorization", d.Headers["authorization"], "Bearer "+hook.Auth.Credentials),
+			want("content type", d.Headers["content-type"], "application/a2a+json")); err != nil {
+			return err
+		}
+		got = append(got, update.Status.State)
+	}
+	return want("states delivered to "+id, got, states)
+}
+
+// delivery is a request that the receiver took.
+type delivery struct {
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+// arrived waits until so many requests came to a webhook, or more.
+func (s *session) arrived(ctx context.Context, id string, least int) (arrived []delivery, err error) {
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.job.Receiver+"/received?path=/"+id, http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return nil, fmt.Errorf("%d of %d deliveries came to %s: %w", len(arrived), least, id, err)
+		}
+		err = json.NewDecoder(resp.Body).Decode(&arrived)
+		_ = resp.Body.Close()
+		if err != nil || len(arrived) >= least {
+			return arrived, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func idsOf(configs []*a2a.PushConfig) []string {
+	var ids []string
+	for _, c := range configs {
+		ids = append(ids, c.ID)
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 func (s *session) extendedCard(ctx context.Context) error {

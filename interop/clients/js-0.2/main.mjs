@@ -4,7 +4,9 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { A2AClient } from '@a2a-js/sdk/client';
-import { Chunks, absent, expectChunks, followUntilCut, job, run, sampleData, sampleFile, sent, until } from '../js-common/run.mjs';
+import {
+  Chunks, absent, delivered, expectChunks, followUntilCut, job, run, sampleData, sampleFile, sent, until, webhook,
+} from '../js-common/run.mjs';
 
 const message = (text, more = {}) => ({
   kind: 'message', messageId: randomUUID(), role: 'user', parts: [{ kind: 'text', text }], ...more,
@@ -32,6 +34,23 @@ const send = (client, msg, configuration = {}) =>
   result(client.sendMessage({ message: msg, configuration: { acceptedOutputModes: ['text/plain'], blocking: true, ...configuration } }));
 
 const get = (client, id, more = {}) => result(client.getTask({ id, ...more }));
+
+const hook = (id) => {
+  const { url, token, credentials } = webhook(id);
+  return { id, url, token, authentication: { schemes: ['Bearer'], credentials } };
+};
+
+/** Asserts that a webhook gets a task as it was in these states, each once and in this order. */
+async function expectDelivered(id, taskId, states) {
+  const tasks = (await delivered(id, states.length)).map(({ headers, body }) => {
+    assert.equal(headers['content-type'], 'application/json');
+    assert.equal(body.kind, 'task');
+    assert.equal(body.id, taskId);
+    assert.equal(body.artifacts?.length ?? 0, body.status.state === 'completed' ? 1 : 0);
+    return body;
+  });
+  assert.deepEqual(tasks.map((t) => t.status.state), states);
+}
 
 /** Reads a stream to its end and returns the last state. */
 async function follow(stream, chunks, each = () => {}) {
@@ -185,13 +204,30 @@ await run({
     assert.equal(await code(a.cancelTask({ id })), -32002);
   },
 
-  async 'push-unsupported'() {
-    const { id } = await send(a, message('echo:hello'));
-    const config = { taskId: id, pushNotificationConfig: { url: 'https://example.com/hook' } };
-    await assert.rejects(a.setTaskPushNotificationConfig(config), /does not support push notifications/);
-    // The card decides for the client. One that claims support lets it ask.
-    const asking = await clientWithCard({ capabilities: { streaming: true, pushNotifications: true } });
-    assert.equal(await code(asking.setTaskPushNotificationConfig(config)), -32003);
+  // A2AClient has no calls to list and to delete.
+  async 'push-config'() {
+    const b = new A2AClient(job.b);
+    const { id: taskId } = await send(a, message('ask:which?'));
+    const shown = ({ taskId: of, pushNotificationConfig: { id, url } }) => ({ of, id, url });
+    for (const id of ['one', 'two']) {
+      const set = await result(a.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: hook(id) }));
+      assert.deepEqual(shown(set), { of: taskId, id, url: webhook(id).url });
+    }
+    const got = await result(b.getTaskPushNotificationConfig({ id: taskId, pushNotificationConfigId: 'two' }));
+    assert.deepEqual(shown(got), { of: taskId, id: 'two', url: webhook('two').url });
+    assert.equal(await code(b.getTaskPushNotificationConfig({ id: taskId, pushNotificationConfigId: 'three' })), -32001);
+  },
+
+  async push() {
+    const { id } = await send(a, message('chunks=3 size=64 delay=20ms'), {
+      blocking: false, pushNotificationConfig: hook('inline'),
+    });
+    await expectDelivered('inline', id, ['working', 'completed']);
+
+    const { id: taskId } = await send(a, message('ask:which?'));
+    await result(a.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: hook('later') }));
+    await send(new A2AClient(job.b), message('that one', { taskId }));
+    await expectDelivered('later', taskId, ['submitted', 'working', 'completed']);
   },
 
   'extended-card': absent('A2AClient has no call for the authenticated extended card'),

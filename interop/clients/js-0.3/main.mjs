@@ -3,12 +3,12 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import {
-  ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory, PushNotificationNotSupportedError, RestTransportFactory,
-  TaskNotCancelableError, TaskNotFoundError,
+  ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory, RestTransportFactory, TaskNotCancelableError,
+  TaskNotFoundError,
 } from '@a2a-js/sdk/client';
 import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 import {
-  Chunks, absent, address, expectChunks, followUntilCut, job, run, sampleData, sampleFile, sent, until,
+  Chunks, absent, address, delivered, expectChunks, followUntilCut, job, run, sampleData, sampleFile, sent, until, webhook,
 } from '../js-common/run.mjs';
 
 const transport = {
@@ -25,8 +25,8 @@ card.catch(() => {}); // the scenarios tell
 const clientA = async () => factory.createFromAgentCard(await card);
 
 /** A client made from the card, with another address in it. */
-const clientAt = async (where, change = {}) => factory.createFromAgentCard({
-  ...(await card), url: address(where), preferredTransport: transport.protocolName, additionalInterfaces: [], ...change,
+const clientAt = async (where) => factory.createFromAgentCard({
+  ...(await card), url: address(where), preferredTransport: transport.protocolName, additionalInterfaces: [],
 });
 
 const message = (text, more = {}) => ({
@@ -49,6 +49,23 @@ const withoutNulls = (v) => {
     ? Object.fromEntries(Object.entries(v).filter(([, x]) => x !== null).map(([k, x]) => [k, withoutNulls(x)]))
     : v;
 };
+
+const hook = (id) => {
+  const { url, token, credentials } = webhook(id);
+  return { id, url, token, authentication: { schemes: ['Bearer'], credentials } };
+};
+
+/** Asserts that a webhook gets a task as it was in these states, each once and in this order. */
+async function expectDelivered(id, taskId, states) {
+  const tasks = (await delivered(id, states.length)).map(({ headers, body }) => {
+    assert.equal(headers['content-type'], 'application/json');
+    assert.equal(body.kind, 'task');
+    assert.equal(body.id, taskId);
+    assert.equal(body.artifacts?.length ?? 0, body.status.state === 'completed' ? 1 : 0);
+    return body;
+  });
+  assert.deepEqual(tasks.map((t) => t.status.state), states);
+}
 
 /** Reads a stream to its end and returns the last state. */
 async function follow(stream, chunks, each = () => {}) {
@@ -203,14 +220,42 @@ await run({
     await assert.rejects(a.cancelTask({ id }), TaskNotCancelableError);
   },
 
-  async 'push-unsupported'() {
+  async 'push-config'() {
     const a = await clientA();
-    const { id } = await send(a, message('echo:hello'));
-    const config = { taskId: id, pushNotificationConfig: { id: 'hook', url: 'https://example.com/hook' } };
-    await assert.rejects(async () => a.setTaskPushNotificationConfig(config), PushNotificationNotSupportedError);
-    // The card decides for the client. One that claims support lets it ask.
-    const asking = await clientAt('a', { capabilities: { streaming: true, pushNotifications: true } });
-    await assert.rejects(asking.setTaskPushNotificationConfig(config), PushNotificationNotSupportedError);
+    const b = await clientAt('b');
+    const { id: taskId } = await send(a, message('ask:which?'));
+    const shown = ({ taskId: of, pushNotificationConfig: { id, url } }) => ({ of, id, url });
+    for (const id of ['one', 'two']) {
+      const set = await a.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: hook(id) });
+      assert.deepEqual(shown(set), { of: taskId, id, url: webhook(id).url });
+    }
+    const one = { id: taskId, pushNotificationConfigId: 'one' };
+    const got = await b.getTaskPushNotificationConfig(one);
+    assert.deepEqual(shown(got), { of: taskId, id: 'one', url: webhook('one').url });
+    const ids = async (client) =>
+      (await client.listTaskPushNotificationConfig({ id: taskId })).map((c) => c.pushNotificationConfig.id).sort();
+    assert.deepEqual(await ids(b), ['one', 'two']);
+    await a.deleteTaskPushNotificationConfig(one);
+    await a.deleteTaskPushNotificationConfig(one); // it is gone either way
+    await assert.rejects(a.getTaskPushNotificationConfig(one), TaskNotFoundError);
+    assert.deepEqual(await ids(a), ['two']);
+  },
+
+  async push() {
+    const a = await clientA();
+    const { id } = await send(a, message('chunks=3 size=64 delay=20ms'), {
+      blocking: false, pushNotificationConfig: hook('inline'),
+    });
+    await expectDelivered('inline', id, ['working', 'completed']);
+
+    const b = await clientAt('b');
+    const { id: taskId } = await send(a, message('ask:which?'));
+    await a.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: hook('kept') });
+    await a.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: hook('deleted') });
+    await b.deleteTaskPushNotificationConfig({ id: taskId, pushNotificationConfigId: 'deleted' });
+    await send(b, message('that one', { taskId }));
+    await expectDelivered('kept', taskId, ['submitted', 'working', 'completed']);
+    await expectDelivered('deleted', taskId, []);
   },
 
   async 'extended-card'() {

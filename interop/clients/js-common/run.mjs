@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const scenarios = [
   'card', 'send', 'return-immediately', 'stream', 'get', 'list', 'cancel', 'multi-turn', 'resubscribe', 'parts',
-  'metadata', 'error-not-found', 'error-terminal', 'push-unsupported', 'extended-card', 'concurrent',
+  'metadata', 'error-not-found', 'error-terminal', 'push-config', 'push', 'extended-card', 'concurrent',
 ];
 
 const deadline = 20_000;
@@ -97,6 +97,29 @@ export async function until(wanted, get) {
     }
     await sleep(50);
   }
+}
+
+/** A webhook at a path of the receiver. */
+export function webhook(id) {
+  return { url: `${job.receiver}/${id}`, token: `token of ${id}`, credentials: `credentials-${id}` };
+}
+
+/**
+ * Waits until a webhook got so many deliveries, asserts what all versions have in their headers, and returns their
+ * headers and bodies.
+ */
+export async function delivered(id, count) {
+  const { token, credentials } = webhook(id);
+  const arrived = await until(
+    (all) => all.length >= count,
+    async () => (await fetch(`${job.receiver}/received?path=/${id}`)).json(),
+  );
+  assert.equal(arrived.length, count, `deliveries to ${id}`);
+  return arrived.map(({ headers, body }) => {
+    assert.equal(headers['x-a2a-notification-token'], token);
+    assert.equal(headers.authorization, `Bearer ${credentials}`);
+    return { headers, body: JSON.parse(body) };
+  });
 }
 
 /**

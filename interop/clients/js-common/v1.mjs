@@ -3,7 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { Chunks, address, expectChunks, followUntilCut, job, sampleData, sampleFile, sent, until } from './run.mjs';
+import {
+  Chunks, address, delivered, expectChunks, followUntilCut, job, sampleData, sampleFile, sent, until, webhook,
+} from './run.mjs';
 
 export function scenarios(sdk) {
   const { Role, TaskState } = sdk;
@@ -22,11 +24,11 @@ export function scenarios(sdk) {
   const clientA = async () => factory.createFromAgentCard(await card);
 
   /** A client made from the card, with another address in it. */
-  const clientAt = async (where, change = {}) => {
+  const clientAt = async (where) => {
     const supportedInterfaces = (await card).supportedInterfaces
       .filter((i) => i.protocolBinding === transport.protocolName && i.protocolVersion === '1.0')
       .map((i) => ({ ...i, url: address(where) }));
-    return factory.createFromAgentCard({ ...(await card), supportedInterfaces, ...change });
+    return factory.createFromAgentCard({ ...(await card), supportedInterfaces });
   };
 
   const part = ($case, value, more = {}) => ({ content: { $case, value }, metadata: undefined, filename: '', mediaType: '', ...more });
@@ -65,6 +67,29 @@ export function scenarios(sdk) {
   const settled = (task) => [
     TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED, TaskState.TASK_STATE_REJECTED,
   ].includes(state(task));
+
+  const hook = (id, taskId = '') => {
+    const { url, token, credentials } = webhook(id);
+    return { tenant: '', id, taskId, url, token, authentication: { scheme: 'Bearer', credentials } };
+  };
+
+  const listHooks = async (client, taskId) => {
+    const { configs } = await client.listTaskPushNotificationConfig({ tenant: '', taskId, pageSize: 0, pageToken: '' });
+    return configs.map((c) => c.id).sort();
+  };
+
+  /** Asserts that a webhook gets these states of a task, each once and in this order. */
+  async function expectDelivered(id, taskId, states) {
+    const updates = (await delivered(id, states.length)).map(({ headers, body }) => {
+      assert.equal(headers['a2a-notification-token'], webhook(id).token);
+      assert.equal(headers['content-type'], 'application/a2a+json');
+      const { payload } = sdk.StreamResponse.fromJSON(body);
+      assert.equal(payload.$case, 'statusUpdate');
+      assert.equal(payload.value.taskId, taskId);
+      return payload.value;
+    });
+    assert.deepEqual(updates.map(state), states);
+  }
 
   /** Parts as plain values, whatever kind of bytes the transport makes. */
   const plain = (parts) => parts.map(({ content, metadata, filename, mediaType }) => ({
@@ -235,16 +260,40 @@ export function scenarios(sdk) {
       await assert.rejects(a.cancelTask({ tenant: '', id, metadata: undefined }), { reason: 'TASK_NOT_CANCELABLE' });
     },
 
-    async 'push-unsupported'() {
+    async 'push-config'() {
       const a = await clientA();
-      const { id } = await send(a, message('echo:hello'));
-      const config = {
-        tenant: '', id: 'hook', taskId: id, url: 'https://example.com/hook', token: '', authentication: undefined,
-      };
-      await assert.rejects(async () => a.createTaskPushNotificationConfig(config), { reason: 'PUSH_NOTIFICATION_NOT_SUPPORTED' });
-      // The card decides for the client. One that claims support lets it ask.
-      const asking = await clientAt('a', { capabilities: { streaming: true, pushNotifications: true, extensions: [] } });
-      await assert.rejects(asking.createTaskPushNotificationConfig(config), { reason: 'PUSH_NOTIFICATION_NOT_SUPPORTED' });
+      const b = await clientAt('b');
+      const { id: taskId } = await send(a, message('ask:which?'));
+      for (const id of ['one', 'two']) {
+        const set = await a.createTaskPushNotificationConfig(hook(id, taskId));
+        assert.deepEqual([set.taskId, set.id, set.url], [taskId, id, webhook(id).url]);
+      }
+      const one = { tenant: '', taskId, id: 'one' };
+      const got = await b.getTaskPushNotificationConfig(one);
+      assert.deepEqual([got.taskId, got.id, got.url], [taskId, 'one', webhook('one').url]);
+      assert.deepEqual(await listHooks(b, taskId), ['one', 'two']);
+      await a.deleteTaskPushNotificationConfig(one);
+      await a.deleteTaskPushNotificationConfig(one); // it is gone either way
+      await assert.rejects(a.getTaskPushNotificationConfig(one), { reason: 'TASK_NOT_FOUND' });
+      assert.deepEqual(await listHooks(a, taskId), ['two']);
+    },
+
+    async push() {
+      const { TASK_STATE_SUBMITTED, TASK_STATE_WORKING, TASK_STATE_COMPLETED } = TaskState;
+      const a = await clientA();
+      const { id } = await send(a, message('chunks=3 size=64 delay=20ms'), {
+        taskPushNotificationConfig: hook('inline'), returnImmediately: true,
+      });
+      await expectDelivered('inline', id, [TASK_STATE_WORKING, TASK_STATE_COMPLETED]);
+
+      const b = await clientAt('b');
+      const { id: taskId } = await send(a, message('ask:which?'));
+      await a.createTaskPushNotificationConfig(hook('kept', taskId));
+      await a.createTaskPushNotificationConfig(hook('deleted', taskId));
+      await b.deleteTaskPushNotificationConfig({ tenant: '', taskId, id: 'deleted' });
+      await send(b, message('that one', { taskId }));
+      await expectDelivered('kept', taskId, [TASK_STATE_SUBMITTED, TASK_STATE_WORKING, TASK_STATE_COMPLETED]);
+      await expectDelivered('deleted', taskId, []);
     },
 
     async 'extended-card'() {

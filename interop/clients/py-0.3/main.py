@@ -19,8 +19,10 @@ from a2a.types import (
     DataPart,
     FilePart,
     FileWithBytes,
+    GetTaskPushNotificationConfigParams,
     Message,
     Part,
+    PushNotificationAuthenticationInfo,
     PushNotificationConfig,
     Role,
     Task,
@@ -34,7 +36,7 @@ from a2a.types import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py-common"))
-from interop import BYTES, DEMO_DATA, DEMO_FILE, NESTED, Absent, Job, equal, equal_chunks, expect, main, until
+from interop import BYTES, DEMO_DATA, DEMO_FILE, NESTED, Absent, Hook, Job, equal, equal_chunks, expect, main, until
 
 TRANSPORTS = {
     "jsonrpc": TransportProtocol.jsonrpc,
@@ -46,7 +48,6 @@ TRANSPORTS = {
 # the HTTP status; over gRPC the status, which is all there is.
 NOT_FOUND = {"jsonrpc": -32001, "rest": (404, -32001), "grpc": grpc.StatusCode.NOT_FOUND}
 NOT_CANCELABLE = {"jsonrpc": -32002, "rest": (409, -32002), "grpc": grpc.StatusCode.FAILED_PRECONDITION}
-NO_PUSH = {"jsonrpc": -32003, "rest": (501, -32003), "grpc": grpc.StatusCode.UNIMPLEMENTED}
 
 
 @asynccontextmanager
@@ -121,6 +122,20 @@ def plain(parts: list[Part]) -> list[dict[str, Any]]:
             case other:
                 said.append({"other": other})
     return said
+
+
+def webhook(job: Job, id: str) -> PushNotificationConfig:
+    hook = Hook(id)
+    auth = PushNotificationAuthenticationInfo(schemes=["Bearer"], credentials=hook.credentials)
+    return PushNotificationConfig(id=id, url=hook.url(job), token=hook.token, authentication=auth)
+
+
+async def delivered(job: Job, id: str, task: Task, *states: TaskState) -> None:
+    """A webhook gets a task as it was in these states, each once and in this order."""
+    then = [Task.model_validate_json(body) for body in await job.delivered(Hook(id), len(states))]
+    equal([(t.id, t.status.state) for t in then], [(task.id, state) for state in states], f"delivered to {id}")
+    made = [int(state == TaskState.completed) for state in states]
+    equal([len(t.artifacts or []) for t in then], made, "artifacts")
 
 
 def reason(job: Job, e: BaseException) -> Any:
@@ -266,12 +281,35 @@ async def error_terminal(job: Job) -> None:
         await refused(job, client.cancel_task(TaskIdParams(id=task.id)), NOT_CANCELABLE)
 
 
-async def push_unsupported(job: Job) -> None:
-    task = await ask(job, message("echo:done"))
-    hook = PushNotificationConfig(id="hook", url="https://example.com/hook")
-    async with connect(job) as client:
-        call = client.set_task_callback(TaskPushNotificationConfig(task_id=task.id, push_notification_config=hook))
-        await refused(job, call, NO_PUSH)
+async def push_config(job: Job) -> None:
+    """Client has no calls to list and to delete."""
+    task = await ask(job, message("ask:which?"))
+
+    def shown(c: TaskPushNotificationConfig) -> tuple[str, str | None, str]:
+        return c.task_id, c.push_notification_config.id, c.push_notification_config.url
+
+    async with connect(job) as a, connect(job, "b") as b:
+        for id in ("one", "two"):
+            hook = TaskPushNotificationConfig(task_id=task.id, push_notification_config=webhook(job, id))
+            equal(shown(await a.set_task_callback(hook)), (task.id, id, Hook(id).url(job)), "set")
+        two = GetTaskPushNotificationConfigParams(id=task.id, push_notification_config_id="two")
+        equal(shown(await b.get_task_callback(two)), (task.id, "two", Hook("two").url(job)), "found")
+        three = GetTaskPushNotificationConfigParams(id=task.id, push_notification_config_id="three")
+        await refused(job, b.get_task_callback(three), NOT_FOUND)
+
+
+async def push(job: Job) -> None:
+    inline = [webhook(job, "inline")]
+    async with connect(job, streaming=False, polling=True, push_notification_configs=inline) as client:
+        task = await sent(client, message("chunks=3 size=64 delay=20ms"))
+    await delivered(job, "inline", task, TaskState.working, TaskState.completed)
+
+    task = await ask(job, message("ask:which?"))
+    async with connect(job) as a, connect(job, "b", streaming=False) as b:
+        hook = webhook(job, "later")
+        await a.set_task_callback(TaskPushNotificationConfig(task_id=task.id, push_notification_config=hook))
+        await sent(b, message("that one", task_id=task.id, context_id=task.context_id))
+    await delivered(job, "later", task, TaskState.submitted, TaskState.working, TaskState.completed)
 
 
 async def extended_card(job: Job) -> None:
@@ -309,7 +347,8 @@ if __name__ == "__main__":
             metadata,
             error_not_found,
             error_terminal,
-            push_unsupported,
+            push_config,
+            push,
             extended_card,
             concurrent,
         ]

@@ -16,9 +16,13 @@ from a2a.client.errors import A2AClientError
 from a2a.helpers import get_text_parts, new_data_part, new_message, new_raw_part, new_text_part
 from a2a.types.a2a_pb2 import (
     AgentCard,
+    AuthenticationInfo,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     Message,
     Part,
@@ -30,11 +34,11 @@ from a2a.types.a2a_pb2 import (
     TaskPushNotificationConfig,
     TaskState,
 )
-from a2a.utils.errors import PushNotificationNotSupportedError, TaskNotCancelableError, TaskNotFoundError
-from google.protobuf.json_format import MessageToDict
+from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
+from google.protobuf.json_format import MessageToDict, Parse
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py-common"))
-from interop import BYTES, DEMO_DATA, DEMO_FILE, NESTED, Job, equal, equal_chunks, expect, main, until
+from interop import BYTES, DEMO_DATA, DEMO_FILE, NESTED, Hook, Job, equal, equal_chunks, expect, main, until
 
 BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "grpc": "GRPC"}
 
@@ -113,6 +117,24 @@ def texts(parts: Iterable[Part]) -> list[str]:
 
 def plain(parts: Iterable[Part]) -> list[dict[str, Any]]:
     return [MessageToDict(p) for p in parts]
+
+
+def webhook(job: Job, id: str, task: Task | None = None) -> TaskPushNotificationConfig:
+    hook = Hook(id)
+    return TaskPushNotificationConfig(
+        task_id=task.id if task else "",
+        id=id,
+        url=hook.url(job),
+        token=hook.token,
+        authentication=AuthenticationInfo(scheme="Bearer", credentials=hook.credentials),
+    )
+
+
+async def delivered(job: Job, id: str, task: Task, *states: TaskState) -> None:
+    """A webhook gets these states of a task, each once and in this order."""
+    bodies = await job.delivered(Hook(id), len(states), "a2a-notification-token")
+    updates = [Parse(body, StreamResponse()).status_update for body in bodies]
+    equal([(u.task_id, u.status.state) for u in updates], [(task.id, state) for state in states], f"delivered to {id}")
 
 
 async def refused(call: Awaitable[Any], want: type[Exception]) -> None:
@@ -259,11 +281,48 @@ async def error_terminal(job: Job) -> None:
         await refused(client.cancel_task(CancelTaskRequest(id=task.id)), TaskNotCancelableError)
 
 
-async def push_unsupported(job: Job) -> None:
-    task = await ask(job, message("echo:done"))
-    hook = TaskPushNotificationConfig(task_id=task.id, id="hook", url="https://example.com/hook")
-    async with connect(job) as client:
-        await refused(client.create_task_push_notification_config(hook), PushNotificationNotSupportedError)
+async def push_config(job: Job) -> None:
+    task = await ask(job, message("ask:which?"))
+    one = {"task_id": task.id, "id": "one"}
+    async with connect(job) as a, connect(job, "b") as b:
+
+        async def ids(client: Client) -> list[str]:
+            request = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+            return sorted(c.id for c in (await client.list_task_push_notification_configs(request)).configs)
+
+        for id in ("one", "two"):
+            created = await a.create_task_push_notification_config(webhook(job, id, task))
+            equal((created.task_id, created.id, created.url), (task.id, id, Hook(id).url(job)), "created")
+        found = await b.get_task_push_notification_config(GetTaskPushNotificationConfigRequest(**one))
+        equal((found.task_id, found.id, found.url), (task.id, "one", Hook("one").url(job)), "found")
+        equal(await ids(b), ["one", "two"], "listed")
+        for _ in range(2):  # it is gone either way
+            await a.delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest(**one))
+        get = a.get_task_push_notification_config(GetTaskPushNotificationConfigRequest(**one))
+        await refused(get, TaskNotFoundError)
+        equal(await ids(a), ["two"], "left")
+
+
+async def push(job: Job) -> None:
+    submitted, working, completed = (
+        TaskState.TASK_STATE_SUBMITTED,
+        TaskState.TASK_STATE_WORKING,
+        TaskState.TASK_STATE_COMPLETED,
+    )
+    inline = webhook(job, "inline")
+    async with connect(job, streaming=False, polling=True, push_notification_config=inline) as client:
+        task = await sent(client, message("chunks=3 size=64 delay=20ms"))
+    await delivered(job, "inline", task, working, completed)
+
+    task = await ask(job, message("ask:which?"))
+    async with connect(job) as a, connect(job, "b", streaming=False) as b:
+        await a.create_task_push_notification_config(webhook(job, "kept", task))
+        await a.create_task_push_notification_config(webhook(job, "deleted", task))
+        gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="deleted")
+        await b.delete_task_push_notification_config(gone)
+        await sent(b, message("that one", task_id=task.id, context_id=task.context_id))
+    await delivered(job, "kept", task, submitted, working, completed)
+    await delivered(job, "deleted", task)
 
 
 async def extended_card(job: Job) -> None:
@@ -302,7 +361,8 @@ if __name__ == "__main__":
             metadata,
             error_not_found,
             error_terminal,
-            push_unsupported,
+            push_config,
+            push,
             extended_card,
             concurrent,
         ]

@@ -49,6 +49,7 @@ class Job:
     grpc_a: str = ""
     grpc_b: str = ""
     grpc_through: str = ""
+    receiver: str = ""
 
     def moved(self, url: str, to: str) -> str:
         """The address of replica A in a card, exchanged for that of "a" (as it is), "b" or "through"."""
@@ -63,6 +64,42 @@ class Job:
     async def cut_connections(self) -> None:
         async with httpx.AsyncClient() as http:
             (await http.post(self.cut)).raise_for_status()
+
+
+    async def delivered(self, hook: "Hook", count: int, *more: str) -> list[str]:
+        """Waits until so many requests came to a webhook, and returns their bodies. Each has the credentials, and the
+        token in the header of 0.3 and those named."""
+        async with httpx.AsyncClient() as http:
+
+            async def ask() -> list[dict[str, Any]]:
+                answer = await http.get(f"{self.receiver}/received", params={"path": f"/{hook.id}"})
+                return answer.raise_for_status().json()
+
+            arrived = await until(ask, lambda arrived: len(arrived) >= count)
+        equal(len(arrived), count, f"deliveries to {hook.id}")
+        for request in arrived:
+            equal(request["headers"].get("authorization"), f"Bearer {hook.credentials}", "authorization")
+            for header in ("x-a2a-notification-token", *more):
+                equal(request["headers"].get(header), hook.token, header)
+        return [request["body"] for request in arrived]
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A webhook at a path of the receiver."""
+
+    id: str
+
+    @property
+    def token(self) -> str:
+        return f"token of {self.id}"
+
+    @property
+    def credentials(self) -> str:
+        return f"credentials-{self.id}"
+
+    def url(self, job: Job) -> str:
+        return f"{job.receiver}/{self.id}"
 
 
 Scenario = Callable[[Job], Awaitable[None]]
