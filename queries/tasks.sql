@@ -1,6 +1,6 @@
 -- Creating, continuing, canceling and reading tasks.
 --
--- Lock order everywhere: the tasks row, then its task_queue row, then its push_cursors. QueueClaim alone starts at
+-- Lock order everywhere: the slots of limits (00010_limits), the tasks row, then its task_queue row, then its push_cursors. QueueClaim alone starts at
 -- the queue, and it waits for neither.
 
 -- name: TaskCreate :many
@@ -8,6 +8,9 @@
 -- row, and webhook configurations. An input whose key or client id is taken yields no row; the caller looks up why.
 -- An input with a worker is claimed in the same breath (attempt 1). An id that is already
 -- there is left alone, which makes the statement safe to repeat.
+--
+-- An input with limits (0: none) comes back as refused when it would go past one. Repetitions
+-- are let through, to find the task that they repeat.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id,
            unnest(@client_ids::text[]) AS client_id,
@@ -21,13 +24,48 @@ WITH inp AS MATERIALIZED (
            unnest(@keys::text[]) AS key,
            unnest(@request_hashes::bytea[]) AS request_hash,
            unnest(@workers::uuid[]) AS worker_id,
-           unnest(@pushes::boolean[]) AS pushes
-), fresh AS (
+           unnest(@pushes::boolean[]) AS pushes,
+           unnest(@live_limits::integer[]) AS live_limit,
+           unnest(@queue_limits::integer[]) AS queue_limit
+), new AS MATERIALIZED (
     SELECT i.* FROM inp i
      WHERE i.client_id = ''
         OR NOT EXISTS (SELECT FROM holdfast.tasks x
                         WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
                           AND x.client_id = i.client_id)
+), there AS MATERIALIZED (
+    SELECT x.id FROM holdfast.tasks x WHERE x.id = ANY(ARRAY(SELECT id FROM new WHERE live_limit > 0 OR queue_limit > 0))
+), bounded AS MATERIALIZED (
+    -- In the order in which slots are taken. A limit's count is made once, beside its first input.
+    SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
+           holdfast.limit_slot(n.tenant, n.owner, n.agent) AS slot,
+           row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent ORDER BY n.id) AS nth
+      FROM new n
+     WHERE (n.live_limit > 0 OR n.queue_limit > 0)
+       AND n.id NOT IN (SELECT id FROM there)
+       AND (n.key = '' OR (SELECT count(*) FROM holdfast.idempotency_keys k
+                            WHERE k.tenant = n.tenant AND k.owner = n.owner AND k.key = n.key) = 0)
+), live AS MATERIALIZED (
+    SELECT b.*, CASE WHEN b.nth = 1 AND b.live_limit > 0
+                     THEN holdfast.live_tasks(b.slot, b.tenant, b.owner, b.agent, b.live_limit) END AS n
+      FROM bounded b
+), waits AS MATERIALIZED (
+    SELECT y.id, y.agent, y.queue_limit, y.beyond, holdfast.limit_slot(y.agent) AS slot,
+           row_number() OVER (PARTITION BY holdfast.limit_slot(y.agent), y.agent, y.beyond, y.waits ORDER BY y.id) AS nth,
+           NOT y.beyond AND y.waits AS waits
+      FROM (SELECT l.id, l.agent, l.queue_limit,
+                   l.live_limit > 0 AND l.nth + max(l.n) OVER (PARTITION BY l.tenant, l.owner, l.agent) > l.live_limit AS beyond,
+                   l.queue_limit > 0 AND l.worker_id = '00000000-0000-0000-0000-000000000000' AS waits
+              FROM live l) y
+), waiting AS MATERIALIZED (
+    SELECT w.*, CASE WHEN w.nth = 1 AND w.waits THEN holdfast.waiting_tasks(w.slot, w.agent, w.queue_limit) END AS n
+      FROM waits w
+), refused AS MATERIALIZED (
+    SELECT z.id, CASE WHEN z.beyond THEN 1 ELSE 2 END AS by_limit
+      FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
+     WHERE z.beyond OR z.late
+), fresh AS MATERIALIZED (
+    SELECT n.* FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
     SELECT tenant, owner, key, request_hash, id FROM fresh WHERE key <> ''
@@ -71,16 +109,32 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
     SELECT p.task, p.config_id, p.host, p.artifacts FROM push p JOIN created c ON c.id = p.task
 )
-SELECT id, created_at FROM created;
+SELECT id, created_at, 0::integer AS refused FROM created
+ UNION ALL
+SELECT id, now()::timestamptz, by_limit FROM refused;
 
 -- name: TaskReopen :one
 -- Creates a task that takes over the id that a client chose from one that has ended (@old, by primary key), which keeps
 -- its own. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
--- more, as after an earlier copy of this statement.
-WITH lck AS MATERIALIZED (
+-- more, as after an earlier copy of this statement. Limits are as in TaskCreate.
+WITH free AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = @old AND x.client_id = @client_id::text)
+       AND (@key::text = '' OR NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
+                                            WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key::text)) AS new
+), refused AS MATERIALIZED (
+    SELECT CASE
+           WHEN NOT f.new THEN 0
+           WHEN @live_limit::integer > 0
+                AND holdfast.live_tasks(holdfast.limit_slot(@tenant::text, @owner::text, @agent::text), @tenant, @owner, @agent, @live_limit::integer)
+                    >= @live_limit::integer THEN 1
+           WHEN @queue_limit::integer > 0
+                AND holdfast.waiting_tasks(holdfast.limit_slot(@agent::text), @agent, @queue_limit::integer) >= @queue_limit::integer THEN 2
+           ELSE 0 END AS by_limit
+      FROM free f
+), lck AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
-     WHERE t.id = @old AND t.client_id = @client_id::text AND t.state + 0 >= 5
+     WHERE t.id = @old AND t.client_id = @client_id::text AND t.state + 0 >= 5 AND (SELECT by_limit FROM refused) = 0
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
@@ -103,7 +157,9 @@ WITH lck AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST(@payload::text AS json) FROM created
 )
-SELECT created_at, stream_base::bigint AS stream_base FROM created;
+SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused FROM created
+ UNION ALL
+SELECT now()::timestamptz, 0, by_limit FROM refused WHERE by_limit > 0;
 
 -- name: MessageAppend :one
 -- Adds a user's message to a task that has not ended. A parked task becomes submitted and

@@ -55,6 +55,8 @@ type Agent struct {
 	OutputModes []string
 	// TenantVisible shows a task to all of its tenant, not to its owner alone.
 	TenantVisible bool
+	// Limits bound the tasks of each caller, and those that wait.
+	Limits store.Limits
 }
 
 // Options configures an engine. The zero value of a duration means its default.

@@ -71,7 +71,7 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 	if len(r.Metadata) > maxMetadata {
 		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; what is longer belongs in a part of the message", maxMetadata)
 	}
-	n := newTask(r, agent.DedupeMessages)
+	n := newTask(r, &agent)
 	if r.TaskID == "" {
 		return e.create(ctx, r, n, subscribe)
 	}
@@ -97,7 +97,7 @@ const maxMetadata = 256 << 10
 // messageKey begins the keys that stand for messages. No header can hold such a key.
 const messageKey = "messageId\x1f"
 
-func newTask(r *SendRequest, dedupe bool) *store.NewTask {
+func newTask(r *SendRequest, agent *Agent) *store.NewTask {
 	n := &store.NewTask{
 		Task: task.Task{
 			ID: store.NewID(), PublicID: r.TaskID, Agent: r.Agent, Tenant: r.Principal.Tenant,
@@ -105,11 +105,12 @@ func newTask(r *SendRequest, dedupe bool) *store.NewTask {
 		},
 		ClientID: r.TaskID != "",
 		Message:  r.Message,
+		Limits:   agent.Limits,
 	}
 	switch {
 	case r.IdempotencyKey != "":
 		n.Idempotency = store.Idempotency{Key: r.IdempotencyKey, Hash: requestHash(r)}
-	case dedupe && r.Message.ID != "":
+	case agent.DedupeMessages && r.Message.ID != "":
 		// By all of the request: there are clients that give one id to many messages.
 		hash := requestHash(r)
 		n.Idempotency = store.Idempotency{Key: messageKey + hex.EncodeToString(hash), Hash: hash}

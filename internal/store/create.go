@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -27,10 +28,44 @@ type NewTask struct {
 	Idempotency Idempotency
 	Worker      task.ID          // not zero: claimed by this worker in the same commit, as attempt 1
 	Push        *task.PushConfig // set in the same commit, or nil
+	Limits      Limits
 	// Reopens is the task, which has ended, that gives its client's id to this one, which no
 	// worker may have yet. Its public id is then its own. Create fills in Task.StreamBase.
 	Reopens *task.Task
 }
+
+// Limits may keep a task from being created, exactly and over all replicas. 0 means none.
+type Limits struct {
+	Live  int // of the owner's tasks with the agent that have not ended
+	Queue int // of the agent's tasks that wait for a worker; one that is created with a worker does not
+}
+
+// What a create is refused for, as its statement says.
+const (
+	refusedLive  = 1
+	refusedQueue = 2
+)
+
+// refusal is the error of a create that would go past a limit.
+func (s *Store) refusal(n *NewTask, by int32) error {
+	limit, e := LimitQueue, &task.Error{Kind: task.RateLimited, RetryAfter: 2 * time.Second}
+	if by == refusedLive {
+		limit, e.RetryAfter = LimitLive, 5*time.Second
+		e.Msg = fmt.Sprintf("%d of your tasks with this agent have not ended, which is as many as may be", n.Limits.Live)
+	} else {
+		e.Msg = fmt.Sprintf("%d tasks wait for this agent, which is as many as may be", n.Limits.Queue)
+	}
+	if s.observe.Limited != nil {
+		s.observe.Limited(n.Task.Agent, limit)
+	}
+	return e
+}
+
+// The limits, as Observer.Limited names them.
+const (
+	LimitLive  = "live_tasks"
+	LimitQueue = "queue"
+)
 
 type create struct {
 	*NewTask
@@ -49,9 +84,10 @@ func newCreate(n *NewTask) *create {
 func (c *create) size() int { return len(c.payload) + len(c.Task.Metadata) }
 
 type createResult struct {
-	at   time.Time
-	made bool
-	err  error
+	at      time.Time
+	made    bool
+	refused int32 // by which limit; 0: by none
+	err     error
 }
 
 // ErrTaken says that a create met a client id or an idempotency key that is in use.
@@ -59,7 +95,8 @@ var ErrTaken = errors.New("id or key already taken")
 
 // Create stores a task, its first message, its queue row and its idempotency key
 // in one commit, and returns the message's event. ErrTaken means that the
-// client's id or the key is in use; look at Existing.
+// client's id or the key is in use; look at Existing. task.RateLimited: it would go
+// past one of its limits.
 func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	c := newCreate(n)
 	if n.Push != nil {
@@ -79,10 +116,12 @@ func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	default:
 		return nil, task.Errorf(task.Unavailable, "the server is stopping")
 	}
-	if r.err != nil {
+	switch {
+	case r.err != nil:
 		return nil, r.err
-	}
-	if !r.made {
+	case r.refused != 0:
+		return nil, s.refusal(n, r.refused)
+	case !r.made:
 		// Once the key is free nothing makes it dangle again but another race for the id.
 		if freed, err := s.forgetKey(ctx, &n.Task, n.Idempotency); err != nil || !freed {
 			return nil, orTaken(err)
@@ -162,7 +201,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
 		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
 		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
-		Pushes: make([]bool, n),
+		Pushes: make([]bool, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
 	}
 	for i, c := range items {
 		t := &c.Task
@@ -177,6 +216,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 			arg.RequestHashes[i] = []byte{}
 		}
 		arg.Workers[i] = uuid.UUID(c.Worker)
+		arg.LiveLimits[i], arg.QueueLimits[i] = int32(c.Limits.Live), int32(c.Limits.Queue)
 		if p := c.Push; p != nil {
 			arg.Pushes[i] = true
 			arg.PushTasks = append(arg.PushTasks, uuid.UUID(t.ID))
@@ -195,9 +235,13 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 // finishCreates answers the callers. After a repetition, a missing row may be the
 // first copy's own: then the task is there under the id that only we know.
 func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsqlc.TaskCreateRow, repeated bool) {
-	made := make(map[uuid.UUID]time.Time, len(rows))
+	made, refused := make(map[uuid.UUID]time.Time, len(rows)), map[uuid.UUID]int32{}
 	for _, r := range rows {
-		made[r.ID] = r.CreatedAt
+		if r.Refused != 0 {
+			refused[r.ID] = r.Refused
+		} else {
+			made[r.ID] = r.CreatedAt
+		}
 	}
 	for _, c := range items {
 		at, ok := made[uuid.UUID(c.Task.ID)]
@@ -209,7 +253,11 @@ func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsql
 			}
 			at, ok = row.CreatedAt, err == nil
 		}
-		c.done <- createResult{at: at, made: ok}
+		r := createResult{at: at, made: ok}
+		if !ok {
+			r.refused = refused[uuid.UUID(c.Task.ID)]
+		}
+		c.done <- r
 	}
 }
 

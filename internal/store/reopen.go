@@ -59,6 +59,7 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 		Old: uuid.UUID(c.Reopens.ID), ID: uuid.UUID(t.ID), ClientID: t.PublicID, Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 		ContextID: t.ContextID, Dialect: t.Dialect, Metadata: string(t.Metadata), Payload: c.payload,
 		Key: c.Idempotency.Key, RequestHash: c.Idempotency.Hash,
+		LiveLimit: int32(c.Limits.Live), QueueLimit: int32(c.Limits.Queue),
 	}
 	if arg.RequestHash == nil {
 		arg.RequestHash = []byte{}
@@ -91,5 +92,5 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 		return createResult{at: own.CreatedAt, made: err == nil, err: translate("reopen", err)}
 	}
 	t.StreamBase = task.Seq(row.StreamBase)
-	return createResult{at: row.CreatedAt, made: err == nil, err: translate("reopen", err)}
+	return createResult{at: row.CreatedAt, made: err == nil, refused: row.Refused, err: translate("reopen", err)}
 }

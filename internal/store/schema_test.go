@@ -311,6 +311,38 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 	}
 }
 
+// What a limit counts, it counts up to the limit, whatever else there is.
+func TestLimitsReadWhatTheyCount(t *testing.T) {
+	t.Parallel()
+	c, err := pgx.Connect(t.Context(), storetest.New(t).URL)
+	require.NoError(t, err)
+	defer func() { _ = c.Close(t.Context()) }()
+	_, err = c.PgConn().Exec(t.Context(), `
+		INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
+		SELECT gen_random_uuid(), 'a', 't', 'o' || i % 10, 'c', CASE WHEN i % 50 = 1 THEN 2 ELSE 5 END, 4, 4, '0.3' FROM generate_series(1, 30000) i;
+		INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, 'a', 1 FROM holdfast.tasks;
+		SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off`).ReadAll()
+	require.NoError(t, err)
+	for call, want := range map[string]int{
+		"live_tasks(0, 't', 'o1', 'a', 20)": 20, "live_tasks(0, 't', 'o2', 'a', 20)": 0, "live_tasks(0, 't', 'o1', 'a', 1000)": 600,
+		"waiting_tasks(0, 'a', 20)": 20, "waiting_tasks(0, 'b', 20)": 0,
+	} {
+		var n int
+		require.NoError(t, c.QueryRow(t.Context(), "SELECT holdfast."+call).Scan(&n)) // plans it
+		require.Equal(t, want, n, call)
+		var plan []byte
+		require.NoError(t, c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT holdfast."+call).Scan(&plan))
+		var plans []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(plan, &plans))
+		require.LessOrEqual(t, plans[0].Plan.Hit+plans[0].Plan.Read, 30+want, call)
+	}
+}
+
 // An operator's filters are optional, so a plan for all of them would be one for none.
 func TestPlansOfAnOperatorsList(t *testing.T) {
 	t.Parallel()

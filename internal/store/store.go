@@ -41,6 +41,7 @@ type Observer struct {
 	Fenced  func(writes int)
 	Retried func(kind string)
 	Event   func(kind task.EventKind)
+	Limited func(agent, limit string) // a create was refused
 }
 
 // Options says how to reach the database. The zero value of a number means its default.

@@ -195,10 +195,10 @@ func (q *Queries) TasksCountedOfContext(ctx context.Context, db DBTX, arg TasksC
 
 const tasksListed = `-- name: TasksListed :many
 
-SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.state, p.last_seq, p.status_seq, p.status_at, p.attempt, p.run_ordinal, p.runs, p.turns, p.pending, p.worker_id, p.cancel_requested, p.direct, p.dialect, p.metadata, p.traceparent, p.created_at, p.claimed_at, p.cancel_requested_at, p.pushes, p.stream_base
+SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.state, p.last_seq, p.status_seq, p.status_at, p.attempt, p.run_ordinal, p.runs, p.turns, p.pending, p.worker_id, p.cancel_requested, p.direct, p.dialect, p.metadata, p.traceparent, p.created_at, p.claimed_at, p.cancel_requested_at, p.pushes, p.stream_base, p.artifact_bytes
   FROM unnest($1::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
-    SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks t
+    SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks t
      WHERE t.tenant = $2 AND t.owner = $3 AND t.agent = $4 AND NOT t.direct AND t.state = s.state
        AND t.status_at >= $5 AND (t.status_at, t.id) < ($6::timestamptz, $7::uuid)
      ORDER BY t.status_at DESC, t.id DESC LIMIT $8
@@ -267,6 +267,7 @@ func (q *Queries) TasksListed(ctx context.Context, db DBTX, arg TasksListedParam
 			&i.CancelRequestedAt,
 			&i.Pushes,
 			&i.StreamBase,
+			&i.ArtifactBytes,
 		); err != nil {
 			return nil, err
 		}
@@ -279,10 +280,10 @@ func (q *Queries) TasksListed(ctx context.Context, db DBTX, arg TasksListedParam
 }
 
 const tasksListedOfContext = `-- name: TasksListedOfContext :many
-SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.state, p.last_seq, p.status_seq, p.status_at, p.attempt, p.run_ordinal, p.runs, p.turns, p.pending, p.worker_id, p.cancel_requested, p.direct, p.dialect, p.metadata, p.traceparent, p.created_at, p.claimed_at, p.cancel_requested_at, p.pushes, p.stream_base
+SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.state, p.last_seq, p.status_seq, p.status_at, p.attempt, p.run_ordinal, p.runs, p.turns, p.pending, p.worker_id, p.cancel_requested, p.direct, p.dialect, p.metadata, p.traceparent, p.created_at, p.claimed_at, p.cancel_requested_at, p.pushes, p.stream_base, p.artifact_bytes
   FROM unnest($1::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
-    SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks t
+    SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks t
      WHERE t.context_id = $2 AND t.tenant = $3 AND t.owner = $4 AND t.agent = $5
        AND NOT t.direct AND t.state = s.state
        AND t.status_at >= $6 AND (t.status_at, t.id) < ($7::timestamptz, $8::uuid)
@@ -350,6 +351,7 @@ func (q *Queries) TasksListedOfContext(ctx context.Context, db DBTX, arg TasksLi
 			&i.CancelRequestedAt,
 			&i.Pushes,
 			&i.StreamBase,
+			&i.ArtifactBytes,
 		); err != nil {
 			return nil, err
 		}

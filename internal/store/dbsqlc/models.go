@@ -144,4 +144,6 @@ type Task struct {
 	Pushes bool
 	// How many events the tasks had that had its client_id before; null when it is the first. Stream ids are this plus seq, so that those of one public id never go back.
 	StreamBase pgtype.Int8
+	// Content of all artifact chunks that its runs have written, replaced ones too, in bytes.
+	ArtifactBytes int64
 }

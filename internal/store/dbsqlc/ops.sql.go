@@ -42,7 +42,7 @@ WITH open AS MATERIALIZED (
        AND ($3::text = '' OR context_id = $3)
        AND ($4::text = '' OR owner = $4)
 )
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks
  WHERE id = ANY(ARRAY(SELECT id FROM open ORDER BY id DESC LIMIT $1::integer))
  ORDER BY id DESC
 `
@@ -97,6 +97,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 			&i.CancelRequestedAt,
 			&i.Pushes,
 			&i.StreamBase,
+			&i.ArtifactBytes,
 		); err != nil {
 			return nil, err
 		}
@@ -110,7 +111,7 @@ func (q *Queries) OpsOpenTasks(ctx context.Context, db DBTX, arg OpsOpenTasksPar
 
 const opsTasks = `-- name: OpsTasks :many
 
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks
  WHERE id < $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::smallint = 0 OR state = $3)
@@ -173,6 +174,7 @@ func (q *Queries) OpsTasks(ctx context.Context, db DBTX, arg OpsTasksParams) ([]
 			&i.CancelRequestedAt,
 			&i.Pushes,
 			&i.StreamBase,
+			&i.ArtifactBytes,
 		); err != nil {
 			return nil, err
 		}
@@ -210,7 +212,7 @@ func (q *Queries) OpsTasksNamed(ctx context.Context, db DBTX, clientID string) (
 }
 
 const opsTasksSince = `-- name: OpsTasksSince :many
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks
  WHERE id > $1
    AND ($2::text = '' OR agent = $2)
    AND ($3::text = '' OR context_id = $3)
@@ -269,6 +271,7 @@ func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceP
 			&i.CancelRequestedAt,
 			&i.Pushes,
 			&i.StreamBase,
+			&i.ArtifactBytes,
 		); err != nil {
 			return nil, err
 		}

@@ -164,7 +164,7 @@ func (q *Queries) MessageFind(ctx context.Context, db DBTX, arg MessageFindParam
 }
 
 const taskByClientID = `-- name: TaskByClientID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks
  WHERE tenant = $1 AND owner = $2 AND agent = $3 AND client_id = $4::text
 `
 
@@ -211,12 +211,13 @@ func (q *Queries) TaskByClientID(ctx context.Context, db DBTX, arg TaskByClientI
 		&i.CancelRequestedAt,
 		&i.Pushes,
 		&i.StreamBase,
+		&i.ArtifactBytes,
 	)
 	return i, err
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller checks whose it is.
@@ -250,6 +251,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.CancelRequestedAt,
 		&i.Pushes,
 		&i.StreamBase,
+		&i.ArtifactBytes,
 	)
 	return i, err
 }
@@ -331,13 +333,48 @@ WITH inp AS MATERIALIZED (
            unnest($10::text[]) AS key,
            unnest($11::bytea[]) AS request_hash,
            unnest($12::uuid[]) AS worker_id,
-           unnest($13::boolean[]) AS pushes
-), fresh AS (
-    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes FROM inp i
+           unnest($13::boolean[]) AS pushes,
+           unnest($14::integer[]) AS live_limit,
+           unnest($15::integer[]) AS queue_limit
+), new AS MATERIALIZED (
+    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.live_limit, i.queue_limit FROM inp i
      WHERE i.client_id = ''
         OR NOT EXISTS (SELECT FROM holdfast.tasks x
                         WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
                           AND x.client_id = i.client_id)
+), there AS MATERIALIZED (
+    SELECT x.id FROM holdfast.tasks x WHERE x.id = ANY(ARRAY(SELECT id FROM new WHERE live_limit > 0 OR queue_limit > 0))
+), bounded AS MATERIALIZED (
+    -- In the order in which slots are taken. A limit's count is made once, beside its first input.
+    SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
+           holdfast.limit_slot(n.tenant, n.owner, n.agent) AS slot,
+           row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent ORDER BY n.id) AS nth
+      FROM new n
+     WHERE (n.live_limit > 0 OR n.queue_limit > 0)
+       AND n.id NOT IN (SELECT id FROM there)
+       AND (n.key = '' OR (SELECT count(*) FROM holdfast.idempotency_keys k
+                            WHERE k.tenant = n.tenant AND k.owner = n.owner AND k.key = n.key) = 0)
+), live AS MATERIALIZED (
+    SELECT b.id, b.tenant, b.owner, b.agent, b.worker_id, b.live_limit, b.queue_limit, b.slot, b.nth, CASE WHEN b.nth = 1 AND b.live_limit > 0
+                     THEN holdfast.live_tasks(b.slot, b.tenant, b.owner, b.agent, b.live_limit) END AS n
+      FROM bounded b
+), waits AS MATERIALIZED (
+    SELECT y.id, y.agent, y.queue_limit, y.beyond, holdfast.limit_slot(y.agent) AS slot,
+           row_number() OVER (PARTITION BY holdfast.limit_slot(y.agent), y.agent, y.beyond, y.waits ORDER BY y.id) AS nth,
+           NOT y.beyond AND y.waits AS waits
+      FROM (SELECT l.id, l.agent, l.queue_limit,
+                   l.live_limit > 0 AND l.nth + max(l.n) OVER (PARTITION BY l.tenant, l.owner, l.agent) > l.live_limit AS beyond,
+                   l.queue_limit > 0 AND l.worker_id = '00000000-0000-0000-0000-000000000000' AS waits
+              FROM live l) y
+), waiting AS MATERIALIZED (
+    SELECT w.id, w.agent, w.queue_limit, w.beyond, w.slot, w.nth, w.waits, CASE WHEN w.nth = 1 AND w.waits THEN holdfast.waiting_tasks(w.slot, w.agent, w.queue_limit) END AS n
+      FROM waits w
+), refused AS MATERIALIZED (
+    SELECT z.id, CASE WHEN z.beyond THEN 1 ELSE 2 END AS by_limit
+      FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
+     WHERE z.beyond OR z.late
+), fresh AS MATERIALIZED (
+    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.live_limit, n.queue_limit FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
     SELECT tenant, owner, key, request_hash, id FROM fresh WHERE key <> ''
@@ -366,14 +403,14 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
-    SELECT unnest($14::uuid[]) AS task,
-           unnest($15::text[]) AS config_id,
-           unnest($16::text[]) AS dialect,
-           unnest($17::text[]) AS url,
-           unnest($18::text[]) AS host,
-           unnest($19::text[]) AS schemes,
-           unnest($20::bytea[]) AS secrets,
-           unnest($21::boolean[]) AS artifacts
+    SELECT unnest($16::uuid[]) AS task,
+           unnest($17::text[]) AS config_id,
+           unnest($18::text[]) AS dialect,
+           unnest($19::text[]) AS url,
+           unnest($20::text[]) AS host,
+           unnest($21::text[]) AS schemes,
+           unnest($22::bytea[]) AS secrets,
+           unnest($23::boolean[]) AS artifacts
 ), configured AS (
     INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
     SELECT p.task, p.config_id, p.dialect, p.url, p.schemes::json, p.secrets FROM push p JOIN created c ON c.id = p.task
@@ -381,7 +418,9 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
     SELECT p.task, p.config_id, p.host, p.artifacts FROM push p JOIN created c ON c.id = p.task
 )
-SELECT id, created_at FROM created
+SELECT id, created_at, 0::integer AS refused FROM created
+ UNION ALL
+SELECT id, now()::timestamptz, by_limit FROM refused
 `
 
 type TaskCreateParams struct {
@@ -398,6 +437,8 @@ type TaskCreateParams struct {
 	RequestHashes [][]byte
 	Workers       []uuid.UUID
 	Pushes        []bool
+	LiveLimits    []int32
+	QueueLimits   []int32
 	PushTasks     []uuid.UUID
 	PushIds       []string
 	PushDialects  []string
@@ -411,16 +452,20 @@ type TaskCreateParams struct {
 type TaskCreateRow struct {
 	ID        uuid.UUID
 	CreatedAt time.Time
+	Refused   int32
 }
 
 // Creating, continuing, canceling and reading tasks.
 //
-// Lock order everywhere: the tasks row, then its task_queue row, then its push_cursors. QueueClaim alone starts at
+// Lock order everywhere: the slots of limits (00010_limits), the tasks row, then its task_queue row, then its push_cursors. QueueClaim alone starts at
 // the queue, and it waits for neither.
 // Creates any number of tasks in one commit: idempotency key, task, first message, queue
 // row, and webhook configurations. An input whose key or client id is taken yields no row; the caller looks up why.
 // An input with a worker is claimed in the same breath (attempt 1). An id that is already
 // there is left alone, which makes the statement safe to repeat.
+//
+// An input with limits (0: none) comes back as refused when it would go past one. Repetitions
+// are let through, to find the task that they repeat.
 func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams) ([]TaskCreateRow, error) {
 	rows, err := db.Query(ctx, taskCreate,
 		arg.Ids,
@@ -436,6 +481,8 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		arg.RequestHashes,
 		arg.Workers,
 		arg.Pushes,
+		arg.LiveLimits,
+		arg.QueueLimits,
 		arg.PushTasks,
 		arg.PushIds,
 		arg.PushDialects,
@@ -452,7 +499,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 	var items []TaskCreateRow
 	for rows.Next() {
 		var i TaskCreateRow
-		if err := rows.Scan(&i.ID, &i.CreatedAt); err != nil {
+		if err := rows.Scan(&i.ID, &i.CreatedAt, &i.Refused); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -464,44 +511,62 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 }
 
 const taskReopen = `-- name: TaskReopen :one
-WITH lck AS MATERIALIZED (
+WITH free AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = $1 AND x.client_id = $2::text)
+       AND ($3::text = '' OR NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
+                                            WHERE k.tenant = $4 AND k.owner = $5 AND k.key = $3::text)) AS new
+), refused AS MATERIALIZED (
+    SELECT CASE
+           WHEN NOT f.new THEN 0
+           WHEN $6::integer > 0
+                AND holdfast.live_tasks(holdfast.limit_slot($4::text, $5::text, $7::text), $4, $5, $7, $6::integer)
+                    >= $6::integer THEN 1
+           WHEN $8::integer > 0
+                AND holdfast.waiting_tasks(holdfast.limit_slot($7::text), $7, $8::integer) >= $8::integer THEN 2
+           ELSE 0 END AS by_limit
+      FROM free f
+), lck AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.client_id = $2::text AND t.state + 0 >= 5
+     WHERE t.id = $1 AND t.client_id = $2::text AND t.state + 0 >= 5 AND (SELECT by_limit FROM refused) = 0
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
-    SELECT $3, $4, $5::text, $6::bytea, $7::uuid FROM lck WHERE $5::text <> ''
+    SELECT $4, $5, $3::text, $9::bytea, $10::uuid FROM lck WHERE $3::text <> ''
     ON CONFLICT DO NOTHING
     RETURNING task
 ), released AS (
     UPDATE holdfast.tasks t SET client_id = NULL
-      FROM lck WHERE t.id = lck.id AND ($5::text = '' OR EXISTS (SELECT FROM keyed))
+      FROM lck WHERE t.id = lck.id AND ($3::text = '' OR EXISTS (SELECT FROM keyed))
     RETURNING lck.stream_base
 ), created AS (
     -- Each row comes out of the update that frees its name.
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base)
-    SELECT $7::uuid, $2::text, $8, $3, $4, $9, 1, 1, 1, $10, nullif($11::text, '')::json, r.stream_base
+    SELECT $10::uuid, $2::text, $7, $4, $5, $11, 1, 1, 1, $12, nullif($13::text, '')::json, r.stream_base
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
-    SELECT id, 1, 1, 0, CAST($12::text AS json) FROM created
+    SELECT id, 1, 1, 0, CAST($14::text AS json) FROM created
 )
-SELECT created_at, stream_base::bigint AS stream_base FROM created
+SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused FROM created
+ UNION ALL
+SELECT now()::timestamptz, 0, by_limit FROM refused WHERE by_limit > 0
 `
 
 type TaskReopenParams struct {
 	Old         uuid.UUID
 	ClientID    string
+	Key         string
 	Tenant      string
 	Owner       string
-	Key         string
+	LiveLimit   int32
+	Agent       string
+	QueueLimit  int32
 	RequestHash []byte
 	ID          uuid.UUID
-	Agent       string
 	ContextID   string
 	Dialect     string
 	Metadata    string
@@ -511,28 +576,31 @@ type TaskReopenParams struct {
 type TaskReopenRow struct {
 	CreatedAt  time.Time
 	StreamBase int64
+	Refused    int32
 }
 
 // Creates a task that takes over the id that a client chose from one that has ended (@old, by primary key), which keeps
 // its own. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
-// more, as after an earlier copy of this statement.
+// more, as after an earlier copy of this statement. Limits are as in TaskCreate.
 func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams) (TaskReopenRow, error) {
 	row := db.QueryRow(ctx, taskReopen,
 		arg.Old,
 		arg.ClientID,
+		arg.Key,
 		arg.Tenant,
 		arg.Owner,
-		arg.Key,
+		arg.LiveLimit,
+		arg.Agent,
+		arg.QueueLimit,
 		arg.RequestHash,
 		arg.ID,
-		arg.Agent,
 		arg.ContextID,
 		arg.Dialect,
 		arg.Metadata,
 		arg.Payload,
 	)
 	var i TaskReopenRow
-	err := row.Scan(&i.CreatedAt, &i.StreamBase)
+	err := row.Scan(&i.CreatedAt, &i.StreamBase, &i.Refused)
 	return i, err
 }
 
