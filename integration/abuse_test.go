@@ -157,11 +157,11 @@ func badParams(t *testing.T, r *replica) {
 		{"message/stream", v3(textPart + `,"extensions":"x"`), -32602, "message.extensions"},
 		{"message/send", `{"configuration":{"blocking":"yes"},"message":{"messageId":"m","role":"user",` + textPart + `}}`, -32602, "configuration.blocking"},
 		{"message/send", `{"configuration":{"historyLength":-1},"message":{"messageId":"m","role":"user",` + textPart + `}}`, -32602, "configuration.historyLength"},
-		{"message/send", `{"configuration":{"pushNotificationConfig":{"url":"http://x"}},"message":{"messageId":"m","role":"user",` + textPart + `}}`, -32003, ""},
-		{"tasks/pushNotificationConfig/set", `{"taskId":"x","pushNotificationConfig":{"url":"http://x"}}`, -32003, ""},
-		{"tasks/pushNotificationConfig/get", `{"id":"x"}`, -32003, ""},
-		{"tasks/pushNotificationConfig/list", `{"id":"x"}`, -32003, ""},
-		{"tasks/pushNotificationConfig/delete", `{"id":"x","pushNotificationConfigId":"y"}`, -32003, ""},
+		{"message/send", `{"configuration":{"pushNotificationConfig":{"url":"http://127.0.0.1"}},"message":{"messageId":"m","role":"user",` + textPart + `}}`, -32602, "configuration.pushNotificationConfig.url: the host"},
+		{"tasks/pushNotificationConfig/set", `{"taskId":"x","pushNotificationConfig":{"url":"http://x"}}`, -32001, ""},
+		{"tasks/pushNotificationConfig/get", `{"id":"x"}`, -32001, ""},
+		{"tasks/pushNotificationConfig/list", `{"id":"x"}`, -32001, ""},
+		{"tasks/pushNotificationConfig/delete", `{"id":"x","pushNotificationConfigId":"y"}`, -32001, ""},
 		// v0.1
 		{"tasks/send", `{"message":{"role":"user","parts":[{"type":"text","text":"echo:x"}]}}`, -32602, "id"},
 		{"tasks/send", `{"id":"t"}`, -32602, "message"},
@@ -171,9 +171,9 @@ func badParams(t *testing.T, r *replica) {
 		{"tasks/sendSubscribe", v1(`"parts":[{"type":"data"}]`), -32602, "message.parts[0].data"},
 		{"tasks/send", `{"id":"known","sessionId":"another","message":{"role":"user","parts":[{"type":"text","text":"x"}]}}`, -32602, "sessionId"},
 		{"tasks/send", `{"id":"t","historyLength":"all","message":{"role":"user","parts":[{"type":"text","text":"x"}]}}`, -32602, "historyLength"},
-		{"tasks/send", `{"id":"t","pushNotification":{"url":"http://x"},"message":{"role":"user","parts":[{"type":"text","text":"x"}]}}`, -32003, ""},
-		{"tasks/pushNotification/set", `{"id":"x","pushNotificationConfig":{"url":"http://x"}}`, -32003, ""},
-		{"tasks/pushNotification/get", `{"id":"x"}`, -32003, ""},
+		{"tasks/send", `{"id":"t","pushNotification":{"url":"http://127.0.0.1"},"message":{"role":"user","parts":[{"type":"text","text":"x"}]}}`, -32602, "pushNotification.url: the host"},
+		{"tasks/pushNotification/set", `{"id":"x","pushNotificationConfig":{"url":"http://x"}}`, -32001, ""},
+		{"tasks/pushNotification/get", `{"id":"x"}`, -32001, ""},
 		// of all
 		{"tasks/get", `{}`, -32602, "id"},
 		{"tasks/get", `{"id":""}`, -32602, "id"},
@@ -387,7 +387,7 @@ func paths(t *testing.T, r *replica) {
 		_ = resp.Body.Close()
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.True(t, card.Capabilities.Streaming)
-		require.False(t, card.Capabilities.PushNotifications)
+		require.True(t, card.Capabilities.PushNotifications)
 		// The address in the card is one that works.
 		got, err := ask(short(t, patience), card.URL, body)
 		require.NoError(t, err, card.URL)

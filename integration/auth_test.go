@@ -152,7 +152,7 @@ tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem, client_ca_file: %[1]s/
 	list := func(certificates ...tls.Certificate) error {
 		conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(credentials.NewTLS(config(certificates...))))
 		require.NoError(t, err)
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		page, err := pb10.NewA2AServiceClient(conn).ListTasks(metadata.AppendToOutgoingContext(short(t, patience), "a2a-version", "1.0"), &pb10.ListTasksRequest{})
 		if err == nil {
 			require.Len(t, page.GetTasks(), 4)

@@ -38,7 +38,7 @@ var (
 // chaotic settings let a task be lost any number of times. Nothing but what was asked for may end it.
 const chaotic = `
 listen: 127.0.0.1:0
-grpc_listen: 127.0.0.1:0
+grpc_listen: off
 admin_listen: 127.0.0.1:0
 limits: {max_block: 20s}
 sse: {keep_alive: 1s}

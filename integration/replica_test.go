@@ -115,7 +115,10 @@ func (r *replica) run() {
 		env = append(env, "HOLDFAST_DATABASE_URL="+r.opt.DB)
 	}
 	if r.url != "" {
-		env = append(env, "HOLDFAST_LISTEN="+hostOf(r.url), "HOLDFAST_ADMIN_LISTEN="+hostOf(r.admin), "HOLDFAST_GRPC_LISTEN="+r.grpc)
+		env = append(env, "HOLDFAST_LISTEN="+hostOf(r.url), "HOLDFAST_ADMIN_LISTEN="+hostOf(r.admin))
+	}
+	if r.grpc != "" {
+		env = append(env, "HOLDFAST_GRPC_LISTEN="+r.grpc)
 	}
 	cmd := exec.Command(cmp.Or(r.opt.Binary, binary), args...)
 	cmd.Env, cmd.Dir = env, r.opt.Dir
