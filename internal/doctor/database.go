@@ -51,6 +51,8 @@ func (e *examination) database(ctx context.Context) {
 		{"workers", d.workers},
 		{"queue", d.queue},
 		{"runs", d.runs},
+		{"webhooks", d.webhooks},
+		{"webhook secrets", d.webhookSecrets},
 		{"vacuum", d.vacuum},
 		{"wraparound", d.wraparound},
 		{"transactions", d.transactions},
@@ -72,7 +74,7 @@ func (e *examination) database(ctx context.Context) {
 }
 
 // needsSchema are the checks that have nothing to look at in a database that was never migrated.
-var needsSchema = map[string]bool{"partitions": true, "workers": true, "queue": true, "runs": true}
+var needsSchema = map[string]bool{"partitions": true, "workers": true, "queue": true, "runs": true, "webhooks": true, "webhook secrets": true}
 
 type database struct {
 	*examination

@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
@@ -103,7 +106,7 @@ func open(t testing.TB, url string) *store.Store {
 func register(t testing.TB, s *store.Store, ttl time.Duration) task.ID {
 	t.Helper()
 	id := store.NewID()
-	require.NoError(t, s.Register(t.Context(), store.Process{ID: id, Name: "test/1", Version: "1", Roles: "api,worker"}, ttl))
+	require.NoError(t, s.Register(t.Context(), store.Process{ID: id, Name: "test/1", Version: "1", Roles: "api,worker,push"}, ttl))
 	return id
 }
 
@@ -115,6 +118,14 @@ func create(t testing.TB, s *store.Store, agent string) task.ID {
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
 	})
 	require.NoError(t, err)
+	return id
+}
+
+// hook sets a webhook that is idle.
+func hook(t testing.TB, s *store.Store, token string) task.ID {
+	t.Helper()
+	id := create(t, s, "demo")
+	require.NoError(t, s.SetPush(t.Context(), id, &task.PushConfig{ID: "c", URL: "https://hooks.example.com", Dialect: "1.0", Token: token}, 10))
 	return id
 }
 
@@ -133,7 +144,9 @@ func TestADatabaseInGoodHealth(t *testing.T) {
 	r.is(t, "notify", OK, "arrives")
 	r.is(t, "workers", OK, "1 are alive, 1 run agents")
 	r.is(t, "queue", OK, "demo: 1 wait")
-	require.Len(t, r, 24)
+	r.is(t, "webhooks", OK, "0, of which 0 have something to deliver; 1 processes deliver")
+	r.is(t, "webhook secrets", OK, "there are none yet")
+	require.Len(t, r, 26)
 }
 
 func TestWhatMayBeWrongInADatabase(t *testing.T) {
@@ -170,7 +183,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) { do("DROP TABLE holdfast.workers CASCADE") },
 			want: map[string]Finding{
 				"workers": {Status: Fail, Detail: "could not be checked"}, "runs": {Status: Fail, Detail: "could not be checked"},
-				"queue": {Status: OK, Detail: "empty"},
+				"webhooks": {Status: Fail, Detail: "could not be checked"}, "queue": {Status: OK, Detail: "empty"},
 			},
 		},
 		"a dead worker": {
@@ -215,6 +228,46 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 				create(t, open(t, url), "demo")
 			},
 			want: map[string]Finding{"partitions": {Status: Warn, Detail: "task_events_default has events"}},
+		},
+		"nobody delivers": {
+			spoil: func(t *testing.T, url string, _ func(string, ...any)) {
+				t.Helper()
+				require.NoError(t, open(t, url).Register(t.Context(), store.Process{ID: store.NewID(), Name: "x", Version: "1", Roles: "api,worker"}, time.Hour))
+			},
+			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 processes are alive, and none has the role push"}},
+		},
+		"webhooks that wait": {
+			spoil: func(t *testing.T, url string, do func(string, ...any)) {
+				t.Helper()
+				hook(t, open(t, url), "")
+				do("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 hour'")
+			},
+			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 should have been looked at long ago, the first for 1h0m0s (hooks.example.com:443)"}},
+		},
+		"a receiver that is down": {
+			spoil: func(t *testing.T, url string, do func(string, ...any)) {
+				t.Helper()
+				hook(t, open(t, url), "")
+				do("UPDATE holdfast.push_cursors SET due_at = now() + interval '1 hour', attempts = 5, failing_since = now() - interval '20 minutes'")
+			},
+			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 have failed for longer than 10m0s, the first for 20m0s (hooks.example.com:443)"}},
+		},
+		"a disabled webhook": {
+			spoil: func(t *testing.T, url string, _ func(string, ...any)) {
+				t.Helper()
+				s := open(t, url)
+				id := hook(t, s, "")
+				_, err := s.DisablePush(t.Context(), id, "c", "it was too loud")
+				require.NoError(t, err)
+			},
+			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 are disabled and get nothing; the last was hooks.example.com:443, it was too loud"}},
+		},
+		"secrets beside their key": {
+			spoil: func(t *testing.T, url string, _ func(string, ...any)) {
+				t.Helper()
+				hook(t, open(t, url), "sesame")
+			},
+			want: map[string]Finding{"webhook secrets": {Status: Warn, Detail: "1 webhooks have secrets that are sealed with a key beside them"}},
 		},
 		"no vacuum": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
@@ -281,6 +334,47 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 }
 
 var reader = fmt.Sprintf("holdfast_doctor_reader_%d", time.Now().UnixNano())
+
+// Keys come and go, and secrets stay behind.
+func TestWebhookSecrets(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	keys := func(fill ...byte) (raw [][]byte, text []string) {
+		for _, b := range fill {
+			key := bytes.Repeat([]byte{b}, seal.KeySize)
+			raw, text = append(raw, key), append(text, base64.StdEncoding.EncodeToString(key))
+		}
+		return raw, text
+	}
+	set := func(fill ...byte) *store.Store {
+		raw, _ := keys(fill...)
+		s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2, SecretKeys: raw})
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close(context.Background()) })
+		hook(t, s, "sesame")
+		return s
+	}
+	found := func(fill ...byte) report {
+		cfg := configuration(t, url)
+		_, cfg.Push.SecretKeys = keys(fill...)
+		r := examine(t, Options{Config: cfg})
+		require.NotContains(t, fmt.Sprint(r), "sesame")
+		require.NotContains(t, fmt.Sprint(r), fmt.Sprint(cfg.Push.SecretKeys))
+		return r
+	}
+	set()
+	found().is(t, "webhook secrets", Warn, "1 webhooks have secrets that are sealed with a key beside them")
+	found(1).is(t, "webhook secrets", Warn, "1 webhooks have secrets that are still sealed with the key in the database")
+	set(1)
+	r := found(2, 1)
+	r.is(t, "webhook secrets", Warn, "1 webhooks have secrets that are still sealed with the key in the database")
+	r.is(t, "webhook secrets", Warn, "1 webhooks have secrets that are sealed with an older key")
+	found(2).is(t, "webhook secrets", Fail, "1 webhooks have secrets that none of the keys")
+	_, err := set(2, 1).Reseal(t.Context())
+	require.NoError(t, err)
+	found(2).is(t, "webhook secrets", OK, "3 webhooks have some, sealed with the first key")
+	found().is(t, "webhook secrets", Fail, "3 webhooks")
+}
 
 func TestNotificationsThatDoNotArrive(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,9 @@ const KeySize = 32
 const (
 	format = 1
 	idSize = 8
+
+	// HeadSize is how many bytes at the beginning of a sealed value say with which key it was.
+	HeadSize = 1 + idSize
 )
 
 // ErrKey says that a value was sealed with a key that is not at hand.
@@ -84,30 +88,35 @@ func Parse(s string) ([][]byte, error) {
 // Seal encrypts a value. Whoever opens it must name the same place: it cannot be moved to another.
 func (k *Keys) Seal(value []byte, place string) []byte {
 	first := &k.keys[0]
-	out := make([]byte, 0, 1+idSize+len(value)+first.aead.Overhead())
+	out := make([]byte, 0, HeadSize+len(value)+first.aead.Overhead())
 	out = append(append(out, format), first.id[:]...)
 	return first.aead.Seal(out, nil, value, []byte(place)) //nolint:gosec // the nonce is random, and made within
 }
 
 // Open decrypts what Seal has made for the same place. ErrKey: none of the keys fits.
 func (k *Keys) Open(sealed []byte, place string) ([]byte, error) {
-	for i := range k.keys {
-		if len(sealed) < 1+idSize || sealed[0] != format {
-			return nil, errForged
-		}
-		if [idSize]byte(sealed[1:1+idSize]) != k.keys[i].id {
-			continue
-		}
-		value, err := k.keys[i].aead.Open(nil, nil, sealed[1+idSize:], []byte(place))
-		if err != nil {
-			return nil, errForged
-		}
-		return value, nil
+	if len(sealed) < HeadSize || sealed[0] != format {
+		return nil, errForged
 	}
-	return nil, ErrKey
+	i := k.Key(sealed)
+	if i < 0 {
+		return nil, ErrKey
+	}
+	value, err := k.keys[i].aead.Open(nil, nil, sealed[HeadSize:], []byte(place))
+	if err != nil {
+		return nil, errForged
+	}
+	return value, nil
 }
 
 // Fresh reports whether a value was sealed with the key that seals today.
-func (k *Keys) Fresh(sealed []byte) bool {
-	return len(sealed) > 1+idSize && sealed[0] == format && [idSize]byte(sealed[1:1+idSize]) == k.keys[0].id
+func (k *Keys) Fresh(sealed []byte) bool { return k.Key(sealed) == 0 }
+
+// Key is which of the keys a value was sealed with, or negative: none of them. The first
+// HeadSize bytes of the value tell it.
+func (k *Keys) Key(sealed []byte) int {
+	if len(sealed) < HeadSize || sealed[0] != format {
+		return -1
+	}
+	return slices.IndexFunc(k.keys, func(x key) bool { return x.id == [idSize]byte(sealed[1:HeadSize]) })
 }

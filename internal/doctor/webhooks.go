@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/seal"
+)
+
+// longFailing is when a receiver has been down for long enough to look after it.
+const longFailing = 10 * time.Minute
+
+// webhooks looks at what is to be delivered, and by whom.
+func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
+	if !d.Config.Push.Enabled {
+		return oks("not enabled: clients may set none, and nothing is delivered"), nil
+	}
+	var all, live, delivering, due, late, failing, disabled int
+	var lateSeconds, failingSeconds float64
+	var lateBy, worst, reason *string
+	// One that is claimed is due when its claim ends.
+	err := d.pool.QueryRow(ctx, `SELECT count(*)::int, count(due_at)::int,
+		count(*) FILTER (WHERE due_at < now() - $1 * interval '1 second')::int,
+		coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8,
+		(array_agg(host ORDER BY due_at) FILTER (WHERE due_at IS NOT NULL))[1],
+		count(*) FILTER (WHERE due_at IS NOT NULL AND failing_since < now() - $2 * interval '1 second')::int,
+		coalesce(extract(epoch FROM now() - min(failing_since) FILTER (WHERE due_at IS NOT NULL)), 0)::float8,
+		(array_agg(host ORDER BY failing_since) FILTER (WHERE due_at IS NOT NULL AND failing_since IS NOT NULL))[1],
+		count(disabled_at)::int, (array_agg(host || ', ' || disabled_for ORDER BY disabled_at DESC) FILTER (WHERE disabled_at IS NOT NULL))[1],
+		(SELECT count(*)::int FROM holdfast.workers WHERE lease_until >= now()),
+		(SELECT count(*)::int FROM holdfast.workers WHERE lease_until >= now() AND 'push' = ANY(string_to_array(roles, ',')))
+		FROM holdfast.push_cursors`, longWait.Seconds(), longFailing.Seconds()).
+		Scan(&all, &due, &late, &lateSeconds, &lateBy, &failing, &failingSeconds, &worst, &disabled, &reason, &live, &delivering)
+	if err != nil {
+		return nil, err
+	}
+	var found findings
+	if live > 0 && delivering == 0 {
+		found = append(found, warns("%d processes are alive, and none has the role push: nothing is delivered", live).
+			advise("start one with the role push, or set push.enabled to false so that clients do not rely on it")...)
+	}
+	if late > 0 {
+		found = append(found, warns("%d should have been looked at long ago, the first for %s (%s)", late, seconds(lateSeconds), *lateBy).
+			advise("nobody delivers, or not fast enough: see workers above, push.concurrency, and holdfast_push_in_flight")...)
+	}
+	if failing > 0 {
+		found = append(found, warns("%d have failed for longer than %s, the first for %s (%s)", failing, longFailing, seconds(failingSeconds), *worst).
+			advise("their receivers are down or refuse: see holdfast push list --failing; after push.give_up_after they are disabled")...)
+	}
+	if disabled > 0 {
+		found = append(found, warns("%d are disabled and get nothing; the last was %s", disabled, *reason).
+			advise("see holdfast push list --disabled; when a receiver is back, holdfast push enable lets it catch up")...)
+	}
+	return found.orOK("%d, of which %d have something to deliver; %d processes deliver", all, due, delivering), nil
+}
+
+// webhookSecrets looks at what the clients' tokens and credentials are sealed with.
+func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
+	const advice = "set HOLDFAST_SECRET_KEYS on every replica, for example to what openssl rand -base64 32 prints, and call holdfast push rekey"
+	own, err := column[[]byte](ctx, d, "SELECT value FROM holdfast.secrets WHERE name = 'push'")
+	if err != nil {
+		return nil, err
+	}
+	var keys [][]byte
+	for _, text := range d.Config.Push.SecretKeys {
+		key, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, fmt.Errorf("push.secret_keys: is not base64")
+		}
+		keys = append(keys, key)
+	}
+	given := len(keys)
+	ring, err := seal.New(append(keys, own...)...)
+	if err != nil {
+		return nil, err
+	}
+	var head []byte
+	var n, sealed, older, besides, lost int
+	err = d.forEach(ctx, fmt.Sprintf(`SELECT substring(secrets FOR %d), count(*)::int FROM holdfast.push_configs
+		WHERE secrets IS NOT NULL GROUP BY 1`, seal.HeadSize), []any{&head, &n}, func() {
+		sealed += n
+		switch key := ring.Key(head); {
+		case key < 0:
+			lost += n
+		case key >= given:
+			besides += n
+		case key > 0:
+			older += n
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var found findings
+	if lost > 0 {
+		found = append(found, fails("%d webhooks have secrets that none of the keys of this configuration opens: they cannot be delivered", lost).
+			advise("add the key that sealed them to HOLDFAST_SECRET_KEYS; if it is lost, their clients have to set them anew")...)
+	}
+	switch {
+	case besides > 0 && given == 0:
+		found = append(found, warns("%d webhooks have secrets that are sealed with a key beside them in the database: who reads the one reads the other", besides).
+			advise(advice)...)
+	case besides > 0:
+		found = append(found, warns("%d webhooks have secrets that are still sealed with the key in the database", besides).advise("call holdfast push rekey")...)
+	}
+	if older > 0 {
+		found = append(found, warns("%d webhooks have secrets that are sealed with an older key", older).
+			advise("call holdfast push rekey before you take it away")...)
+	}
+	if given == 0 {
+		return found.orOK("there are none yet; HOLDFAST_SECRET_KEYS is not set, and they would be sealed with a key beside them"), nil
+	}
+	return found.orOK("%d webhooks have some, sealed with the first key of HOLDFAST_SECRET_KEYS", sealed), nil
+}
