@@ -21,6 +21,7 @@ func TestShapesOfASetting(t *testing.T) {
 		"the configuration alone":   `{"name":"tasks/a/b/pushNotificationConfigs/c",` + snake + `}`,
 		"with the task beside it":   `{"config":{"taskId":"a/b",` + config + `}}`,
 		"as on JSON-RPC":            `{"taskId":"a/b",` + config + `}`,
+		"without a parent":          `{"parent":"","configId":"","config":{"name":"tasks/a/b/pushNotificationConfigs/a/b",` + config + `}}`,
 		"over HTTP, another parent": `{"parent":"tasks/x","config":{"name":"tasks/y/pushNotificationConfigs/c",` + config + `},"taskId":"a/b"}`,
 	} {
 		call, err := v03proto.Codec{}.Decode(engine.OpPushSet, []byte(params))
