@@ -54,8 +54,8 @@ var defects = []exception{
 	},
 	{
 		client: "py-0.2", binding: "grpc", scenario: "push-config",
-		why: "takes the configuration that it gets for a request, and looks for its parent (a2a-sdk 0.2.16, a2a/utils/proto_utils.py:633; " +
-			"a2a/client/grpc_client.py:180, 199)",
+		why: "takes the configuration that it gets for a request, and looks for its parent (a2a-sdk 0.2.16, a2a/utils/proto_utils.py:633); " +
+			"what it asks for is tasks/{id}/pushNotification/undefined (a2a/client/grpc_client.py:196)",
 	},
 	{client: "py-0.3", binding: "rest", scenario: "parts", why: doublyEncoded},
 	{client: "py-0.3", binding: "grpc", scenario: "parts", why: doublyEncoded},
