@@ -3,6 +3,7 @@ package sse
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"strconv"
@@ -98,7 +99,11 @@ func take(w http.ResponseWriter, r *http.Request) *connection {
 	if err != nil {
 		return nil
 	}
-	if tcp, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+	beneath := conn
+	if secured, ok := conn.(*tls.Conn); ok {
+		beneath = secured.NetConn()
+	}
+	if tcp, ok := beneath.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		_ = tcp.SetWriteBuffer(sendBuffer) // a stream on the system's buffer is still a stream
 	}
 	c := &connection{Conn: conn, chunked: r.ProtoAtLeast(1, 1)}
