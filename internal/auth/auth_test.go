@@ -165,12 +165,19 @@ func (away) FindAPIKey(context.Context, string) (*store.KnownKey, error) {
 	return nil, &task.Error{Kind: task.Unavailable}
 }
 
+// hashed is the hash of a password, made once: that is slow by intent.
 func hashed(t testing.TB, password string) string {
 	t.Helper()
+	if known, ok := hashes.Load(password); ok {
+		return known.(string)
+	}
 	h, err := bcrypt.GenerateFromPassword([]byte(password), MinCost)
 	require.NoError(t, err)
+	hashes.Store(password, string(h))
 	return string(h)
 }
+
+var hashes sync.Map
 
 func basic(name, password string) *Request {
 	return shows("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(name+":"+password)))
@@ -198,12 +205,10 @@ func TestBasic(t *testing.T) {
 	require.Len(t, compared, 1, "a password that is right is compared once")
 	require.Empty(t, reasonOf(t, a, basic("bob", "")))
 	compared = nil
-	for range 2 {
-		require.Equal(t, Unknown, reasonOf(t, a, basic("alice", "wrong")))
-		require.Equal(t, Unknown, reasonOf(t, a, basic("mallory", "wrong")))
-		require.Equal(t, Unknown, reasonOf(t, a, basic("", "")))
-	}
-	require.Equal(t, []string{"$2a$10$", "$2a$10$", "$2a$10$", "$2a$10$", "$2a$10$", "$2a$10$"}, compared,
+	require.Equal(t, Unknown, reasonOf(t, a, basic("alice", "wrong")))
+	require.Equal(t, Unknown, reasonOf(t, a, basic("mallory", "wrong")))
+	require.Equal(t, Unknown, reasonOf(t, a, basic("", "")))
+	require.Equal(t, []string{"$2a$10$", "$2a$10$", "$2a$10$"}, compared,
 		"a user or none, each try costs one comparison of the same cost")
 
 	for _, broken := range []string{"!", "YWxpY2U=", "YWxpY2U6c2VzYW1lOm9wZW4", base64.StdEncoding.EncodeToString([]byte("alice:" + strings.Repeat("x", 73)))} {

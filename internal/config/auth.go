@@ -324,15 +324,16 @@ func validScope(s string) bool {
 
 // agentAuth also fills in the schemes of an agent that names none.
 func (l *loader) agentAuth(path string, a *Agent, schemes []AuthScheme) {
+	named := a.Auth.Schemes
 	if !l.given(path + ".auth.schemes") {
 		for i := range schemes {
 			a.Auth.Schemes = append(a.Auth.Schemes, schemes[i].Name)
 		}
 	}
-	for i, name := range a.Auth.Schemes {
+	for i, name := range named {
 		if !slices.ContainsFunc(schemes, func(s AuthScheme) bool { return s.Name == name }) {
 			l.at(path+".auth.schemes", "%q is not among auth.schemes", name)
-		} else if slices.Contains(a.Auth.Schemes[:i], name) {
+		} else if slices.Contains(named[:i], name) {
 			l.at(path+".auth.schemes", "%q is given twice", name)
 		}
 	}

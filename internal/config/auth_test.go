@@ -1,0 +1,107 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const hash = "$2a$12$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"
+
+func TestSchemes(t *testing.T) {
+	t.Parallel()
+	c, err := Load(Source{File: file(t, `
+auth:
+  schemes:
+    - {name: keys, kind: api_key}
+    - name: users
+      kind: basic
+      basic: {users: [{name: alice, password_hash: "`+hash+`", tenant: acme, scopes: [weather:use]}]}
+    - name: sso
+      kind: jwt
+      jwt: {issuer: "https://id.example.com", audience: [holdfast], subject_prefix: "a:"}
+    - name: other
+      kind: jwt
+      jwt: {issuer: "http://127.0.0.1:1", audience: [holdfast], subject_prefix: "b:"}
+    - name: certs
+      kind: mtls
+      mtls: {tenant: machines, subject_prefix: "c:"}
+tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
+agents:
+  - {name: all, executor: {kind: demo}}
+  - name: some
+    executor: {kind: demo}
+    auth: {schemes: [sso, keys], scope: "weather:use"}
+    card: {skills: [{id: s, scope: "weather:secret"}]}
+  - {name: open, executor: {kind: demo}, auth: {schemes: []}}
+`)})
+	require.NoError(t, err)
+	require.Equal(t, []string{"keys", "users", "sso", "other", "certs"}, c.Agents[0].Auth.Schemes)
+	require.Equal(t, AgentAuth{Schemes: []string{"sso", "keys"}, Scope: "weather:use"}, c.Agents[1].Auth)
+	require.Equal(t, []string{"open"}, c.OpenAgents())
+	require.Equal(t, "https://127.0.0.1:8080", c.BaseURL(c.Listen))
+}
+
+func TestMistakesInSchemes(t *testing.T) {
+	t.Parallel()
+	scheme := func(s string) string { return "auth: {schemes: [" + s + "]}" }
+	jwt := func(more string) string {
+		return `kind: jwt, jwt: {issuer: "https://id.example.com", audience: [a]` + more + "}"
+	}
+	for about, c := range map[string]struct{ content, want string }{
+		"no name":             {scheme(`{kind: api_key}`), "auth.schemes[0].name: is missing"},
+		"no kind":             {scheme(`{name: a}`), "auth.schemes[0].kind: is missing"},
+		"another kind":        {scheme(`{name: a, kind: none}`), `is "none", want one of`},
+		"a name twice":        {scheme(`{name: a, kind: api_key}, {name: a, ` + jwt("") + `}`), "already the name"},
+		"a kind twice":        {scheme(`{name: a, kind: api_key}, {name: b, kind: api_key}`), "only jwt may come twice"},
+		"another's section":   {scheme(`{name: a, kind: api_key, jwt: {issuer: "https://x"}}`), "does not belong"},
+		"a cookie":            {scheme(`{name: a, kind: api_key, api_key: {header: cookie}}`), "no header that can hold a key"},
+		"no users":            {scheme(`{name: a, kind: basic}`), "needs users, or users_file"},
+		"a weak hash":         {scheme(`{name: a, kind: basic, basic: {users: [{name: x, password_hash: "$2a$04$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"}]}}`), "cost 4"},
+		"a password":          {scheme(`{name: a, kind: basic, basic: {users: [{name: x, password_hash: sesame}]}}`), "not one of bcrypt"},
+		"a name with a colon": {scheme(`{name: a, kind: basic, basic: {users: [{name: "x:y", password_hash: "` + hash + `"}]}}`), "colon"},
+		"no issuer":           {scheme(`{name: a, kind: jwt, jwt: {audience: [a]}}`), "issuer: is missing"},
+		"no audience":         {scheme(`{name: a, kind: jwt, jwt: {issuer: "https://id.example.com"}}`), "audience: is missing"},
+		"HMAC":                {scheme(`{name: a, ` + jwt(`, algorithms: [HS256]`) + `}`), `"HS256" is not one of`},
+		"none":                {scheme(`{name: a, ` + jwt(`, algorithms: [none]`) + `}`), `"none" is not one of`},
+		"without TLS":         {scheme(`{name: a, kind: jwt, jwt: {issuer: "http://id.example.com", audience: [a]}}`), "must be https"},
+		"keys without TLS":    {scheme(`{name: a, ` + jwt(`, jwks_url: "http://10.0.0.1/keys"`) + `}`), "jwks_url: must be https"},
+		"an issuer twice":     {scheme(`{name: a, ` + jwt(`, subject_prefix: "a:"`) + `}, {name: b, ` + jwt(`, subject_prefix: "b:"`) + `}`), "is that of auth.schemes[0], too"},
+		"two authorities":     {scheme(`{name: a, ` + jwt("") + `}, {name: b, kind: jwt, jwt: {issuer: "https://other.example.com", audience: [a]}}`), "does not keep its subjects apart"},
+		"prefixes of prefixes": {
+			scheme(`{name: a, ` + jwt(`, subject_prefix: "a:"`) + `}, {name: b, kind: jwt, jwt: {issuer: "https://other.example.com", audience: [a], subject_prefix: "a:b:"}}`),
+			"does not keep its subjects apart",
+		},
+		"a claim may be any tenant": {
+			scheme(`{name: a, ` + jwt(`, tenant: acme`) + `}, {name: b, kind: jwt, jwt: {issuer: "https://other.example.com", audience: [a], tenant_claim: org}}`),
+			"does not keep its subjects apart",
+		},
+		"no authorities":     {scheme(`{name: a, kind: mtls}`), "needs tls.client_ca_file"},
+		"half of TLS":        {"tls: {cert_file: c.pem}", "needs both"},
+		"authorities alone":  {"tls: {client_ca_file: c.pem}", "needs cert_file"},
+		"an unknown scheme":  {"agents: [{name: a, executor: {kind: demo}, auth: {schemes: [x]}}]", `"x" is not among auth.schemes`},
+		"a scope for nobody": {"agents: [{name: a, executor: {kind: demo}, auth: {scope: x}}]", "needs a scheme"},
+		"a scope with a space": {
+			scheme(`{name: a, kind: api_key}`) + "\nagents: [{name: a, executor: {kind: demo}, auth: {scope: x y}}]", "is not a scope",
+		},
+	} {
+		found := problems(t, c.content, nil)
+		require.Len(t, found, 1, "%s: %v", about, found)
+		require.Contains(t, found[0], c.want, about)
+	}
+}
+
+func TestExposed(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]bool{
+		"127.0.0.1:0": false, "localhost:0": false, "[::1]:0": false, "127.8.8.8:0": false, ":0": true, "0.0.0.0:0": true, "[::]:0": true, "10.0.0.1:0": true,
+	} {
+		c := Default()
+		c.Listen, c.GRPCListen = listen, GRPCOff
+		require.Equal(t, want, len(c.Exposed()) > 0, listen)
+		c.Listen, c.GRPCListen = "127.0.0.1:0", listen
+		require.Equal(t, want, len(c.Exposed()) > 0, listen)
+		c.Roles = []Role{RoleWorker}
+		require.Empty(t, c.Exposed())
+	}
+}
