@@ -12,15 +12,18 @@ func BenchmarkRawEcho(b *testing.B)   { rawEcho(b) }
 func BenchmarkRawSSE(b *testing.B)    { rawSSE(b) }
 
 func BenchmarkLatency(b *testing.B)   { latency(b) }
+func BenchmarkPushLag(b *testing.B)   { pushLag(b) }
 func BenchmarkFanOut(b *testing.B)    { fanOut(b) }
 func BenchmarkWAL(b *testing.B)       { wal(b) }
 func BenchmarkChunkCost(b *testing.B) { chunkCost(b) }
 func BenchmarkMemory(b *testing.B)    { memory(b) }
 func BenchmarkGet(b *testing.B)       { get(b) }
 
-func BenchmarkBlocking(b *testing.B) { blocking(b) }
-func BenchmarkPoll(b *testing.B)     { poll(b) }
-func BenchmarkStream(b *testing.B)   { stream(b) }
-func BenchmarkBindings(b *testing.B) { bindings(b) }
-func BenchmarkReplicas(b *testing.B) { replicated(b) }
-func BenchmarkStored(b *testing.B)   { stored(b) }
+func BenchmarkBlocking(b *testing.B)       { blocking(b) }
+func BenchmarkPoll(b *testing.B)           { poll(b) }
+func BenchmarkStream(b *testing.B)         { stream(b) }
+func BenchmarkBindings(b *testing.B)       { bindings(b) }
+func BenchmarkPushDeliveries(b *testing.B) { pushDeliveries(b) }
+func BenchmarkPushCost(b *testing.B)       { pushCost(b) }
+func BenchmarkReplicas(b *testing.B)       { replicated(b) }
+func BenchmarkStored(b *testing.B)         { stored(b) }

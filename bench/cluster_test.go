@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -23,12 +24,15 @@ const (
 	whole      = "api,worker"
 	apiOnly    = "api"
 	workerOnly = "worker"
+	pushOnly   = "push"
+	everything = "api,worker,push"
 )
 
 // cluster is replicas on a database of their own.
 type cluster struct {
 	dbURL    string
 	db       *pgx.Conn
+	config   string // its file
 	replicas []*replica
 }
 
@@ -57,13 +61,18 @@ agents:
 // newCluster starts a replica for each of the roles and warms them up. They end with b.
 func newCluster(b *testing.B, roles ...string) *cluster {
 	b.Helper()
-	c := &cluster{dbURL: newDatabase(b)}
+	return newClusterWith(b, configFile, roles...)
+}
+
+func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
+	b.Helper()
+	c := &cluster{dbURL: newDatabase(b), config: config}
 	for _, r := range roles {
-		c.replicas = append(c.replicas, start(b, c.dbURL, r))
+		c.replicas = append(c.replicas, c.start(b, r))
 	}
 	c.db = connect(b, c.dbURL)
 	for i, r := range c.replicas {
-		if roles[i] != workerOnly {
+		if strings.HasPrefix(roles[i], apiOnly) {
 			measure(b, load.Options{Targets: []*load.Target{r.target}, Mode: load.Blocking, Text: "echo:hello", InFlight: 8, Count: 200})
 			measure(b, load.Options{Targets: []*load.Target{r.target}, Mode: load.Stream, Text: "chunks=100 size=256", InFlight: 2, Count: 4})
 		}
@@ -72,17 +81,17 @@ func newCluster(b *testing.B, roles ...string) *cluster {
 	return c
 }
 
-func start(b *testing.B, dbURL, roles string) *replica {
+func (c *cluster) start(b *testing.B, roles string) *replica {
 	b.Helper()
 	r := &replica{addr: freeAddr(b), admin: freeAddr(b), grpc: freeAddr(b)}
-	cmd := exec.Command(binary, "serve", "--config", configFile)
+	cmd := exec.Command(binary, "serve", "--config", c.config)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "HOLDFAST_") {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, "HOLDFAST_DATABASE_URL="+dbURL, "HOLDFAST_LISTEN="+r.addr, "HOLDFAST_ADMIN_LISTEN="+r.admin, "HOLDFAST_GRPC_LISTEN="+r.grpc,
-		"HOLDFAST_ROLES="+roles, "HOLDFAST_LOG_LEVEL=warn")
+	cmd.Env = append(cmd.Env, "HOLDFAST_DATABASE_URL="+c.dbURL, "HOLDFAST_LISTEN="+r.addr, "HOLDFAST_ADMIN_LISTEN="+r.admin, "HOLDFAST_GRPC_LISTEN="+r.grpc,
+		"HOLDFAST_ROLES="+roles, "HOLDFAST_LOG_LEVEL=warn", "HOLDFAST_SECRET_KEYS="+base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	run(b, cmd)
 	r.pid = cmd.Process.Pid
 	awaitReady(b, r.admin)

@@ -164,22 +164,27 @@ func timed(b *testing.B, do func() error) float64 {
 func compare(b *testing.B, o operation, subject, control *side) {
 	b.Helper()
 	subject.b, control.b = b, b
-	const rounds = 8
-	var full, empty, ratios []float64
-	for i := range rounds {
-		var f, e float64
-		if i%2 == 0 {
-			f = o.rate(subject)
-			e = o.rate(control)
-		} else {
-			e = o.rate(control)
-			f = o.rate(subject)
-		}
-		full, empty, ratios = append(full, f), append(empty, e), append(ratios, e/f)
-	}
+	full, empty, ratios := inTurns(func() float64 { return o.rate(subject) }, func() float64 { return o.rate(control) })
 	metric(b, median(empty), "empty/s")
 	metric(b, median(full), "stored/s")
 	metric(b, 100*(median(ratios)-1), "%slower")
+}
+
+// inTurns measures two rates, beginning with either as often, and how many times the first the second is.
+func inTurns(one, other func() float64) (ones, others, ratios []float64) {
+	const rounds = 8
+	for i := range rounds {
+		var x, y float64
+		if i%2 == 0 {
+			x = one()
+			y = other()
+		} else {
+			y = other()
+			x = one()
+		}
+		ones, others, ratios = append(ones, x), append(others, y), append(ratios, y/x)
+	}
+	return ones, others, ratios
 }
 
 func median(v []float64) float64 {

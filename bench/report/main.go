@@ -45,6 +45,7 @@ var tables = []struct {
 	{"RawEcho", "Raw: net/http with nothing behind it", nil},
 	{"RawSSE", "Raw: chunks of 256 bytes that nobody stores", nil},
 	{"Latency", "From emission to a reader", []raw{{"raw NOTIFY p50-ms", "p50-ms", "RawNotify/idle", ""}, {"raw NOTIFY p99-ms", "p99-ms", "RawNotify/idle", ""}}},
+	{"PushLag", "From emission to a webhook's receiver", []raw{{"raw NOTIFY p50-ms", "p50-ms", "RawNotify/idle", ""}, {"raw NOTIFY p99-ms", "p99-ms", "RawNotify/idle", ""}}},
 	{"FanOut", "One task, 200 readers on two replicas", nil},
 	{"WAL", "Write-ahead log of one artifact of 1,000 chunks of 256 bytes", nil},
 	{"ChunkCost", "What 3,000 chunks cost over 1,000", nil},
@@ -60,6 +61,10 @@ var tables = []struct {
 		{"raw rows/s", "rows/s", "RawUnnest/conns=2/rows=500", ""}, {"raw SSE chunks/s", "chunks/s", "RawSSE/streams=%s/flush=full", "streams"},
 	}},
 	{"Bindings", "The same in other versions and over other bindings", nil},
+	{"PushDeliveries", "Deliveries of webhooks to a receiver that answers at once", []raw{
+		{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
+	}},
+	{"PushCost", "Blocking echo tasks with a webhook each, and without", nil},
 	{"Replicas", "Replicas that share the machine", nil},
 	{"Stored", "With finished tasks stored", nil},
 }

@@ -1,0 +1,325 @@
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/load"
+)
+
+// The receiver of webhooks is this test binary as a process of its own, at any number of addresses.
+
+const (
+	receiverEnv    = "HOLDFAST_BENCH_RECEIVER" // at how many
+	firstInherited = 3                         // the number of the first file that a process is given beside the usual three
+)
+
+// receipts are what has arrived.
+type receipts struct {
+	Count       int
+	First, Last time.Time
+	Lags        []time.Duration // of those with the stamp of a chunk
+}
+
+// receive serves what listeners the parent has left to us.
+func receive(listeners int) error {
+	var mu sync.Mutex
+	var got receipts
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /hook", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		now := time.Now()
+		mu.Lock()
+		got.Count++
+		if got.Count == 1 {
+			got.First = now
+		}
+		got.Last = now
+		if bytes.HasPrefix(body, []byte(`{"artifactUpdate"`)) {
+			if at, ok := load.Stamp(body); ok {
+				got.Lags = append(got.Lags, now.Sub(at))
+			}
+		}
+		mu.Unlock()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /receipts", func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = json.NewEncoder(w).Encode(&got)
+	})
+	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+	ended := make(chan error)
+	for i := range listeners {
+		l, err := net.FileListener(os.NewFile(uintptr(firstInherited+i), "listener"))
+		if err != nil {
+			return err
+		}
+		go func() { ended <- http.Serve(l, mux) }()
+	}
+	return <-ended
+}
+
+// receiver is that process.
+type receiver struct{ addrs []string }
+
+func newReceiver(b *testing.B, addrs int) *receiver {
+	b.Helper()
+	r := &receiver{}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), receiverEnv+"="+strconv.Itoa(addrs))
+	for range addrs {
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		file, err := l.File()
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.addrs, cmd.ExtraFiles = append(r.addrs, l.Addr().String()), append(cmd.ExtraFiles, file)
+		_ = l.Close() // the file is one of its own
+	}
+	run(b, cmd)
+	for _, file := range cmd.ExtraFiles {
+		_ = file.Close()
+	}
+	for _, addr := range r.addrs {
+		awaitReady(b, addr)
+	}
+	return r
+}
+
+func (r *receiver) hook(n int) string { return "http://" + r.addrs[n%len(r.addrs)] + "/hook" }
+
+func (r *receiver) look(b *testing.B) (got receipts) {
+	b.Helper()
+	resp, err := http.Get("http://" + r.addrs[0] + "/receipts")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+		b.Fatal(err)
+	}
+	return got
+}
+
+// awaits waits until something is so, without asking so often that it disturbs.
+func awaits(b *testing.B, what string, done func() bool) {
+	b.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("%s: not within 5 minutes", what)
+		}
+	}
+}
+
+// delivered waits until nothing is left to deliver.
+func (c *cluster) delivered(b *testing.B) {
+	b.Helper()
+	awaits(b, "all is delivered", func() bool {
+		return one[int](b, c.db, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL") == 0
+	})
+}
+
+// pushConfig makes a configuration whose webhooks may lead to this machine.
+func pushConfig(b *testing.B, more string) (file string) {
+	b.Helper()
+	file = filepath.Join(b.TempDir(), "holdfast.yaml")
+	if err := os.WriteFile(file, []byte(config+"push:\n  allow_private: true\n"+more), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return file
+}
+
+// hooked is a client of A2A 1.0 whose tasks have a webhook, or "" for none.
+type hooked struct {
+	target *load.Target
+	conn   *load.Conn
+}
+
+func newHooked(b *testing.B, r *replica) *hooked {
+	b.Helper()
+	t, err := load.NewTarget("http://"+r.addr, http.Header{"A2a-Version": {"1.0"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &hooked{t, dial(b, t)}
+}
+
+func (h *hooked) send(text, hook string, wait bool) error {
+	set := ""
+	if hook != "" {
+		set = fmt.Sprintf(`,"taskPushNotificationConfig":{"url":%q}`, hook)
+	}
+	body, err := h.conn.Call(h.target.Request("SendMessage", fmt.Appendf(nil,
+		`{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":%q}]},"configuration":{"historyLength":0,"returnImmediately":%t%s}}`,
+		text, !wait, set), ""))
+	switch {
+	case err != nil:
+		return err
+	case !bytes.Contains(body, []byte(`"result":{"task"`)):
+		return fmt.Errorf("not a task: %.200s", body)
+	case wait && !bytes.Contains(body, []byte(`"TASK_STATE_COMPLETED"`)):
+		return errUnfinished
+	}
+	return nil
+}
+
+// pushLag measures from an executor's emission to a receiver, on a replica that runs the tasks and
+// delivers, and with one for either.
+func pushLag(b *testing.B) {
+	b.Helper()
+	file := pushConfig(b, "  artifacts: true\n  coalesce_after: 0\n")
+	clusters := map[string]*cluster{"same": newClusterWith(b, file, everything), "other": newClusterWith(b, file, whole, pushOnly)}
+	for _, l := range []struct {
+		name  string
+		tasks int
+		delay time.Duration
+	}{{"idle", 1, 10 * time.Millisecond}, {"500-per-s", 50, 100 * time.Millisecond}} {
+		for _, where := range []string{"same", "other"} {
+			c := clusters[where]
+			settle(b)
+			b.Run(l.name+"/"+where, func(b *testing.B) {
+				to := newReceiver(b, 1)
+				client := newHooked(b, c.replicas[0])
+				each := 20
+				if tiny() == 0 {
+					each = max(each, int(benchtime()/l.delay))
+				}
+				for n := range l.tasks {
+					if n > 0 {
+						// Not all at the same moment of each pause.
+						time.Sleep(l.delay / time.Duration(l.tasks))
+					}
+					if err := client.send(fmt.Sprintf("chunks=%d size=64 delay=%s", each, l.delay), to.hook(0), false); err != nil {
+						b.Fatal(err)
+					}
+				}
+				var got receipts
+				awaits(b, "every chunk arrives", func() bool {
+					got = to.look(b)
+					return len(got.Lags) >= l.tasks*each
+				})
+				c.delivered(b)
+				slices.Sort(got.Lags)
+				quantiles(b, got.Lags)
+				metric(b, float64(got.Count)/got.Last.Sub(got.First).Seconds(), "deliveries/s")
+			})
+		}
+	}
+}
+
+// pushDeliveries counts what a replica that does nothing else delivers of a backlog.
+func pushDeliveries(b *testing.B) {
+	b.Helper()
+	const perHost = 8 // by default
+	file := pushConfig(b, "")
+	for _, hosts := range []int{1, 2, 8} {
+		b.Run(fmt.Sprintf("hosts=%d/inflight=%d", hosts, hosts*perHost), func(b *testing.B) {
+			c := newClusterWith(b, file, whole)
+			to := newReceiver(b, hosts)
+			var clients []*hooked
+			for range 16 {
+				clients = append(clients, newHooked(b, c.replicas[0]))
+			}
+			// Several for each that may be under way, and about as many as take the time that there is.
+			tasks := 4 * hosts * perHost
+			if tiny() == 0 {
+				tasks = max(tasks, int(1500*benchtime().Seconds()))
+			}
+			var nth atomic.Int64
+			spread(b, tasks, clients, func(h *hooked) error { return h.send("echo:hello", to.hook(int(nth.Add(1))), true) })
+			want := one[int](b, c.db, `SELECT count(*) FROM holdfast.push_cursors k JOIN holdfast.task_events e ON e.task = k.task
+				WHERE k.due_at IS NOT NULL AND e.kind = 2 AND e.seq BETWEEN k.next_seq AND k.due_seq`)
+			settle(b)
+			b.StartTimer()
+			c.start(b, pushOnly)
+			c.delivered(b)
+			b.StopTimer()
+			got := to.look(b)
+			if got.Count < want {
+				b.Fatalf("%d of %d deliveries arrived", got.Count, want)
+			}
+			metric(b, float64(got.Count)/got.Last.Sub(got.First).Seconds(), "deliveries/s")
+		})
+	}
+}
+
+// pushCost compares blocking tasks that have a webhook with such that have none, in turns.
+func pushCost(b *testing.B) {
+	b.Helper()
+	const inFlight = 64
+	file := pushConfig(b, "")
+	for _, v := range []struct{ name, roles string }{{"marked", whole}, {"delivered", everything}} {
+		c := newClusterWith(b, file, v.roles)
+		b.Run(fmt.Sprintf("%s/inflight=%d", v.name, inFlight), func(b *testing.B) {
+			to := newReceiver(b, 8)
+			var clients []*hooked
+			for range inFlight {
+				clients = append(clients, newHooked(b, c.replicas[0]))
+			}
+			with := func() float64 {
+				rate := hookedTasks(b, clients, to.hook)
+				if v.roles == everything {
+					c.delivered(b)
+				}
+				return rate
+			}
+			without := func() float64 { return hookedTasks(b, clients, func(int) string { return "" }) }
+			rates, bare, ratios := inTurns(with, without)
+			if got := to.look(b).Count; (got > 0) != (v.roles == everything) {
+				b.Fatalf("%d deliveries arrived", got)
+			}
+			metric(b, median(bare), "without/s")
+			metric(b, median(rates), "with/s")
+			metric(b, 100*(median(ratios)-1), "%slower")
+		})
+	}
+}
+
+// hookedTasks has every client send tasks for a turn, one after the other, and returns how many there were per second.
+func hookedTasks(b *testing.B, clients []*hooked, hook func(n int) string) float64 {
+	b.Helper()
+	var wg sync.WaitGroup
+	done := make([]int, len(clients))
+	failed := make([]error, len(clients))
+	start := time.Now()
+	for i, h := range clients {
+		wg.Go(func() {
+			for failed[i] == nil && (done[i] < cmp.Or(tiny(), 1) || tiny() == 0 && time.Since(start) < turn()) {
+				failed[i] = h.send("echo:hello", hook(i), true)
+				done[i]++
+			}
+		})
+	}
+	wg.Wait()
+	elapsed := time.Since(start)
+	if err := errors.Join(failed...); err != nil {
+		b.Fatal(err)
+	}
+	total := 0
+	for _, n := range done {
+		total += n
+	}
+	return float64(total) / elapsed.Seconds()
+}
