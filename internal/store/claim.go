@@ -22,6 +22,7 @@ type Claimed struct {
 	CancelRequested bool
 	Waited          time.Duration // since it became available
 	AvailableAt     time.Time
+	ArtifactBytes   int64 // that earlier runs of the task have written
 	Unreadable      error // the message cannot be decoded; Message is empty
 }
 
@@ -66,7 +67,8 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			Task: t, Message: e.Message, MessageSeq: e.Seq, Attempt: task.Attempt(r.Attempt),
 			Turn: int(r.Turn), Try: int(r.Tries), CancelRequested: r.CancelRequested,
 			Waited: r.ClaimedAt.Sub(r.AvailableAt), AvailableAt: r.AvailableAt,
-			Unreadable: unreadable,
+			ArtifactBytes: r.ArtifactBytes,
+			Unreadable:    unreadable,
 		}
 	}
 	return out, nil

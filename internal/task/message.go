@@ -35,6 +35,11 @@ type Part struct {
 	Metadata  json.RawMessage // a JSON object or nil
 }
 
+// Size is how much the sender put into it, in bytes: files as they are, not in base64.
+func (p *Part) Size() int64 {
+	return int64(len(p.Text) + len(p.Raw) + len(p.Data) + len(p.URL) + len(p.Metadata))
+}
+
 // Message is one turn of a conversation.
 type Message struct {
 	ID         string
@@ -56,6 +61,15 @@ type Artifact struct {
 	Parts       []Part
 	Metadata    json.RawMessage
 	Extensions  []string
+}
+
+// Size is that of its parts and metadata, in bytes.
+func (a *Artifact) Size() int64 {
+	n := int64(len(a.Metadata))
+	for i := range a.Parts {
+		n += a.Parts[i].Size()
+	}
+	return n
 }
 
 // Text makes a text part.

@@ -31,6 +31,7 @@ const (
 
 var (
 	errSettled = errors.New("the run has settled: nothing may be emitted after input-required, auth-required, completed, failed, rejected or a reply")
+	errSpent   = errors.New("the artifacts of the task are as large as they may be")
 	errReply   = &executor.Failure{Msg: "A bare reply must be the first thing that a run emits, and the agent must be configured with direct_replies."}
 )
 
@@ -41,6 +42,8 @@ type emitter struct {
 	window *semaphore.Weighted
 	last   atomic.Int64 // unix nanoseconds of the last emission
 	held   atomic.Int64 // calls that wait for the database
+	size   atomic.Int64 // of the task's artifacts, those of earlier runs included
+	spent  atomic.Bool  // that was more than it may be: the executor says nothing more
 
 	mu       sync.Mutex
 	ordinal  int64
@@ -61,6 +64,7 @@ func newEmitter(r *run) *emitter {
 		started: r.claim.Task.Status.State == task.StateWorking,
 	}
 	e.last.Store(time.Now().UnixNano())
+	e.size.Store(r.claim.ArtifactBytes)
 	return e
 }
 
@@ -85,6 +89,8 @@ func (e *emitter) hold() (release func()) {
 // Status implements executor.Emitter.
 func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) error {
 	switch {
+	case e.spent.Load():
+		return errSpent
 	case s == task.StateWorking:
 		return e.emit(ctx, e.status(s, msg))
 	case s.Parked(), s == task.StateCompleted, s == task.StateFailed, s == task.StateRejected:
@@ -109,6 +115,9 @@ func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error
 	if err != nil {
 		return "", err
 	}
+	if err := e.spend(a.Size()); err != nil {
+		return "", err
+	}
 	if err := e.loadIndex(ctx); err != nil {
 		return "", err
 	}
@@ -120,6 +129,9 @@ func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error
 func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
 	if msg == nil {
 		return errors.New("a reply needs a message")
+	}
+	if e.spent.Load() {
+		return errSpent
 	}
 	e.mu.Lock()
 	first := e.ordinal == 0 && !e.started && e.r.claim.Turn == 1
@@ -137,11 +149,29 @@ func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
 	if len(data) == 0 {
 		return errors.New("checkpoint: not valid JSON")
 	}
+	if e.spent.Load() {
+		return errSpent
+	}
 	data, err := e.cleanJSON("checkpoint", data)
 	if err != nil {
 		return err
 	}
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
+}
+
+// spend counts what goes into an artifact. The chunk that is too much ends the run.
+func (e *emitter) spend(size int64) error {
+	total, most := e.size.Add(size), e.r.agent.MaxArtifacts
+	if most == 0 || total <= most {
+		return nil
+	}
+	if !e.spent.Swap(true) {
+		e.r.interrupt(errSpent)
+		if limited := e.r.pool.opt.Observer.Limited; limited != nil {
+			limited(e.r.agent.Name, LimitArtifacts)
+		}
+	}
+	return errSpent
 }
 
 // working reports that the run has begun, unless the task is known to be working.
@@ -333,7 +363,7 @@ func eventSize(ev *task.Event) int64 {
 	n := int64(len(ev.Metadata))
 	count := func(parts []task.Part) {
 		for i := range parts {
-			n += int64(len(parts[i].Text) + len(parts[i].Raw) + len(parts[i].Data) + len(parts[i].URL) + len(parts[i].Metadata))
+			n += parts[i].Size()
 		}
 	}
 	if ev.Message != nil {

@@ -41,6 +41,7 @@ type Agent struct {
 	Backoff           time.Duration // before the first retry; doubles, with jitter; default 1 s
 	MaxBackoff        time.Duration // default 5 min
 	CancelGrace       time.Duration // between asking a run to end and writing its status anyway
+	MaxArtifacts      int64         // bytes that the artifacts of a task may take; 0: any number
 	DirectReplies     bool          // may answer with a bare Message: working is not reported before the first emission
 }
 
@@ -49,7 +50,11 @@ type Observer struct {
 	Claimed func(agent string, n int, waited time.Duration)
 	Ran     func(agent, outcome string, took time.Duration)
 	Running func(agent string, delta int)
+	Limited func(agent, limit string) // a run was ended by one
 }
+
+// LimitArtifacts is Agent.MaxArtifacts, as Observer.Limited names it.
+const LimitArtifacts = "artifacts"
 
 // Options configures a pool. The zero value of a duration means its default.
 type Options struct {

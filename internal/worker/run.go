@@ -175,6 +175,9 @@ func (r *run) conclude(err error) (string, error) {
 	case errors.Is(cause, executor.ErrInactivity):
 		return r.settle(task.StateFailed,
 			fmt.Sprintf("The agent was silent for more than %s.", r.agent.InactivityTimeout), err)
+	case errors.Is(cause, errSpent):
+		return r.settle(task.StateFailed,
+			fmt.Sprintf("The agent's artifacts would take more than %d bytes, which is as much as those of one task may.", r.agent.MaxArtifacts), errSpent)
 	case err == nil:
 		return r.settle(task.StateCompleted, "", nil)
 	}

@@ -104,22 +104,23 @@ WITH inp AS MATERIALIZED (
            unnest($8::boolean[]) AS last,
            unnest($9::text[]) AS artifact_id,
            unnest($10::text[]) AS payload,
+           unnest($11::bigint[]) AS artifact_size,
            generate_subscripts($1::uuid[], 1) AS ord
 ), num AS MATERIALIZED (
-    SELECT i.task, i.attempt, i.ordinal, i.kind, i.state, i.direct, i.append, i.last, i.artifact_id, i.payload, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
+    SELECT i.task, i.attempt, i.ordinal, i.kind, i.state, i.direct, i.append, i.last, i.artifact_id, i.payload, i.artifact_size, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
     SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord,
-           max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn
+           max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
       FROM inp GROUP BY task, attempt, ordinal
 ), lck AS MATERIALIZED (
     SELECT t.id, t.attempt, t.last_seq, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
-           r.n, r.status_ord, r.shown_rn
+           r.n, r.status_ord, r.shown_rn, r.artifact_bytes
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state + 0 < 3 AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn,
+    SELECT l.id, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
            s.rn AS status_rn,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
@@ -134,6 +135,7 @@ WITH inp AS MATERIALIZED (
            status_seq = coalesce(e.last_seq + e.status_rn, t.status_seq),
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR e.direct,
+           artifact_bytes = t.artifact_bytes + e.artifact_bytes,
            -- From the locked row: an UPDATE whose snapshot is older is first computed, and its
            -- CHECKs tried, on the version that it saw.
            pending = CASE WHEN e.again THEN e.pending - 1 ELSE e.pending END,
@@ -167,16 +169,17 @@ SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS st
 `
 
 type EventsAppendParams struct {
-	Tasks       []uuid.UUID
-	Attempts    []int32
-	Ordinals    []int64
-	Kinds       []int16
-	States      []int16
-	Directs     []bool
-	Appends     []bool
-	Lasts       []bool
-	ArtifactIds []string
-	Payloads    []string
+	Tasks         []uuid.UUID
+	Attempts      []int32
+	Ordinals      []int64
+	Kinds         []int16
+	States        []int16
+	Directs       []bool
+	Appends       []bool
+	Lasts         []bool
+	ArtifactIds   []string
+	Payloads      []string
+	ArtifactSizes []int64
 }
 
 type EventsAppendRow struct {
@@ -219,6 +222,7 @@ func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendPar
 		arg.Lasts,
 		arg.ArtifactIds,
 		arg.Payloads,
+		arg.ArtifactSizes,
 	)
 	if err != nil {
 		return nil, err

@@ -46,11 +46,11 @@ WITH c AS MATERIALIZED (
       FROM q
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.id = q.id
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-              t.cancel_requested, t.dialect, t.metadata, t.created_at,
+              t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
               q.message_seq, q.turn, q.tries, q.available_at
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
-       t.cancel_requested, t.dialect, t.metadata, t.created_at,
+       t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
        t.message_seq, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
        holdfast.message_at(t.id, t.message_seq) AS payload
   FROM t
@@ -77,6 +77,7 @@ type QueueClaimRow struct {
 	Dialect         string
 	Metadata        []byte
 	CreatedAt       time.Time
+	ArtifactBytes   int64
 	MessageSeq      int64
 	Turn            int32
 	Tries           int32
@@ -122,6 +123,7 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 			&i.Dialect,
 			&i.Metadata,
 			&i.CreatedAt,
+			&i.ArtifactBytes,
 			&i.MessageSeq,
 			&i.Turn,
 			&i.Tries,

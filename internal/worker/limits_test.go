@@ -1,0 +1,83 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// The artifacts of a task may grow to their limit, over all of its runs and attempts, and not by a byte beyond.
+func TestArtifactsThatGrowTooLargeFailTheTask(t *testing.T) {
+	t.Parallel()
+	kib := text(strings.Repeat("x", 1000))
+	kib.Artifact.Metadata = []byte(`{"of":"metadata, 24 B"}`)
+	require.EqualValues(t, 1023, kib.Artifact.Size())
+	emit := func(ctx context.Context, out executor.Emitter, n int) error {
+		for range n {
+			if _, err := out.Artifact(ctx, kib); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	obeys := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return emit(ctx, out, 1000) })
+	ignores := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		if err := emit(ctx, out, 1000); err == nil {
+			return errors.New("was not told")
+		}
+		for _, err := range []error{
+			emit(ctx, out, 1), out.Status(ctx, task.StateCompleted, nil), out.Checkpoint(ctx, []byte(`1`)),
+			out.Reply(ctx, &task.Message{Parts: []task.Part{task.Text("bare")}}),
+		} {
+			if err == nil {
+				return errors.New("may go on")
+			}
+		}
+		return nil
+	})
+	retries := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if err := emit(ctx, out, 4); err != nil {
+			return err
+		}
+		return executor.Retryable(errors.New("again"), time.Millisecond)
+	})
+	asks := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if err := emit(ctx, out, 5); err != nil {
+			return err
+		}
+		return out.Status(ctx, task.StateInputRequired, nil)
+	})
+	exact := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return emit(ctx, out, 10) })
+	free := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return emit(ctx, out, 100) })
+	agents := []worker.Agent{obeys, ignores, retries, asks, exact, free}
+	for i := range agents {
+		agents[i].MaxAttempts, agents[i].DirectReplies = 10, i == 1
+		if i < 5 {
+			agents[i].MaxArtifacts = 10 * 1023
+		}
+	}
+	p := start(t, setup{}, agents...)
+	for _, agent := range []string{"a", "b", "c"} {
+		got := p.become(p.create(agent, "x"), task.StateFailed)
+		require.Equal(t, "The agent's artifacts would take more than 10230 bytes, which is as much as those of one task may.",
+			got.Status.Message.FirstText(), agent)
+		require.Len(t, got.Artifacts[0].Parts, 10, "what fits is there: %s", agent)
+	}
+	h := p.create("d", "first")
+	p.become(h, task.StateInputRequired)
+	p.say(h, "second")
+	require.Len(t, p.become(h, task.StateInputRequired).Artifacts[0].Parts, 10, "as much as it may be")
+	p.say(h, "third")
+	require.Len(t, p.become(h, task.StateFailed).Artifacts[0].Parts, 10)
+	for agent, parts := range map[string]int{"e": 10, "f": 100} {
+		require.Len(t, p.become(p.create(agent, "x"), task.StateCompleted).Artifacts[0].Parts, parts)
+	}
+}
