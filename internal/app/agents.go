@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -39,6 +41,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID,
+			Limits:         store.Limits{Live: cmp.Or(a.Limits.LiveTasks, cfg.Limits.PerPrincipal.LiveTasks), Queue: a.Limits.Queue},
 			InputModes:     modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
 			OutputModes:    modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
 		})
@@ -68,6 +71,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			Name: a.Name, Executor: exec, Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
+			MaxArtifacts: int64(a.Limits.MaxArtifacts),
 		})
 	}
 	return out, errors.Join(mistakes...)

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
@@ -222,6 +224,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	if s.public != nil {
 		operations := operation.New(operation.Options{
 			Engine: engine.New(eng), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
+			Callers: perPrincipal(&cfg.Limits.PerPrincipal), MaxParts: cfg.Limits.MaxParts, MaxPart: int64(cfg.Limits.MaxPart),
 			LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
 			ReopenTerminal:  cfg.Protocol.V01ReopenTerminal,
 			ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
@@ -487,6 +490,10 @@ func (s *server) lookAhead(ctx context.Context) (leads bool) {
 		s.log.Warn("partitions could not be looked after", "error", err)
 	}
 	return leads
+}
+
+func perPrincipal(o *config.PerPrincipal) *limit.Callers {
+	return limit.New(limit.Options{Rate: o.Rate, Burst: cmp.Or(o.Burst, o.Rate), Streams: o.Streams})
 }
 
 func processName() string {

@@ -22,17 +22,17 @@ func (s *server) hubObserver() hub.Observer {
 
 func (s *server) storeObserver() store.Observer {
 	m := s.metrics
-	return store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event}
+	return store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited}
 }
 
 func (s *server) workerObserver() worker.Observer {
 	m := s.metrics
-	return worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running}
+	return worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited}
 }
 
 func (s *server) rpcObserver() operation.Observer {
 	m := s.metrics
-	return operation.Observer{Request: m.Request, StreamOpened: m.StreamOpened, Resumed: m.Resumed}
+	return operation.Observer{Request: m.Request, StreamOpened: m.StreamOpened, Resumed: m.Resumed, Limited: m.Limited}
 }
 
 func (s *server) queueDepths(ctx context.Context) ([]telemetry.QueueDepth, error) {

@@ -71,11 +71,22 @@ const (
 type Limits struct {
 	MaxBody       Size          `yaml:"max_body"`
 	MaxDepth      int           `yaml:"max_depth"`
+	MaxParts      int           `yaml:"max_parts"`
+	MaxPart       Size          `yaml:"max_part"` // 0: as large as a body
 	MaxBlock      time.Duration `yaml:"max_block"`
 	MaxStreams    int           `yaml:"max_streams"`
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
 	BodyTimeout   time.Duration `yaml:"body_timeout"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout"`
+	PerPrincipal  PerPrincipal  `yaml:"per_principal"`
+}
+
+// PerPrincipal bounds what each caller may ask. 0 means no limit.
+type PerPrincipal struct {
+	Rate      int `yaml:"rate"`  // requests in a second, of one replica
+	Burst     int `yaml:"burst"` // 0: as many as Rate
+	Streams   int `yaml:"streams"`
+	LiveTasks int `yaml:"live_tasks"` // with each agent, over all replicas
 }
 
 // CORS is for web pages of other origins that use the server from within a browser.
@@ -321,9 +332,12 @@ type CommandExecutor struct {
 	History   int               `yaml:"history"` // previous messages sent with a run
 }
 
-// AgentLimits bound the runs of one agent on one replica.
+// AgentLimits bound the runs of one agent on one replica, and its tasks on all.
 type AgentLimits struct {
 	Concurrency       int           `yaml:"concurrency"`
+	Queue             int           `yaml:"queue"`              // tasks that wait; 0: any number
+	LiveTasks         int           `yaml:"live_tasks"`         // of each caller; 0: as of every agent
+	MaxArtifacts      Size          `yaml:"max_artifacts"`      // of a task; 0: any
 	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none
 	MaxAttempts       int           `yaml:"max_attempts"`

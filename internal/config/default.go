@@ -15,6 +15,7 @@ func Default() *Config {
 		Limits: Limits{
 			MaxBody:       16 * MiB,
 			MaxDepth:      128,
+			MaxParts:      1000,
 			MaxBlock:      60 * time.Second,
 			MaxStreams:    20000,
 			HeaderTimeout: 10 * time.Second,

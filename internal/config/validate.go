@@ -31,6 +31,9 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // headerName is a token of RFC 9110.
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
+// mostCounted bounds the limits that are counted row by row, whenever a task is created.
+const mostCounted = 100_000
+
 // validate checks what types alone do not. It goes on after each problem.
 func (l *loader) validate(c *Config) {
 	l.addresses(c)
@@ -49,6 +52,18 @@ func (l *loader) validate(c *Config) {
 
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
+	inRange(l, "limits.max_parts", c.Limits.MaxParts, 1, 100_000)
+	if c.Limits.MaxPart != 0 {
+		inRange(l, "limits.max_part", c.Limits.MaxPart, 1*KiB, 1*GiB)
+	}
+	each := &c.Limits.PerPrincipal
+	inRange(l, "limits.per_principal.rate", each.Rate, 0, 1_000_000)
+	inRange(l, "limits.per_principal.burst", each.Burst, 0, 1_000_000)
+	if each.Burst > 0 && each.Rate == 0 {
+		l.at("limits.per_principal.burst", "means nothing without a rate")
+	}
+	inRange(l, "limits.per_principal.streams", each.Streams, 0, 1_000_000)
+	inRange(l, "limits.per_principal.live_tasks", each.LiveTasks, 0, mostCounted)
 	inRange(l, "limits.max_block", c.Limits.MaxBlock, time.Second, time.Hour)
 	inRange(l, "limits.max_streams", c.Limits.MaxStreams, 1, 1_000_000)
 	inRange(l, "limits.header_timeout", c.Limits.HeaderTimeout, time.Second, 5*time.Minute)
@@ -276,6 +291,11 @@ func (l *loader) agent(path string, a *Agent) {
 	limits, lim := path+".limits", &a.Limits
 	if l.given(limits + ".concurrency") {
 		inRange(l, limits+".concurrency", lim.Concurrency, 1, 100_000)
+	}
+	inRange(l, limits+".queue", lim.Queue, 0, mostCounted)
+	inRange(l, limits+".live_tasks", lim.LiveTasks, 0, mostCounted)
+	if lim.MaxArtifacts != 0 {
+		inRange(l, limits+".max_artifacts", lim.MaxArtifacts, 1*KiB, 1024*GiB)
 	}
 	inRange(l, limits+".run_timeout", lim.RunTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".inactivity_timeout", lim.InactivityTimeout, 0, 30*24*time.Hour)

@@ -36,6 +36,7 @@ type Metrics struct {
 	streams   *prometheus.GaugeVec
 	resumes   *prometheus.CounterVec
 	requests  *prometheus.CounterVec
+	limited   *prometheus.CounterVec
 
 	pushAttempts *prometheus.CounterVec
 	pushTime     prometheus.Histogram
@@ -54,6 +55,7 @@ const (
 // The fixed sets.
 var (
 	flushKinds  = set("create", "append", "claim", "push_claim", "push_record")
+	limits      = set("rate", "streams", "server_streams", "parts", "live_tasks", "queue", "artifacts")
 	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")
@@ -130,6 +132,8 @@ func New(reg prometheus.Registerer) *Metrics {
 			"Time of one flush to the database, from its start to its commit.", latency, "kind"),
 		batch: histograms("holdfast_commit_batch_size",
 			"Writes that shared one flush.", []float64{1, 2, 5, 10, 20, 50, 100, 200, 500}, "kind"),
+		limited: counters("holdfast_limited_total",
+			"Requests refused, and runs ended, for a limit.", "agent", "limit"),
 		retries: counters("holdfast_write_retries_total",
 			"Writes that were repeated because the database failed.", "kind"),
 		events: counters("holdfast_events_total",
@@ -252,6 +256,11 @@ func (m *Metrics) Flushed(kind string, items int, took time.Duration) {
 // Retried counts a write that was repeated because the database failed.
 func (m *Metrics) Retried(kind string) {
 	m.retries.WithLabelValues(bounded(retryKinds, kind)).Inc()
+}
+
+// Limited counts what a limit has refused or ended.
+func (m *Metrics) Limited(agent, limit string) {
+	m.limited.WithLabelValues(agent, bounded(limits, limit)).Inc()
 }
 
 // Event counts an event that was committed.

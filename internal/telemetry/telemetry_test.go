@@ -88,6 +88,8 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Fenced(3)
 	m.Flushed("append", 40, 2*time.Millisecond)
 	m.Retried("cancel")
+	m.Limited("weather", "rate")
+	m.Limited("weather", "patience")
 	m.Event(task.EventArtifact)
 	m.Delivered(3 * time.Millisecond)
 	m.PollFound(4)

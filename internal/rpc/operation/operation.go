@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v01"
@@ -37,6 +38,7 @@ type Observer struct {
 	Request      func(operation, dialect, outcome string)
 	StreamOpened func(dialect string) (closed func())
 	Resumed      func(dialect string)
+	Limited      func(agent, limit string) // a request was refused
 }
 
 // Options configures a Runner. The zero value of a number means its default.
@@ -44,6 +46,11 @@ type Options struct {
 	Engine     Engine
 	KeepAlive  time.Duration // between signs of life on a quiet stream; default 15 s
 	MaxStreams int           // open at a time, in all bindings; default any number
+	// Callers bounds what each caller may ask. Nil: nothing.
+	Callers *limit.Callers
+	// MaxParts is how many parts a message may have, MaxPart how much is in one, in bytes. 0: any.
+	MaxParts int
+	MaxPart  int64
 	// LegacyTaskIDs lets an unknown task id in message/send become a new task.
 	LegacyTaskIDs bool
 	// ReopenTerminal lets a message of 0.1 to a task that has ended begin it anew.

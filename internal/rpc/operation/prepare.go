@@ -29,6 +29,9 @@ func (o *Runner) prepare(r *Request) error {
 			return err
 		}
 	}
+	if err := o.count(r); err != nil {
+		return err
+	}
 	agent := o.agents[r.Agent]
 	if agent == nil {
 		return nil
@@ -48,6 +51,9 @@ func (o *Runner) prepare(r *Request) error {
 const maxKey = 255
 
 func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
+	if err := o.bound(r, s.Message); err != nil {
+		return err
+	}
 	s.Caller = r.caller()
 	s.Dialect = r.Codec.Version()
 	s.ContextMember = "message.contextId"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
@@ -30,9 +29,11 @@ type Stream struct {
 	codec  dialect.Codec
 	op     engine.Op
 	st     *engine.Stream
-	opened bool // the task, or an event of it, has been shown
-	marks  bool // documents have their ids in them, too
-	cut    bool // the server stopped before the stream had ended
+	// release gives its place back.
+	release func()
+	opened  bool // the task, or an event of it, has been shown
+	marks   bool // documents have their ids in them, too
+	cut     bool // the server stopped before the stream had ended
 }
 
 // Cut reports, of a stream that was followed, whether the server ended it because it
@@ -48,13 +49,14 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !o.takeStream() {
-		return nil, &task.Error{Kind: task.RateLimited, Msg: "too many open streams", RetryAfter: 5 * time.Second}
+	release, err := o.takeStream(r)
+	if err != nil {
+		return nil, err
 	}
 	opened := false
 	defer func() {
 		if !opened {
-			o.releaseStream()
+			release()
 		}
 	}()
 	st, err := open(ctx)
@@ -68,14 +70,14 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	}
 	opened = true
 	marks := slices.Contains(r.active, ResumeURI) && r.Codec.ID() != dialect.V01 // which has no extensions
-	return &Stream{runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks}, nil
+	return &Stream{runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release}, nil
 }
 
 // Follow shows the stream until it ends, the client leaves, or the server stops.
 // Whatever ends it early, the client resumes by the last id. An error is for the client
 // to see, as the end of its stream. Nothing of the request is held on to.
 func (s *Stream) Follow(ctx context.Context, out Sink) error {
-	defer s.runner.releaseStream()
+	defer s.release()
 	defer s.st.Close()
 	if o := &s.runner.opt.Observer; o.StreamOpened != nil {
 		defer o.StreamOpened(s.codec.Version())()
@@ -102,24 +104,6 @@ func (o *Runner) opener(r *Request) (func(context.Context) (*engine.Stream, erro
 	}
 	s := r.Call.Send
 	return func(ctx context.Context) (*engine.Stream, error) { return o.opt.Engine.Stream(ctx, s) }, o.prepareSend(r, s)
-}
-
-func (o *Runner) takeStream() bool {
-	if o.streams == nil {
-		return true
-	}
-	select {
-	case o.streams <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (o *Runner) releaseStream() {
-	if o.streams != nil {
-		<-o.streams
-	}
 }
 
 // following is a stream with where it goes.

@@ -1,0 +1,131 @@
+package limit
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var alice, bob = Caller{"t", "alice"}, Caller{"t", "bob"}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Options{Rate: 10, Burst: 3})
+		for range 3 {
+			_, ok := c.Allow(alice)
+			require.True(t, ok)
+		}
+		for range 5 {
+			wait, ok := c.Allow(alice)
+			require.False(t, ok)
+			require.Equal(t, 100*time.Millisecond, wait, "being refused costs nothing")
+		}
+		_, ok := c.Allow(bob)
+		require.True(t, ok, "nobody pays for another")
+		_, ok = c.Allow(Caller{"other", "alice"})
+		require.True(t, ok, "nor for another tenant's namesake")
+		time.Sleep(100 * time.Millisecond)
+		_, ok = c.Allow(alice)
+		require.True(t, ok, "whoever waits as told is served")
+		_, ok = c.Allow(alice)
+		require.False(t, ok)
+		time.Sleep(time.Hour)
+		served := 0
+		for range 10 {
+			if _, ok := c.Allow(alice); ok {
+				served++
+			}
+		}
+		require.Equal(t, 3, served, "an hour of silence is no claim to more than a burst")
+	})
+}
+
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	c := New(Options{Streams: 2})
+	first, ok := c.Open(alice)
+	require.True(t, ok)
+	second, ok := c.Open(alice)
+	require.True(t, ok)
+	_, ok = c.Open(alice)
+	require.False(t, ok)
+	_, ok = c.Open(bob)
+	require.True(t, ok)
+	first()
+	first() // by whoever is not sure
+	third, ok := c.Open(alice)
+	require.True(t, ok)
+	_, ok = c.Open(alice)
+	require.False(t, ok)
+	second()
+	third()
+	for range 100 {
+		_, ok := c.Allow(alice)
+		require.True(t, ok, "without a rate there is none")
+	}
+}
+
+func TestNothingIsLimitedUnlessAsked(t *testing.T) {
+	t.Parallel()
+	c := New(Options{Burst: 5})
+	require.Nil(t, c)
+	_, ok := c.Allow(alice)
+	require.True(t, ok)
+	closed, ok := c.Open(alice)
+	require.True(t, ok)
+	closed()
+}
+
+func TestAccountsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := New(Options{Rate: 1, Burst: 1, Streams: 1, Callers: 10})
+	closed, ok := c.Open(alice)
+	require.True(t, ok)
+	_, ok = c.Allow(bob)
+	require.True(t, ok)
+	for i := range 1000 {
+		_, ok := c.Allow(Caller{"t", fmt.Sprint(i)})
+		require.True(t, ok)
+		if i%5 == 0 {
+			_, ok = c.Allow(bob)
+			require.False(t, ok, "who keeps coming is remembered")
+		}
+	}
+	require.LessOrEqual(t, len(c.all), 11)
+	require.Equal(t, 10, c.idle.Len())
+	_, ok = c.Open(alice)
+	require.False(t, ok, "and so is who has something open")
+	closed()
+	require.Equal(t, 10, len(c.all)) //nolint:testifylint // of a map that a failure must not print
+}
+
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	c := New(Options{Rate: 1, Burst: 50, Streams: 5, Callers: 3})
+	var open, most, served atomic.Int64
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for n := range 500 {
+				c.Allow(Caller{"t", fmt.Sprint(n % 7)})
+				if _, ok := c.Allow(bob); ok {
+					served.Add(1)
+				}
+				if closed, ok := c.Open(alice); ok {
+					most.Store(max(most.Load(), open.Add(1)))
+					open.Add(-1)
+					closed()
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.LessOrEqual(t, most.Load(), int64(5))
+	require.GreaterOrEqual(t, served.Load(), int64(50))
+}
