@@ -41,6 +41,7 @@ func TestLogsTellNoSecrets(t *testing.T) {
   - name: gone
     executor: {kind: http, http: {url: "http://user:` + secret + `-userinfo@127.0.0.1:1/run?key=` + secret + `-url"}}
     limits: {max_attempts: 2, backoff: 1ms}
+push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, connect_timeout: 1s}
 `})
 	headers := []string{
 		"Authorization", "Bearer " + secret + "-token", "X-API-Key", "hf_" + secret + "-key", "Cookie", "session=" + secret + "-cookie",
@@ -88,6 +89,23 @@ func TestLogsTellNoSecrets(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, resp.Body.Close())
 		}
+	}
+	{ // webhooks
+		for _, hook := range []string{
+			"http://127.0.0.1:1/hook/" + secret + "?key=" + secret, broken.URL + "/hook/" + secret + "?key=" + secret,
+			"http://10.0.0.1/" + secret, "http://" + secret + ":" + secret + "@127.0.0.1:1/", "ftp://" + secret,
+		} {
+			p := say("echo:" + secret + "-hooked")
+			p["configuration"] = object{"pushNotificationConfig": object{
+				"url": hook, "token": secret + "-token", "authentication": object{"schemes": []string{"Bearer"}, "credentials": secret + "-credentials"},
+			}}
+			_, err := ask(short(t, patience), r.url, request(v03.send, p), headers...)
+			require.NoError(t, err)
+		}
+		eventually(t, "deliveries have failed again and again", func() error {
+			n := r.metric("holdfast_push_attempts_total")
+			return unless(n >= 6, "%v attempts", n)
+		})
 	}
 	{ // agents that fail
 		for path, text := range map[string]string{

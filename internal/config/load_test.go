@@ -207,6 +207,25 @@ func TestOriginsAreTakenWhole(t *testing.T) {
 	}
 }
 
+func TestLimitsHaveBounds(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{
+		"holdfast.yaml:2: limits.max_parts: is 0, want 1 to 100000",
+		"holdfast.yaml:3: limits.max_part: is 1, want 1KiB to 1GiB",
+		"holdfast.yaml:4: limits.per_principal.burst: means nothing without a rate",
+		"holdfast.yaml:4: limits.per_principal.live_tasks: is 100001, want 0 to 100000",
+		"holdfast.yaml:8: agents[0].limits.queue: is -1, want 0 to 100000",
+	}, problems(t, `limits:
+  max_parts: 0
+  max_part: 1
+  per_principal: {burst: 5, live_tasks: 100001}
+agents:
+  - name: a
+    executor: {kind: demo}
+    limits: {queue: -1, max_artifacts: 0}
+`, nil))
+}
+
 func TestMistakesOfYAML(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
