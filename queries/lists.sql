@@ -1,15 +1,16 @@
 -- Clients' lists of their tasks: newest status first, by key.
 --
 -- Each state is a scan of its own that stops at the limit, so that a page costs the same however many tasks there are and
--- however rare the state is.
+-- however rare the state is. So is each owner, where a tenant sees all of its tasks: there a page costs what their number is.
 
 -- name: TasksListed :many
 -- Index tasks_listed.
 SELECT p.*
-  FROM unnest(@states::smallint[]) AS s (state)
+  FROM unnest(@owners::text[]) AS o (owner)
+ CROSS JOIN unnest(@states::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
     SELECT * FROM holdfast.tasks t
-     WHERE t.tenant = @tenant AND t.owner = @owner AND t.agent = @agent AND NOT t.direct AND t.state = s.state
+     WHERE t.tenant = @tenant AND t.owner = o.owner AND t.agent = @agent AND NOT t.direct AND t.state = s.state
        AND t.status_at >= @since AND (t.status_at, t.id) < (@before_at::timestamptz, @before_id::uuid)
      ORDER BY t.status_at DESC, t.id DESC LIMIT @max_rows
  ) p
@@ -18,10 +19,11 @@ SELECT p.*
 -- name: TasksListedOfContext :many
 -- Index tasks_of_context.
 SELECT p.*
-  FROM unnest(@states::smallint[]) AS s (state)
+  FROM unnest(@owners::text[]) AS o (owner)
+ CROSS JOIN unnest(@states::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
     SELECT * FROM holdfast.tasks t
-     WHERE t.context_id = @context_id AND t.tenant = @tenant AND t.owner = @owner AND t.agent = @agent
+     WHERE t.context_id = @context_id AND t.tenant = @tenant AND t.owner = o.owner AND t.agent = @agent
        AND NOT t.direct AND t.state = s.state
        AND t.status_at >= @since AND (t.status_at, t.id) < (@before_at::timestamptz, @before_id::uuid)
      ORDER BY t.status_at DESC, t.id DESC LIMIT @max_rows
@@ -31,10 +33,11 @@ SELECT p.*
 -- name: TasksCounted :one
 -- How many tasks a list has, up to a bound. Index tasks_listed; the order keeps the scans from being made at one go.
 SELECT count(*) FROM (
-    SELECT FROM unnest(@states::smallint[]) AS s (state)
+    SELECT FROM unnest(@owners::text[]) AS o (owner)
+     CROSS JOIN unnest(@states::smallint[]) AS s (state)
      CROSS JOIN LATERAL (
         SELECT FROM holdfast.tasks t
-         WHERE t.tenant = @tenant AND t.owner = @owner AND t.agent = @agent AND NOT t.direct AND t.state = s.state
+         WHERE t.tenant = @tenant AND t.owner = o.owner AND t.agent = @agent AND NOT t.direct AND t.state = s.state
            AND t.status_at >= @since
          ORDER BY t.status_at DESC, t.id DESC LIMIT @bound
      ) p
@@ -44,10 +47,11 @@ SELECT count(*) FROM (
 -- name: TasksCountedOfContext :one
 -- The same of one context. Index tasks_of_context.
 SELECT count(*) FROM (
-    SELECT FROM unnest(@states::smallint[]) AS s (state)
+    SELECT FROM unnest(@owners::text[]) AS o (owner)
+     CROSS JOIN unnest(@states::smallint[]) AS s (state)
      CROSS JOIN LATERAL (
         SELECT FROM holdfast.tasks t
-         WHERE t.context_id = @context_id AND t.tenant = @tenant AND t.owner = @owner AND t.agent = @agent
+         WHERE t.context_id = @context_id AND t.tenant = @tenant AND t.owner = o.owner AND t.agent = @agent
            AND NOT t.direct AND t.state = s.state AND t.status_at >= @since
          ORDER BY t.status_at DESC, t.id DESC LIMIT @bound
      ) p

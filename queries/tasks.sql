@@ -114,8 +114,8 @@ SELECT id, created_at, 0::integer AS refused FROM created
 SELECT id, now()::timestamptz, by_limit FROM refused;
 
 -- name: TaskReopen :one
--- Creates a task that takes over the id that a client chose from one that has ended (@old, by primary key), which keeps
--- its own. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
+-- Creates a task that takes over the id that a client chose from one of its own that has ended (@old, by primary key), which
+-- keeps the one that it has beside it. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
 -- more, as after an earlier copy of this statement. Limits are as in TaskCreate.
 WITH free AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = @old AND x.client_id = @client_id::text)
@@ -134,7 +134,8 @@ WITH free AS MATERIALIZED (
 ), lck AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
-     WHERE t.id = @old AND t.client_id = @client_id::text AND t.state + 0 >= 5 AND (SELECT by_limit FROM refused) = 0
+     WHERE t.id = @old AND t.client_id = @client_id::text AND t.tenant = @tenant AND t.owner = @owner AND t.agent = @agent
+       AND t.state + 0 >= 5 AND (SELECT by_limit FROM refused) = 0
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
@@ -256,18 +257,40 @@ SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_se
 -- By primary key, for the server's own use; the caller checks whose it is.
 SELECT * FROM holdfast.tasks WHERE id = @id;
 
+-- name: TaskFind :one
+-- A task by the id that the server made for it, if the caller may see it. By primary key.
+SELECT * FROM holdfast.tasks
+ WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
+
 -- name: TaskByClientID :one
 -- Index tasks_client_id.
 SELECT * FROM holdfast.tasks
  WHERE tenant = @tenant AND owner = @owner AND agent = @agent AND client_id = @client_id::text;
+
+-- name: TaskByClientIDOfTenant :one
+-- Where a tenant sees all of its tasks: the caller's own before those of others, of these the newest. Index tasks_named.
+SELECT * FROM holdfast.tasks
+ WHERE tenant = @tenant AND agent = @agent AND client_id = @client_id::text
+ ORDER BY owner = @owner DESC, id DESC LIMIT 1;
+
+-- name: TaskOwners :many
+-- The owners of a tenant's tasks, each with one look at index tasks_listed.
+WITH RECURSIVE o AS (
+    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant ORDER BY t.owner LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.owner > o.owner ORDER BY t.owner LIMIT 1)
+      FROM o WHERE o.owner IS NOT NULL
+)
+SELECT owner::text AS owner FROM o WHERE owner IS NOT NULL;
 
 -- name: TaskSeqs :many
 -- How far the logs of many tasks have come: the hub's poll behind its hints.
 SELECT id, last_seq FROM holdfast.tasks WHERE id = ANY(@ids::uuid[]);
 
 -- name: IdempotencyGet :one
+-- A key is its owner's, also where its task may be another's.
 SELECT k.task, k.request_hash FROM holdfast.idempotency_keys k
-  JOIN holdfast.tasks t ON t.id = k.task
+  JOIN holdfast.tasks t ON t.id = k.task AND t.tenant = k.tenant AND (t.owner = k.owner OR @tenant_wide::boolean)
  WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key;
 
 -- name: IdempotencyForget :execrows

@@ -179,7 +179,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		return nil, err
 	}
 	eng := engine.Options{
-		Store: s.store, Hub: s.hub, Agents: agents.engine, MaxBlock: cfg.Limits.MaxBlock,
+		Store: engine.As(s.store), Hub: s.hub, Agents: agents.engine, MaxBlock: cfg.Limits.MaxBlock,
 		PageKey: pageKey, CancelWait: agents.cancelWait, Log: log,
 	}
 	if cfg.HasRole(config.RoleWorker) {

@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Store is what the engine asks of the database.
+// Store is what the engine asks of the database for one caller.
 type Store interface {
 	Create(ctx context.Context, n *store.NewTask) (*task.Event, error)
-	Existing(ctx context.Context, n *store.NewTask) (t *task.Task, byKey bool, err error)
+	Existing(ctx context.Context, o store.Owner, n *store.NewTask) (t *task.Task, byKey bool, err error)
 	FindTask(ctx context.Context, o store.Owner, publicID string) (*task.Task, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
@@ -28,6 +28,13 @@ type Store interface {
 	SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most int) error
 	Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error)
 	DeletePush(ctx context.Context, id task.ID, configID string) (found bool, err error)
+}
+
+// As gives each caller its view of a store.
+func As(s interface {
+	As(o store.Owner) store.View
+}) func(store.Owner) Store {
+	return func(o store.Owner) Store { return s.As(o) }
 }
 
 // fanout is what the engine asks of the hub.
@@ -61,7 +68,7 @@ type Agent struct {
 
 // Options configures an engine. The zero value of a duration means its default.
 type Options struct {
-	Store Store
+	Store func(store.Owner) Store // as a caller sees it: there is no other way to the database
 	Hub   fanout
 	// Reserve takes a slot of this process's own workers, or returns nil. Nil where it has none.
 	Reserve    func(agent string) Slot
@@ -105,7 +112,7 @@ func New(o Options) *Engine {
 
 // Find returns the header of a task, which tells the dialect it was created in.
 func (e *Engine) Find(ctx context.Context, c Caller, taskID string) (*task.Task, error) {
-	return e.opt.Store.FindTask(ctx, e.owner(c), taskID)
+	return e.as(c).FindTask(ctx, e.owner(c), taskID)
 }
 
 // Get returns a task as it stands, with what the request will show of it.
@@ -114,7 +121,7 @@ func (e *Engine) Get(ctx context.Context, r *GetRequest) (*task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.opt.Store.Snapshot(ctx, h, r.WithArtifacts)
+	return e.as(r.Caller).Snapshot(ctx, h, r.WithArtifacts)
 }
 
 // Cancel ends a task and returns it. A running one is asked to end; if that takes
@@ -130,11 +137,11 @@ func (e *Engine) Cancel(ctx context.Context, r *CancelRequest) (*task.Task, erro
 	}
 	sub := e.opt.Hub.Subscribe(h)
 	defer sub.Close()
-	ended, err := e.opt.Store.Cancel(ctx, h)
+	ended, err := e.as(r.Caller).Cancel(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	t, err := e.snapshot(ctx, h.ID, 0)
+	t, err := e.snapshot(ctx, r.Caller, h.ID, 0)
 	if err != nil || ended {
 		return t, err
 	}
@@ -145,15 +152,16 @@ func (e *Engine) Cancel(ctx context.Context, r *CancelRequest) (*task.Task, erro
 }
 
 // snapshot reads a task afresh; upto, if not zero, ends it at that event.
-func (e *Engine) snapshot(ctx context.Context, id task.ID, upto task.Seq) (*task.Task, error) {
-	h, err := e.opt.Store.Header(ctx, id)
+func (e *Engine) snapshot(ctx context.Context, c Caller, id task.ID, upto task.Seq) (*task.Task, error) {
+	v := e.as(c)
+	h, err := v.Header(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if upto > 0 {
 		h.LastSeq = min(h.LastSeq, upto)
 	}
-	return e.opt.Store.Snapshot(ctx, h, true)
+	return v.Snapshot(ctx, h, true)
 }
 
 // follow folds events into t until its state satisfies done, or ctx ends, or the
@@ -178,6 +186,9 @@ func follow(ctx context.Context, sub *hub.Subscription, t *task.Task, done func(
 	}
 	return t, nil
 }
+
+// as is the store as a caller sees it.
+func (e *Engine) as(c Caller) Store { return e.opt.Store(e.owner(c)) }
 
 // owner is whose tasks a caller sees.
 func (e *Engine) owner(c Caller) store.Owner {

@@ -83,11 +83,11 @@ func start(t testing.TB, s setup) *replica {
 		},
 	})
 	var err error
-	r.store, err = store.Open(t.Context(), store.Options{URL: s.url, APIConns: 4, Listener: r.hub})
+	r.store, err = store.Open(t.Context(), store.Options{URL: s.url, APIConns: 4, RowSecurity: true, Listener: r.hub})
 	require.NoError(t, err)
 	r.hub.SetReader(r.store)
 	o := engine.Options{
-		Store: r.store, Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait, PageKey: []byte(s.pageKey), Push: s.push,
+		Store: engine.As(r.store), Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait, PageKey: []byte(s.pageKey), Push: s.push,
 		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}, {Name: "dedupe", DedupeMessages: true}},
 	}
 	ctx, stop := context.WithCancel(context.Background())

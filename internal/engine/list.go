@@ -25,6 +25,7 @@ func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 		Owner: e.owner(r.Caller), ContextID: r.ContextID, State: r.State, Since: r.Since, After: store.Newest, Limit: r.PageSize,
 		History: r.WithHistory, Artifacts: r.WithArtifacts,
 	}
+	v := e.as(r.Caller)
 	page := &Page{Size: r.PageSize}
 	if r.PageToken != "" {
 		at, ok := e.readToken(r, r.PageToken)
@@ -37,17 +38,17 @@ func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 		more bool
 		err  error
 	)
-	if page.Tasks, more, err = e.opt.Store.List(ctx, l); err != nil {
+	if page.Tasks, more, err = v.List(ctx, l); err != nil {
 		return nil, err
 	}
 	switch {
 	case r.PageToken == "" && !more:
 		page.Total = len(page.Tasks)
 	case r.ExactTotal:
-		page.Total, err = e.countAll(ctx, l)
+		page.Total, err = e.countAll(ctx, v, l)
 	case r.PageToken == "":
 		// Later pages have it from their token.
-		page.Total, err = e.opt.Store.Count(ctx, l, countBound)
+		page.Total, err = v.Count(ctx, l, countBound)
 	}
 	if err != nil {
 		return nil, err
@@ -60,11 +61,11 @@ func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 }
 
 // countAll counts without a bound, one list at a time: it may take seconds, and the connections are everybody's.
-func (e *Engine) countAll(ctx context.Context, l *store.Listing) (int, error) {
+func (e *Engine) countAll(ctx context.Context, v Store, l *store.Listing) (int, error) {
 	select {
 	case e.counting <- struct{}{}:
 		defer func() { <-e.counting }()
-		return e.opt.Store.Count(ctx, l, store.Uncounted)
+		return v.Count(ctx, l, store.Uncounted)
 	default:
 		return 0, &task.Error{Kind: task.RateLimited, Msg: "another exact count is under way", RetryAfter: 2 * time.Second}
 	}

@@ -34,7 +34,7 @@ func (e *Engine) SetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
 		return nil, err
 	}
 	if r.Set == nil {
-		_, err := e.opt.Store.DeletePush(ctx, h.ID, h.PublicID)
+		_, err := e.as(r.Caller).DeletePush(ctx, h.ID, h.PublicID)
 		return &Pushes{TaskID: h.PublicID}, err
 	}
 	if err := e.checkPush(ctx, r.Set); err != nil {
@@ -44,7 +44,7 @@ func (e *Engine) SetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
 	if r.Set.ID == "" && r.Set.Further {
 		c.ID = uuid.NewString()
 	}
-	if err := e.opt.Store.SetPush(ctx, h.ID, c, e.opt.Push.MaxPerTask); err != nil {
+	if err := e.as(r.Caller).SetPush(ctx, h.ID, c, e.opt.Push.MaxPerTask); err != nil {
 		return nil, err
 	}
 	c.Token, c.Credentials = "", ""
@@ -58,7 +58,7 @@ func (e *Engine) GetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.opt.Store.Pushes(ctx, h.ID)
+	all, err := e.as(r.Caller).Pushes(ctx, h.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (e *Engine) ListPush(ctx context.Context, r *PushRequest) (*Pushes, error) 
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.opt.Store.Pushes(ctx, h.ID)
+	all, err := e.as(r.Caller).Pushes(ctx, h.ID)
 	return &Pushes{TaskID: h.PublicID, Configs: all}, err
 }
 
@@ -99,7 +99,7 @@ func (e *Engine) DeletePush(ctx context.Context, r *PushRequest) (*Pushes, error
 	if err != nil {
 		return nil, err
 	}
-	_, err = e.opt.Store.DeletePush(ctx, h.ID, r.ConfigID)
+	_, err = e.as(r.Caller).DeletePush(ctx, h.ID, r.ConfigID)
 	return &Pushes{TaskID: h.PublicID}, err
 }
 

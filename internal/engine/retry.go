@@ -5,12 +5,15 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // OperatorStore is what operators' operations ask of the database.
 type OperatorStore interface {
-	Store
+	As(o store.Owner) store.View
+	Header(ctx context.Context, id task.ID) (*task.Task, error)
+	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error)
 }
 
@@ -72,7 +75,7 @@ func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool) (*tas
 	if !slices.Contains(again.References, h.PublicID) {
 		again.References = append(slices.Clone(again.References), h.PublicID)
 	}
-	e := New(Options{Store: o.store, Agents: []Agent{{Name: h.Agent}}})
+	e := New(Options{Store: As(o.store), Agents: []Agent{{Name: h.Agent}}})
 	return e.Send(ctx, &SendRequest{
 		Caller:  Caller{Principal: Principal{Tenant: h.Tenant, Subject: h.Owner}, Agent: h.Agent},
 		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata,

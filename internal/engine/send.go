@@ -37,7 +37,7 @@ func (e *Engine) Send(ctx context.Context, r *SendRequest) (*task.Task, error) {
 			t := store.Empty(s.header)
 			return t, t.Apply(s.first)
 		}
-		return e.snapshot(ctx, s.header.ID, 0)
+		return e.snapshot(ctx, r.Caller, s.header.ID, 0)
 	}
 	defer s.sub.Close()
 	wait, cancel := context.WithTimeout(ctx, e.opt.MaxBlock)
@@ -46,7 +46,7 @@ func (e *Engine) Send(ctx context.Context, r *SendRequest) (*task.Task, error) {
 	if s.fresh {
 		s.sub.Start(0)
 	} else {
-		if t, err = e.snapshot(ctx, s.header.ID, 0); err != nil {
+		if t, err = e.snapshot(ctx, r.Caller, s.header.ID, 0); err != nil {
 			return nil, err
 		}
 		s.sub.Start(t.LastSeq)
@@ -76,9 +76,9 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 		return e.create(ctx, r, n, subscribe)
 	}
 	// A server-made id can only be continued. Any other is most likely new, and creating it
-	// finds out if it is not.
+	// finds out if it is not; but not if it is that of somebody else whose tasks the caller sees.
 	_, notOurs := task.ParseID(r.TaskID)
-	if r.MayCreate && notOurs != nil {
+	if r.MayCreate && notOurs != nil && !agent.TenantVisible {
 		return e.create(ctx, r, n, subscribe)
 	}
 	h, err := e.Find(ctx, r.Caller, r.TaskID)
@@ -162,7 +162,7 @@ func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, s
 			n.Worker = slot.WorkerID()
 		}
 	}
-	ev, err := e.opt.Store.Create(ctx, n)
+	ev, err := e.as(r.Caller).Create(ctx, n)
 	if err != nil {
 		if slot != nil {
 			slot.Release()
@@ -188,7 +188,7 @@ func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, s
 
 // taken continues with the task that has the id or the key already.
 func (e *Engine) taken(ctx context.Context, r *SendRequest, n *store.NewTask, subscribe bool) (*sent, error) {
-	h, byKey, err := e.opt.Store.Existing(ctx, n)
+	h, byKey, err := e.as(r.Caller).Existing(ctx, e.owner(r.Caller), n)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h
 		return nil, task.InvalidField(cmp.Or(r.ContextMember, "contextId"), "is not that of task %s", h.PublicID)
 	}
 	if n.Idempotency.Key != "" {
-		old, byKey, err := e.opt.Store.Existing(ctx, n)
+		old, byKey, err := e.as(r.Caller).Existing(ctx, e.owner(r.Caller), n)
 		switch {
 		case byKey && err != nil:
 			return nil, err
@@ -234,12 +234,12 @@ func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h
 	}
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
 	m := &store.NewMessage{
-		Task: h, Message: n.Message, Enqueue: !agent.RejectBusy, RequestID: n.Task.ID, Idempotency: n.Idempotency,
+		Task: h, Sender: r.Principal.Subject, Message: n.Message, Enqueue: !agent.RejectBusy, RequestID: n.Task.ID, Idempotency: n.Idempotency,
 	}
 	if r.Push != nil {
 		m.Push, m.MostPushes = e.pushFor(h, r.Push, r.Dialect), e.opt.Push.MaxPerTask
 	}
-	seq, err := e.opt.Store.AddMessage(ctx, m)
+	seq, err := e.as(r.Caller).AddMessage(ctx, m)
 	if err == nil {
 		s.seq = seq
 		return s, nil
@@ -249,7 +249,7 @@ func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h
 	}
 	switch {
 	case errors.Is(err, store.ErrTaken):
-		old, _, err := e.opt.Store.Existing(ctx, n)
+		old, _, err := e.as(r.Caller).Existing(ctx, e.owner(r.Caller), n)
 		if err != nil {
 			return nil, err
 		}
@@ -260,9 +260,10 @@ func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h
 	return nil, err
 }
 
-// reopens reports whether a message to a task that has ended begins it anew.
+// reopens reports whether a message to a task that has ended begins it anew. To one of somebody else, whose tasks the
+// caller only sees, it does not.
 func reopens(r *SendRequest, h *task.Task) bool {
-	return r.MayReopen && h.Dialect == r.Dialect && h.PublicID != h.ID.String()
+	return r.MayReopen && h.Owner == r.Principal.Subject && h.Dialect == r.Dialect && h.PublicID != h.ID.String()
 }
 
 // reopen begins a task anew: as another one, since what has ended does not change. It has

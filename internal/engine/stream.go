@@ -43,10 +43,10 @@ func (e *Engine) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
 		err = st.Task.Apply(s.first)
 		st.Hold = e.agents[r.Agent].DirectReplies
 	case s.seq == 0:
-		st.Task, err = e.snapshot(ctx, s.header.ID, 0)
+		st.Task, err = e.snapshot(ctx, r.Caller, s.header.ID, 0)
 	default:
 		// As it stood when the message was stored: what the run did since comes as events.
-		st.Task, err = e.snapshot(ctx, s.header.ID, s.seq)
+		st.Task, err = e.snapshot(ctx, r.Caller, s.header.ID, s.seq)
 	}
 	if err != nil {
 		s.sub.Close()
@@ -65,9 +65,10 @@ func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, e
 	if err != nil {
 		return nil, err
 	}
+	v := e.as(r.Caller)
 	st := &Stream{Header: h, sub: e.opt.Hub.Subscribe(h)}
 	// Read again: what was committed between the first read and the registration has no hint.
-	if h, err = e.opt.Store.Header(ctx, h.ID); err == nil {
+	if h, err = v.Header(ctx, h.ID); err == nil {
 		st.status = h.Status.Seq
 		after := r.After - h.StreamBase
 		if r.Resume && after >= 0 && after <= h.LastSeq {
@@ -78,7 +79,7 @@ func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, e
 		}
 		if r.Live && h.Status.State.Terminal() {
 			err = task.Errorf(task.Terminal, "the task is already %s", h.Status.State)
-		} else if st.Task, err = e.opt.Store.Snapshot(ctx, h, true); err == nil {
+		} else if st.Task, err = v.Snapshot(ctx, h, true); err == nil {
 			st.sub.Start(st.Task.LastSeq)
 			return st, nil
 		}

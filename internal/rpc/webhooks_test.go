@@ -32,12 +32,12 @@ type api struct {
 func webhooks(t *testing.T, push *engine.Push) *api {
 	t.Helper()
 	h := hub.New(hub.Options{})
-	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2, Listener: h})
+	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2, RowSecurity: true, Listener: h})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	h.SetReader(s)
 	a := &api{httptest.NewServer(newServer("", engine.New(engine.Options{
-		Store: s, Hub: h, Agents: []engine.Agent{{Name: "demo"}, {Name: "other"}}, Push: push, MaxBlock: time.Millisecond,
+		Store: engine.As(s), Hub: h, Agents: []engine.Agent{{Name: "demo"}, {Name: "other"}}, Push: push, MaxBlock: time.Millisecond,
 	}))), t}
 	t.Cleanup(a.Close)
 	return a

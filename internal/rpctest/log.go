@@ -42,7 +42,7 @@ func NewLog() *Log {
 // Engine is an engine on the log, with the agents demo and other, which replies directly.
 func (m *Log) Engine() *engine.Engine {
 	return engine.New(engine.Options{
-		Store: m, Hub: m.Hub,
+		Store: func(store.Owner) engine.Store { return m }, Hub: m.Hub,
 		Agents: []engine.Agent{{Name: "demo"}, {Name: "other", DirectReplies: true}},
 	})
 }
@@ -132,7 +132,7 @@ func (m *Log) Create(_ context.Context, n *store.NewTask) (*task.Event, error) {
 }
 
 // Existing finds the task of a key.
-func (m *Log) Existing(_ context.Context, n *store.NewTask) (*task.Task, bool, error) {
+func (m *Log) Existing(_ context.Context, _ store.Owner, n *store.NewTask) (*task.Task, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id, ok := m.keys[n.Idempotency.Key]; ok {

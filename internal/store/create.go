@@ -97,19 +97,19 @@ var ErrTaken = errors.New("id or key already taken")
 // in one commit, and returns the message's event. ErrTaken means that the
 // client's id or the key is in use; look at Existing. task.RateLimited: it would go
 // past one of its limits.
-func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
+func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	c := newCreate(n)
 	if n.Push != nil {
 		var err error
-		if c.secrets, err = s.sealSecrets(ctx, n.Task.ID, n.Push); err != nil {
+		if c.secrets, err = v.s.sealSecrets(ctx, n.Task.ID, n.Push); err != nil {
 			return nil, err
 		}
 	}
 	var r createResult
 	switch {
 	case n.Reopens != nil:
-		r = s.reopen(ctx, c)
-	case s.creates[s.shard(n.Task.ID)].add(c):
+		r = v.s.reopen(ctx, c)
+	case v.s.creates[v.s.shard(n.Task.ID)].add(c):
 		// Not bounded by ctx: what was queued may be committed at any moment, and whoever asked
 		// must not be told that it was not.
 		r = <-c.done
@@ -120,18 +120,18 @@ func (s *Store) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	case r.err != nil:
 		return nil, r.err
 	case r.refused != 0:
-		return nil, s.refusal(n, r.refused)
+		return nil, v.s.refusal(n, r.refused)
 	case !r.made:
 		// Once the key is free nothing makes it dangle again but another race for the id.
-		if freed, err := s.forgetKey(ctx, &n.Task, n.Idempotency); err != nil || !freed {
+		if freed, err := v.forgetKey(ctx, n.Task.Tenant, n.Task.Owner, n.Idempotency); err != nil || !freed {
 			return nil, orTaken(err)
 		}
-		return s.Create(ctx, n)
+		return v.Create(ctx, n)
 	}
 	ev := &task.Event{Task: n.Task.ID, Seq: 1, Kind: task.EventMessage, At: r.at, Message: n.Message}
-	s.committed(ev)
-	if n.Worker.IsZero() && s.listener != nil {
-		s.listener.Ready(n.Task.Agent)
+	v.s.committed(ev)
+	if n.Worker.IsZero() && v.s.listener != nil {
+		v.s.listener.Ready(n.Task.Agent)
 	}
 	return ev, nil
 }
@@ -145,11 +145,11 @@ func orTaken(err error) error {
 
 // forgetKey frees an idempotency key whose task does not exist: another create
 // took the task's id at the same moment, or the task is gone.
-func (s *Store) forgetKey(ctx context.Context, t *task.Task, i Idempotency) (freed bool, err error) {
+func (v View) forgetKey(ctx context.Context, tenant, owner string, i Idempotency) (freed bool, err error) {
 	if i.Key == "" {
 		return false, nil
 	}
-	n, err := s.q.IdempotencyForget(ctx, s.api, dbsqlc.IdempotencyForgetParams{Tenant: t.Tenant, Owner: t.Owner, Key: i.Key})
+	n, err := v.s.q.IdempotencyForget(ctx, v.db, dbsqlc.IdempotencyForgetParams{Tenant: tenant, Owner: owner, Key: i.Key})
 	return n > 0, translate("idempotency key", err)
 }
 
@@ -262,23 +262,23 @@ func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsql
 }
 
 // Existing finds the task that an idempotency key or a client's id refers to, in
-// that order. A key that was used for another request is an error.
-func (s *Store) Existing(ctx context.Context, n *NewTask) (t *task.Task, byKey bool, err error) {
+// that order, as far as an owner sees it. A key that was used for another request is an error.
+func (v View) Existing(ctx context.Context, o Owner, n *NewTask) (t *task.Task, byKey bool, err error) {
 	if n.Idempotency.Key != "" {
-		k, err := s.q.IdempotencyGet(ctx, s.api, dbsqlc.IdempotencyGetParams{
-			Tenant: n.Task.Tenant, Owner: n.Task.Owner, Key: n.Idempotency.Key,
+		k, err := v.s.q.IdempotencyGet(ctx, v.db, dbsqlc.IdempotencyGetParams{
+			Tenant: o.Tenant, Owner: o.Subject, TenantWide: o.TenantWide, Key: n.Idempotency.Key,
 		})
 		switch {
 		case err == nil && string(k.RequestHash) != string(n.Idempotency.Hash):
 			return nil, true, task.Errorf(task.Invalid, "Idempotency-Key: already used for a different request")
 		case err == nil:
-			t, err := s.Header(ctx, task.ID(k.Task))
+			t, err := v.Header(ctx, task.ID(k.Task))
 			return t, true, err
 		case !errors.Is(err, pgx.ErrNoRows):
 			return nil, false, translate("idempotency key", err)
 		}
 	}
-	t, err = s.FindTask(ctx, Owner{Tenant: n.Task.Tenant, Subject: n.Task.Owner, Agent: n.Task.Agent}, n.Task.PublicID)
+	t, err = v.FindTask(ctx, o, n.Task.PublicID)
 	return t, false, err
 }
 

@@ -52,7 +52,7 @@ func openFixture(t testing.TB, url, through string) *fixture {
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, Listener: f.ear})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {
@@ -120,6 +120,10 @@ func fresh(agent string) *NewTask {
 		},
 		Message: user("hello"),
 	}
+}
+
+func ownerOf(n *NewTask) Owner {
+	return Owner{Tenant: n.Task.Tenant, Subject: n.Task.Owner, Agent: n.Task.Agent}
 }
 
 func (f *fixture) create(n *NewTask) *task.Task {

@@ -26,7 +26,7 @@ var Newest = Place{
 	ID: task.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 }
 
-// Listing selects tasks of one owner at one agent, newest status first. Those that an
+// Listing selects the tasks that an owner sees at one agent, newest status first. Those that an
 // agent answered with a bare message are in no list.
 type Listing struct {
 	Owner
@@ -48,8 +48,8 @@ const (
 )
 
 // List returns a page of tasks, and whether more follow.
-func (s *Store) List(ctx context.Context, l *Listing) (page []*task.Task, more bool, err error) {
-	rows, err := s.listed(ctx, l)
+func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more bool, err error) {
+	rows, err := v.listed(ctx, l)
 	if err != nil {
 		return nil, false, translate("list tasks", err)
 	}
@@ -84,7 +84,7 @@ func (s *Store) List(ctx context.Context, l *Listing) (page []*task.Task, more b
 	if len(page) == 0 {
 		return nil, false, nil
 	}
-	fit, err := s.fill(ctx, page, read, whole)
+	fit, err := v.fill(ctx, page, read, whole)
 	if err != nil {
 		return nil, false, err
 	}
@@ -92,8 +92,8 @@ func (s *Store) List(ctx context.Context, l *Listing) (page []*task.Task, more b
 }
 
 // fill reads the events of a page into its tasks, and returns how many of them fit.
-func (s *Store) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, whole bool) (fit int, err error) {
-	rows, err := s.q.EventsOfMany(ctx, s.api, read)
+func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, whole bool) (fit int, err error) {
+	rows, err := v.s.q.EventsOfMany(ctx, v.db, read)
 	if err != nil {
 		return 0, translate("list tasks", err)
 	}
@@ -158,18 +158,30 @@ func eventOf(r *dbsqlc.EventsOfManyRow) *dbsqlc.Event {
 }
 
 // listed reads one row more than the limit, which tells whether there is another page.
-func (s *Store) listed(ctx context.Context, l *Listing) ([]dbsqlc.Task, error) {
+func (v View) listed(ctx context.Context, l *Listing) ([]dbsqlc.Task, error) {
 	limit := int32(l.Limit) + 1
+	owners, err := v.owners(ctx, l.Owner)
+	if err != nil {
+		return nil, err
+	}
 	if l.ContextID == "" {
-		return s.q.TasksListed(ctx, s.api, dbsqlc.TasksListedParams{
-			States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent, Since: l.Since,
+		return v.s.q.TasksListed(ctx, v.db, dbsqlc.TasksListedParams{
+			Owners: owners, States: states(l), Tenant: l.Tenant, Agent: l.Agent, Since: l.Since,
 			BeforeAt: l.After.At, BeforeID: uuid.UUID(l.After.ID), MaxRows: limit,
 		})
 	}
-	return s.q.TasksListedOfContext(ctx, s.api, dbsqlc.TasksListedOfContextParams{
-		ContextID: cleanName(l.ContextID), States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent, Since: l.Since,
+	return v.s.q.TasksListedOfContext(ctx, v.db, dbsqlc.TasksListedOfContextParams{
+		ContextID: cleanName(l.ContextID), Owners: owners, States: states(l), Tenant: l.Tenant, Agent: l.Agent, Since: l.Since,
 		BeforeAt: l.After.At, BeforeID: uuid.UUID(l.After.ID), MaxRows: limit,
 	})
+}
+
+// owners are those whose tasks an owner sees.
+func (v View) owners(ctx context.Context, o Owner) ([]string, error) {
+	if !o.TenantWide {
+		return []string{o.Subject}, nil
+	}
+	return v.s.q.TaskOwners(ctx, v.db, o.Tenant)
 }
 
 // states are those of a listing, by which its indexes go.
@@ -188,18 +200,19 @@ func states(l *Listing) []int16 {
 const Uncounted = math.MaxInt32
 
 // Count returns how many tasks a listing has over all pages, but at most bound.
-func (s *Store) Count(ctx context.Context, l *Listing, bound int) (int, error) {
-	var (
-		n   int64
-		err error
-	)
+func (v View) Count(ctx context.Context, l *Listing, bound int) (int, error) {
+	owners, err := v.owners(ctx, l.Owner)
+	if err != nil {
+		return 0, translate("count tasks", err)
+	}
+	var n int64
 	if l.ContextID == "" {
-		n, err = s.q.TasksCounted(ctx, s.api, dbsqlc.TasksCountedParams{
-			States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent, Since: l.Since, Bound: int32(bound),
+		n, err = v.s.q.TasksCounted(ctx, v.db, dbsqlc.TasksCountedParams{
+			Owners: owners, States: states(l), Tenant: l.Tenant, Agent: l.Agent, Since: l.Since, Bound: int32(bound),
 		})
 	} else {
-		n, err = s.q.TasksCountedOfContext(ctx, s.api, dbsqlc.TasksCountedOfContextParams{
-			ContextID: cleanName(l.ContextID), States: states(l), Tenant: l.Tenant, Owner: l.Subject, Agent: l.Agent,
+		n, err = v.s.q.TasksCountedOfContext(ctx, v.db, dbsqlc.TasksCountedOfContextParams{
+			ContextID: cleanName(l.ContextID), Owners: owners, States: states(l), Tenant: l.Tenant, Agent: l.Agent,
 			Since: l.Since, Bound: int32(bound),
 		})
 	}

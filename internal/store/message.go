@@ -16,6 +16,7 @@ import (
 // NewMessage is a message for a task that exists.
 type NewMessage struct {
 	Task        *task.Task // header
+	Sender      string     // the subject that sends it, whose Idempotency is
 	Message     *task.Message
 	Enqueue     bool    // a task that has a run takes the message and runs again afterwards
 	RequestID   task.ID // of the client's call; makes the write safe to repeat
@@ -31,9 +32,9 @@ const errDuplicate = "23505"
 // again. It returns the last seq that it wrote: the message's, or that of the
 // status behind it. Errors: task.Terminal, task.Busy,
 // task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
-func (s *Store) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err error) {
+func (v View) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err error) {
 	for range 5 {
-		if seq, err = s.addMessage(ctx, n); !errors.Is(err, errChanged) {
+		if seq, err = v.addMessage(ctx, n); !errors.Is(err, errChanged) {
 			break
 		}
 	}
@@ -43,45 +44,45 @@ func (s *Store) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, er
 // errChanged says that a task was not in the state for the write, and is now.
 var errChanged = &task.Error{Kind: task.Unavailable, Msg: "the task changed at the same moment", RetryAfter: time.Second}
 
-func (s *Store) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
+func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	arg := dbsqlc.MessageAppendParams{
-		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, Tenant: n.Task.Tenant, Owner: n.Task.Owner,
+		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, Tenant: n.Task.Tenant, Owner: n.Sender,
 		Key: n.Idempotency.Key, RequestHash: n.Idempotency.Hash, RequestID: uuid.UUID(n.RequestID),
 		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message}),
 	}
 	if arg.RequestHash == nil {
 		arg.RequestHash = []byte{}
 	}
-	row, err := s.appendMessage(ctx, n, arg)
+	row, err := v.appendMessage(ctx, n, arg)
 	repeated := false
 	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
 		repeated = true
-		s.retried("message", err, try)
+		v.s.retried("message", err, try)
 		if pause(ctx, try) != nil {
 			break
 		}
-		row, err = s.appendMessage(ctx, n, arg)
+		row, err = v.appendMessage(ctx, n, arg)
 	}
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		if repeated {
 			// The task is busy or has ended perhaps because of the first copy.
-			seq, err := s.writtenBefore(ctx, n)
+			seq, err := v.writtenBefore(ctx, n)
 			if !errors.Is(err, task.NotFound) {
 				return seq, err
 			}
 		}
-		taken := s.whyNoMessage(ctx, n)
+		taken := v.whyNoMessage(ctx, n)
 		if errors.Is(taken, ErrTaken) {
-			if freed, err := s.forgetKey(ctx, n.Task, n.Idempotency); err != nil || !freed {
+			if freed, err := v.forgetKey(ctx, n.Task.Tenant, n.Sender, n.Idempotency); err != nil || !freed {
 				return 0, orTaken(err)
 			}
 			return 0, errChanged
 		}
 		return 0, taken
 	case errors.As(err, &pg) && pg.Code == errDuplicate:
-		return s.writtenBefore(ctx, n)
+		return v.writtenBefore(ctx, n)
 	case err != nil:
 		return 0, translate("add message", err)
 	}
@@ -90,29 +91,29 @@ func (s *Store) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error)
 	if row.Parked {
 		evs = append(evs, &task.Event{Task: n.Task.ID, Seq: seq + 1, Kind: task.EventStatus, At: row.At, State: task.StateSubmitted})
 	}
-	s.committed(evs...)
-	s.marked(row.Marked)
-	if row.Parked && s.listener != nil {
-		s.listener.Ready(n.Task.Agent)
+	v.s.committed(evs...)
+	v.s.marked(row.Marked)
+	if row.Parked && v.s.listener != nil {
+		v.s.listener.Ready(n.Task.Agent)
 	}
 	return evs[len(evs)-1].Seq, nil
 }
 
 // appendMessage writes the message, and in the same commit the webhook that came with it, which is placed before the
 // message so that what this leads to is delivered.
-func (s *Store) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.MessageAppendParams) (row dbsqlc.MessageAppendRow, err error) {
+func (v View) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.MessageAppendParams) (row dbsqlc.MessageAppendRow, err error) {
 	if n.Push == nil {
-		return s.q.MessageAppend(ctx, s.api, arg)
+		return v.s.q.MessageAppend(ctx, v.db, arg)
 	}
-	sealed, err := s.sealSecrets(ctx, n.Task.ID, n.Push)
+	sealed, err := v.s.sealSecrets(ctx, n.Task.ID, n.Push)
 	if err != nil {
 		return row, err
 	}
-	err = pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
-		if _, err := s.setPush(ctx, tx, n.Task.ID, n.Push, sealed, n.MostPushes); err != nil {
+	err = pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) error {
+		if _, err := v.s.setPush(ctx, tx, n.Task.ID, n.Push, sealed, n.MostPushes); err != nil {
 			return err
 		}
-		row, err = s.q.MessageAppend(ctx, tx, arg)
+		row, err = v.s.q.MessageAppend(ctx, tx, arg)
 		return err
 	})
 	return row, err
@@ -120,24 +121,24 @@ func (s *Store) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.Mes
 
 // writtenBefore finds the message whose first copy had been committed when its
 // connection died, and returns what AddMessage would have.
-func (s *Store) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, error) {
-	seq, err := s.q.MessageFind(ctx, s.api, dbsqlc.MessageFindParams{Task: uuid.UUID(n.Task.ID), RequestID: uuid.UUID(n.RequestID)})
+func (v View) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, error) {
+	seq, err := v.s.q.MessageFind(ctx, v.db, dbsqlc.MessageFindParams{Task: uuid.UUID(n.Task.ID), RequestID: uuid.UUID(n.RequestID)})
 	if err != nil {
 		return 0, translate("find message", err)
 	}
-	if s.listener != nil {
-		s.listener.Advanced(n.Task.ID, task.Seq(seq))
-		s.listener.Ready(n.Task.Agent)
+	if v.s.listener != nil {
+		v.s.listener.Advanced(n.Task.ID, task.Seq(seq))
+		v.s.listener.Ready(n.Task.Agent)
 	}
 	return task.Seq(seq), nil
 }
 
-func (s *Store) whyNoMessage(ctx context.Context, n *NewMessage) error {
+func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 	// First, whether this is a repetition: the task may be busy or have ended because of the first try, which was
 	// still on its way when the caller looked for the key.
 	if n.Idempotency.Key != "" {
-		_, err := s.q.IdempotencyGet(ctx, s.api, dbsqlc.IdempotencyGetParams{
-			Tenant: n.Task.Tenant, Owner: n.Task.Owner, Key: n.Idempotency.Key,
+		_, err := v.s.q.IdempotencyGet(ctx, v.db, dbsqlc.IdempotencyGetParams{
+			Tenant: n.Task.Tenant, Owner: n.Sender, TenantWide: true, Key: n.Idempotency.Key, // a task that the sender has found
 		})
 		if err == nil {
 			return ErrTaken
@@ -146,7 +147,7 @@ func (s *Store) whyNoMessage(ctx context.Context, n *NewMessage) error {
 			return translate("idempotency key", err)
 		}
 	}
-	t, err := s.Header(ctx, n.Task.ID)
+	t, err := v.Header(ctx, n.Task.ID)
 	switch {
 	case err != nil:
 		return err
@@ -162,9 +163,9 @@ func (s *Store) whyNoMessage(ctx context.Context, n *NewMessage) error {
 
 // Cancel ends a task that has no run at once, and asks the worker of one that
 // has. ended tells which. Errors: task.NotCancelable, task.NotFound.
-func (s *Store) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) {
+func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) {
 	repeated := false
-	row, err := s.q.TaskCancel(ctx, s.api, uuid.UUID(h.ID))
+	row, err := v.s.q.TaskCancel(ctx, v.db, uuid.UUID(h.ID))
 	for try := 0; try < 5; try++ {
 		if err == nil && (row.Ended || !row.Unowned) || err != nil && !unavailable(err) {
 			break
@@ -172,21 +173,21 @@ func (s *Store) Cancel(ctx context.Context, h *task.Task) (ended bool, err error
 		if err != nil {
 			// Harmless to repeat: at worst it finds the task canceled, by itself.
 			repeated = true
-			s.retried("cancel", err, try)
+			v.s.retried("cancel", err, try)
 			if pause(ctx, try) != nil {
 				break
 			}
 		}
-		row, err = s.q.TaskCancel(ctx, s.api, uuid.UUID(h.ID))
+		row, err = v.s.q.TaskCancel(ctx, v.db, uuid.UUID(h.ID))
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		t, err := s.Header(ctx, h.ID)
+		t, err := v.Header(ctx, h.ID)
 		if err != nil {
 			return false, err
 		}
 		if repeated && t.Status.State == task.StateCanceled {
-			if s.listener != nil {
-				s.listener.Advanced(h.ID, t.LastSeq)
+			if v.s.listener != nil {
+				v.s.listener.Advanced(h.ID, t.LastSeq)
 			}
 			return true, nil
 		}
@@ -196,10 +197,10 @@ func (s *Store) Cancel(ctx context.Context, h *task.Task) (ended bool, err error
 		return false, translate("cancel", err)
 	}
 	if row.Ended {
-		s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
-		s.marked(row.Marked)
-	} else if s.listener != nil {
-		s.listener.CancelWanted(h.ID)
+		v.s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
+		v.s.marked(row.Marked)
+	} else if v.s.listener != nil {
+		v.s.listener.CancelWanted(h.ID)
 	}
 	return row.Ended, nil
 }

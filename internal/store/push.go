@@ -21,15 +21,15 @@ import (
 // SetPush adds a configuration to a task, which gets what is written from then on, or
 // replaces the one with its id: that keeps its place in the log, and lives anew if it was
 // disabled. most bounds how many a task has; one too many is task.Invalid.
-func (s *Store) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most int) error {
-	sealed, err := s.sealSecrets(ctx, id, c)
+func (v View) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most int) error {
+	sealed, err := v.s.sealSecrets(ctx, id, c)
 	if err != nil {
 		return err
 	}
 	var row dbsqlc.PushConfigSetRow
-	err = s.again(ctx, "push_set", func() error {
-		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) (err error) {
-			row, err = s.setPush(ctx, tx, id, c, sealed, most)
+	err = v.s.again(ctx, "push_set", func() error {
+		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) (err error) {
+			row, err = v.s.setPush(ctx, tx, id, c, sealed, most)
 			return err
 		})
 	})
@@ -38,7 +38,7 @@ func (s *Store) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, mos
 	}
 	c.CreatedAt, c.DisabledAt, c.DisabledFor = row.CreatedAt, time.Time{}, ""
 	if row.Due {
-		s.marked(1)
+		v.s.marked(1)
 	}
 	return nil
 }
@@ -62,13 +62,13 @@ func (s *Store) setPush(
 }
 
 // Pushes lists the configurations of a task without their secrets, the oldest first.
-func (s *Store) Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error) {
-	return s.pushes(ctx, id, "")
+func (v View) Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error) {
+	return v.pushes(ctx, id, "")
 }
 
 // Push finds one of a task's configurations, without its secrets.
-func (s *Store) Push(ctx context.Context, id task.ID, configID string) (*task.PushConfig, error) {
-	found, err := s.pushes(ctx, id, configID)
+func (v View) Push(ctx context.Context, id task.ID, configID string) (*task.PushConfig, error) {
+	found, err := v.pushes(ctx, id, configID)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func (s *Store) Push(ctx context.Context, id task.ID, configID string) (*task.Pu
 	return &found[0], nil
 }
 
-func (s *Store) pushes(ctx context.Context, id task.ID, configID string) ([]task.PushConfig, error) {
-	rows, err := s.q.PushConfigs(ctx, s.api, dbsqlc.PushConfigsParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
+func (v View) pushes(ctx context.Context, id task.ID, configID string) ([]task.PushConfig, error) {
+	rows, err := v.s.q.PushConfigs(ctx, v.db, dbsqlc.PushConfigsParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
 	if err != nil {
 		return nil, translate("list pushes", err)
 	}
@@ -96,13 +96,13 @@ func (s *Store) pushes(ctx context.Context, id task.ID, configID string) ([]task
 }
 
 // DeletePush removes a configuration. What is under way may still arrive; nothing is begun. It reports whether there was one.
-func (s *Store) DeletePush(ctx context.Context, id task.ID, configID string) (bool, error) {
+func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool, error) {
 	var n int64
-	err := s.again(ctx, "push_delete", func() error {
-		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
-			_, err := s.q.PushTaskLock(ctx, tx, uuid.UUID(id))
+	err := v.s.again(ctx, "push_delete", func() error {
+		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) error {
+			_, err := v.s.q.PushTaskLock(ctx, tx, uuid.UUID(id))
 			if err == nil {
-				n, err = s.q.PushConfigDelete(ctx, tx, dbsqlc.PushConfigDeleteParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
+				n, err = v.s.q.PushConfigDelete(ctx, tx, dbsqlc.PushConfigDeleteParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
 			}
 			return err
 		})

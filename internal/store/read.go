@@ -3,8 +3,10 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -23,34 +25,41 @@ type Owner struct {
 // FindTask finds a task by its public id and returns its header: no history, no
 // artifacts, and of the status only the state. Not there and not the owner's are
 // the same task.NotFound.
-func (s *Store) FindTask(ctx context.Context, o Owner, publicID string) (*task.Task, error) {
+func (v View) FindTask(ctx context.Context, o Owner, publicID string) (*task.Task, error) {
 	// A server-made id is the primary key. A client of 0.1 may have chosen an id that looks
 	// like one, so the other index is tried as well.
 	if id, err := task.ParseID(publicID); err == nil {
-		row, err := s.q.TaskByID(ctx, s.api, uuid.UUID(id))
-		switch {
-		case err == nil && !row.ClientID.Valid && row.Tenant == o.Tenant && row.Owner == o.Subject && row.Agent == o.Agent:
-			return header(&row), nil
-		case err != nil && task.KindOf(translate("find task", err)) != task.NotFound:
-			return nil, translate("find task", err)
+		row, err := v.s.q.TaskFind(ctx, v.db, dbsqlc.TaskFindParams{
+			ID: uuid.UUID(id), Tenant: o.Tenant, Owner: o.Subject, TenantWide: o.TenantWide, Agent: o.Agent,
+		})
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return found(&row, err)
 		}
 	}
-	row, err := s.q.TaskByClientID(ctx, s.api, dbsqlc.TaskByClientIDParams{
-		Tenant: o.Tenant, Owner: o.Subject, Agent: o.Agent, ClientID: cleanName(publicID),
+	name := cleanName(publicID)
+	if o.TenantWide {
+		row, err := v.s.q.TaskByClientIDOfTenant(ctx, v.db, dbsqlc.TaskByClientIDOfTenantParams{
+			Tenant: o.Tenant, Owner: o.Subject, Agent: o.Agent, ClientID: name,
+		})
+		return found(&row, err)
+	}
+	row, err := v.s.q.TaskByClientID(ctx, v.db, dbsqlc.TaskByClientIDParams{
+		Tenant: o.Tenant, Owner: o.Subject, Agent: o.Agent, ClientID: name,
 	})
+	return found(&row, err)
+}
+
+func found(row *dbsqlc.Task, err error) (*task.Task, error) {
 	if err != nil {
 		return nil, translate("find task", err)
 	}
-	return header(&row), nil
+	return header(row), nil
 }
 
 // Header reads a task by its internal id, like FindTask without asking whose it is.
-func (s *Store) Header(ctx context.Context, id task.ID) (*task.Task, error) {
-	row, err := s.q.TaskByID(ctx, s.api, uuid.UUID(id))
-	if err != nil {
-		return nil, translate("find task", err)
-	}
-	return header(&row), nil
+func (v View) Header(ctx context.Context, id task.ID) (*task.Task, error) {
+	row, err := v.s.q.TaskByID(ctx, v.db, uuid.UUID(id))
+	return found(&row, err)
 }
 
 func header(r *dbsqlc.Task) *task.Task {
@@ -69,8 +78,8 @@ func header(r *dbsqlc.Task) *task.Task {
 
 // Snapshot folds the log of the task that a header describes, up to the header's
 // last event. Without artifacts their events are not even read.
-func (s *Store) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
-	rows, err := s.q.EventsOf(ctx, s.api, dbsqlc.EventsOfParams{
+func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
+	rows, err := v.s.q.EventsOf(ctx, v.db, dbsqlc.EventsOfParams{
 		Task: uuid.UUID(h.ID), Upto: int64(h.LastSeq), WithArtifacts: withArtifacts,
 	})
 	if err != nil {

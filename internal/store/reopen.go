@@ -52,7 +52,8 @@ func (s *Store) pushesOf(ctx context.Context, c *create) ([]sealedPush, error) {
 }
 
 // reopen creates a task that takes over the id of one that has ended. It is rare, so
-// it does not wait for others to be written with.
+// it does not wait for others to be written with. Like them it is no statement of a caller's view: its new rows belong to a
+// task that no policy sees before the statement has ended.
 func (s *Store) reopen(ctx context.Context, c *create) createResult {
 	t := &c.Task
 	arg := dbsqlc.TaskReopenParams{

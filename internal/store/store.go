@@ -59,6 +59,8 @@ type Options struct {
 	PushesDue func()
 	// SecretKeys seal the secrets of webhooks: the first seals, all open (package seal). Without one, a key of the database's.
 	SecretKeys [][]byte
+	// RowSecurity has callers' statements run under row-level security, if the database lets us: WithoutRowSecurity says.
+	RowSecurity bool
 	// PushPerHost is how many deliveries to one host a claim takes at most; default 8.
 	PushPerHost int
 	Log         *slog.Logger
@@ -66,6 +68,7 @@ type Options struct {
 
 // Store is the database. Its methods may be called from many goroutines.
 type Store struct {
+	View           // the server's own
 	api      *pool // requests: reads, messages, cancels
 	hot      *pool // writers, claims, leases: never starved by requests
 	q        *dbsqlc.Queries
@@ -76,6 +79,9 @@ type Store struct {
 	appends []*batcher[*Append]
 	creates []*batcher[*create]
 	records *batcher[*record]
+
+	rowSecurity        bool
+	withoutRowSecurity string
 
 	pushesDue   func()
 	pushPerHost int
@@ -111,6 +117,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		pushesDue: o.PushesDue, pushPerHost: cmp.Or(o.PushPerHost, 8), secretKeys: o.SecretKeys,
 		cancel: cancel, stop: make(chan struct{}),
+	}
+	s.View = View{s: s, db: api}
+	if o.RowSecurity {
+		if s.withoutRowSecurity, err = checkRowSecurity(ctx, api.Pool); err != nil {
+			s.cancel()
+			api.Close()
+			hot.Close()
+			return nil, fmt.Errorf("row-level security: %w", err)
+		}
+		s.rowSecurity = s.withoutRowSecurity == ""
 	}
 	s.records = newBatcher(o.Batch, s.flushRecords)
 	s.writers.Go(func() { s.records.run(run, s.stop) })
@@ -179,6 +195,10 @@ func (s *Store) Close(ctx context.Context) {
 	s.api.Close()
 	s.hot.Close()
 }
+
+// WithoutRowSecurity says why callers' statements run without the row-level security that was asked for; "" when they run
+// under it, or nobody asked.
+func (s *Store) WithoutRowSecurity() string { return s.withoutRowSecurity }
 
 // Ping asks the database for a sign of life.
 func (s *Store) Ping(ctx context.Context) error {

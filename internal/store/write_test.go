@@ -99,7 +99,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	again := keyed(fresh("a"), "key", "hash")
 	_, err := f.Create(t.Context(), again)
 	require.ErrorIs(t, err, ErrTaken)
-	h, byKey, err := f.Existing(t.Context(), again)
+	h, byKey, err := f.Existing(t.Context(), ownerOf(again), again)
 	require.NoError(t, err)
 	require.True(t, byKey)
 	require.Equal(t, first.Task.ID, h.ID)
@@ -107,7 +107,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	other := keyed(fresh("a"), "key", "other")
 	_, err = f.Create(t.Context(), other)
 	require.ErrorIs(t, err, ErrTaken)
-	_, byKey, err = f.Existing(t.Context(), other)
+	_, byKey, err = f.Existing(t.Context(), ownerOf(other), other)
 	require.True(t, byKey)
 	require.ErrorIs(t, err, task.Invalid)
 
@@ -124,7 +124,7 @@ func TestAKeyIsKnownByAMessageThatComesTooLate(t *testing.T) {
 	r := f.running("a")
 	r.must(t, status(task.StateInputRequired))
 	message := func() *NewMessage {
-		return &NewMessage{Task: r.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"key", []byte("1")}}
+		return &NewMessage{Task: r.c.Task, Sender: "owner", Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"key", []byte("1")}}
 	}
 	_, err := f.AddMessage(t.Context(), message())
 	require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestAKeyWhoseTaskNeverCameToBe(t *testing.T) {
 	parked.must(t, status(task.StateInputRequired))
 	h, err := f.Header(t.Context(), parked.c.Task.ID)
 	require.NoError(t, err)
-	_, err = f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}})
+	_, err = f.AddMessage(t.Context(), &NewMessage{Task: h, Sender: "owner", Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}})
 	require.NoError(t, err)
 
 	// The one that lost says that the id is taken, and its key stays free.

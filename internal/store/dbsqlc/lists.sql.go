@@ -119,10 +119,11 @@ func (q *Queries) SecretGet(ctx context.Context, db DBTX, name string) ([]byte, 
 
 const tasksCounted = `-- name: TasksCounted :one
 SELECT count(*) FROM (
-    SELECT FROM unnest($1::smallint[]) AS s (state)
+    SELECT FROM unnest($1::text[]) AS o (owner)
+     CROSS JOIN unnest($2::smallint[]) AS s (state)
      CROSS JOIN LATERAL (
         SELECT FROM holdfast.tasks t
-         WHERE t.tenant = $2 AND t.owner = $3 AND t.agent = $4 AND NOT t.direct AND t.state = s.state
+         WHERE t.tenant = $3 AND t.owner = o.owner AND t.agent = $4 AND NOT t.direct AND t.state = s.state
            AND t.status_at >= $5
          ORDER BY t.status_at DESC, t.id DESC LIMIT $6
      ) p
@@ -131,9 +132,9 @@ SELECT count(*) FROM (
 `
 
 type TasksCountedParams struct {
+	Owners []string
 	States []int16
 	Tenant string
-	Owner  string
 	Agent  string
 	Since  time.Time
 	Bound  int32
@@ -142,9 +143,9 @@ type TasksCountedParams struct {
 // How many tasks a list has, up to a bound. Index tasks_listed; the order keeps the scans from being made at one go.
 func (q *Queries) TasksCounted(ctx context.Context, db DBTX, arg TasksCountedParams) (int64, error) {
 	row := db.QueryRow(ctx, tasksCounted,
+		arg.Owners,
 		arg.States,
 		arg.Tenant,
-		arg.Owner,
 		arg.Agent,
 		arg.Since,
 		arg.Bound,
@@ -156,10 +157,11 @@ func (q *Queries) TasksCounted(ctx context.Context, db DBTX, arg TasksCountedPar
 
 const tasksCountedOfContext = `-- name: TasksCountedOfContext :one
 SELECT count(*) FROM (
-    SELECT FROM unnest($1::smallint[]) AS s (state)
+    SELECT FROM unnest($1::text[]) AS o (owner)
+     CROSS JOIN unnest($2::smallint[]) AS s (state)
      CROSS JOIN LATERAL (
         SELECT FROM holdfast.tasks t
-         WHERE t.context_id = $2 AND t.tenant = $3 AND t.owner = $4 AND t.agent = $5
+         WHERE t.context_id = $3 AND t.tenant = $4 AND t.owner = o.owner AND t.agent = $5
            AND NOT t.direct AND t.state = s.state AND t.status_at >= $6
          ORDER BY t.status_at DESC, t.id DESC LIMIT $7
      ) p
@@ -168,10 +170,10 @@ SELECT count(*) FROM (
 `
 
 type TasksCountedOfContextParams struct {
+	Owners    []string
 	States    []int16
 	ContextID string
 	Tenant    string
-	Owner     string
 	Agent     string
 	Since     time.Time
 	Bound     int32
@@ -180,10 +182,10 @@ type TasksCountedOfContextParams struct {
 // The same of one context. Index tasks_of_context.
 func (q *Queries) TasksCountedOfContext(ctx context.Context, db DBTX, arg TasksCountedOfContextParams) (int64, error) {
 	row := db.QueryRow(ctx, tasksCountedOfContext,
+		arg.Owners,
 		arg.States,
 		arg.ContextID,
 		arg.Tenant,
-		arg.Owner,
 		arg.Agent,
 		arg.Since,
 		arg.Bound,
@@ -196,10 +198,11 @@ func (q *Queries) TasksCountedOfContext(ctx context.Context, db DBTX, arg TasksC
 const tasksListed = `-- name: TasksListed :many
 
 SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.state, p.last_seq, p.status_seq, p.status_at, p.attempt, p.run_ordinal, p.runs, p.turns, p.pending, p.worker_id, p.cancel_requested, p.direct, p.dialect, p.metadata, p.traceparent, p.created_at, p.claimed_at, p.cancel_requested_at, p.pushes, p.stream_base, p.artifact_bytes
-  FROM unnest($1::smallint[]) AS s (state)
+  FROM unnest($1::text[]) AS o (owner)
+ CROSS JOIN unnest($2::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
     SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks t
-     WHERE t.tenant = $2 AND t.owner = $3 AND t.agent = $4 AND NOT t.direct AND t.state = s.state
+     WHERE t.tenant = $3 AND t.owner = o.owner AND t.agent = $4 AND NOT t.direct AND t.state = s.state
        AND t.status_at >= $5 AND (t.status_at, t.id) < ($6::timestamptz, $7::uuid)
      ORDER BY t.status_at DESC, t.id DESC LIMIT $8
  ) p
@@ -207,9 +210,9 @@ SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.state, p.l
 `
 
 type TasksListedParams struct {
+	Owners   []string
 	States   []int16
 	Tenant   string
-	Owner    string
 	Agent    string
 	Since    time.Time
 	BeforeAt time.Time
@@ -220,13 +223,13 @@ type TasksListedParams struct {
 // Clients' lists of their tasks: newest status first, by key.
 //
 // Each state is a scan of its own that stops at the limit, so that a page costs the same however many tasks there are and
-// however rare the state is.
+// however rare the state is. So is each owner, where a tenant sees all of its tasks: there a page costs what their number is.
 // Index tasks_listed.
 func (q *Queries) TasksListed(ctx context.Context, db DBTX, arg TasksListedParams) ([]Task, error) {
 	rows, err := db.Query(ctx, tasksListed,
+		arg.Owners,
 		arg.States,
 		arg.Tenant,
-		arg.Owner,
 		arg.Agent,
 		arg.Since,
 		arg.BeforeAt,
@@ -281,10 +284,11 @@ func (q *Queries) TasksListed(ctx context.Context, db DBTX, arg TasksListedParam
 
 const tasksListedOfContext = `-- name: TasksListedOfContext :many
 SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.state, p.last_seq, p.status_seq, p.status_at, p.attempt, p.run_ordinal, p.runs, p.turns, p.pending, p.worker_id, p.cancel_requested, p.direct, p.dialect, p.metadata, p.traceparent, p.created_at, p.claimed_at, p.cancel_requested_at, p.pushes, p.stream_base, p.artifact_bytes
-  FROM unnest($1::smallint[]) AS s (state)
+  FROM unnest($1::text[]) AS o (owner)
+ CROSS JOIN unnest($2::smallint[]) AS s (state)
  CROSS JOIN LATERAL (
     SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks t
-     WHERE t.context_id = $2 AND t.tenant = $3 AND t.owner = $4 AND t.agent = $5
+     WHERE t.context_id = $3 AND t.tenant = $4 AND t.owner = o.owner AND t.agent = $5
        AND NOT t.direct AND t.state = s.state
        AND t.status_at >= $6 AND (t.status_at, t.id) < ($7::timestamptz, $8::uuid)
      ORDER BY t.status_at DESC, t.id DESC LIMIT $9
@@ -293,10 +297,10 @@ SELECT p.id, p.client_id, p.agent, p.tenant, p.owner, p.context_id, p.state, p.l
 `
 
 type TasksListedOfContextParams struct {
+	Owners    []string
 	States    []int16
 	ContextID string
 	Tenant    string
-	Owner     string
 	Agent     string
 	Since     time.Time
 	BeforeAt  time.Time
@@ -307,10 +311,10 @@ type TasksListedOfContextParams struct {
 // Index tasks_of_context.
 func (q *Queries) TasksListedOfContext(ctx context.Context, db DBTX, arg TasksListedOfContextParams) ([]Task, error) {
 	rows, err := db.Query(ctx, tasksListedOfContext,
+		arg.Owners,
 		arg.States,
 		arg.ContextID,
 		arg.Tenant,
-		arg.Owner,
 		arg.Agent,
 		arg.Since,
 		arg.BeforeAt,

@@ -37,14 +37,15 @@ func (q *Queries) IdempotencyForget(ctx context.Context, db DBTX, arg Idempotenc
 
 const idempotencyGet = `-- name: IdempotencyGet :one
 SELECT k.task, k.request_hash FROM holdfast.idempotency_keys k
-  JOIN holdfast.tasks t ON t.id = k.task
- WHERE k.tenant = $1 AND k.owner = $2 AND k.key = $3
+  JOIN holdfast.tasks t ON t.id = k.task AND t.tenant = k.tenant AND (t.owner = k.owner OR $1::boolean)
+ WHERE k.tenant = $2 AND k.owner = $3 AND k.key = $4
 `
 
 type IdempotencyGetParams struct {
-	Tenant string
-	Owner  string
-	Key    string
+	TenantWide bool
+	Tenant     string
+	Owner      string
+	Key        string
 }
 
 type IdempotencyGetRow struct {
@@ -52,8 +53,14 @@ type IdempotencyGetRow struct {
 	RequestHash []byte
 }
 
+// A key is its owner's, also where its task may be another's.
 func (q *Queries) IdempotencyGet(ctx context.Context, db DBTX, arg IdempotencyGetParams) (IdempotencyGetRow, error) {
-	row := db.QueryRow(ctx, idempotencyGet, arg.Tenant, arg.Owner, arg.Key)
+	row := db.QueryRow(ctx, idempotencyGet,
+		arg.TenantWide,
+		arg.Tenant,
+		arg.Owner,
+		arg.Key,
+	)
 	var i IdempotencyGetRow
 	err := row.Scan(&i.Task, &i.RequestHash)
 	return i, err
@@ -182,6 +189,60 @@ func (q *Queries) TaskByClientID(ctx context.Context, db DBTX, arg TaskByClientI
 		arg.Owner,
 		arg.Agent,
 		arg.ClientID,
+	)
+	var i Task
+	err := row.Scan(
+		&i.ID,
+		&i.ClientID,
+		&i.Agent,
+		&i.Tenant,
+		&i.Owner,
+		&i.ContextID,
+		&i.State,
+		&i.LastSeq,
+		&i.StatusSeq,
+		&i.StatusAt,
+		&i.Attempt,
+		&i.RunOrdinal,
+		&i.Runs,
+		&i.Turns,
+		&i.Pending,
+		&i.WorkerID,
+		&i.CancelRequested,
+		&i.Direct,
+		&i.Dialect,
+		&i.Metadata,
+		&i.Traceparent,
+		&i.CreatedAt,
+		&i.ClaimedAt,
+		&i.CancelRequestedAt,
+		&i.Pushes,
+		&i.StreamBase,
+		&i.ArtifactBytes,
+	)
+	return i, err
+}
+
+const taskByClientIDOfTenant = `-- name: TaskByClientIDOfTenant :one
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks
+ WHERE tenant = $1 AND agent = $2 AND client_id = $3::text
+ ORDER BY owner = $4 DESC, id DESC LIMIT 1
+`
+
+type TaskByClientIDOfTenantParams struct {
+	Tenant   string
+	Agent    string
+	ClientID string
+	Owner    string
+}
+
+// Where a tenant sees all of its tasks: the caller's own before those of others, of these the newest. Index tasks_named.
+func (q *Queries) TaskByClientIDOfTenant(ctx context.Context, db DBTX, arg TaskByClientIDOfTenantParams) (Task, error) {
+	row := db.QueryRow(ctx, taskByClientIDOfTenant,
+		arg.Tenant,
+		arg.Agent,
+		arg.ClientID,
+		arg.Owner,
 	)
 	var i Task
 	err := row.Scan(
@@ -510,6 +571,92 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 	return items, nil
 }
 
+const taskFind = `-- name: TaskFind :one
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks
+ WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
+`
+
+type TaskFindParams struct {
+	ID         uuid.UUID
+	Tenant     string
+	Owner      string
+	TenantWide bool
+	Agent      string
+}
+
+// A task by the id that the server made for it, if the caller may see it. By primary key.
+func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Task, error) {
+	row := db.QueryRow(ctx, taskFind,
+		arg.ID,
+		arg.Tenant,
+		arg.Owner,
+		arg.TenantWide,
+		arg.Agent,
+	)
+	var i Task
+	err := row.Scan(
+		&i.ID,
+		&i.ClientID,
+		&i.Agent,
+		&i.Tenant,
+		&i.Owner,
+		&i.ContextID,
+		&i.State,
+		&i.LastSeq,
+		&i.StatusSeq,
+		&i.StatusAt,
+		&i.Attempt,
+		&i.RunOrdinal,
+		&i.Runs,
+		&i.Turns,
+		&i.Pending,
+		&i.WorkerID,
+		&i.CancelRequested,
+		&i.Direct,
+		&i.Dialect,
+		&i.Metadata,
+		&i.Traceparent,
+		&i.CreatedAt,
+		&i.ClaimedAt,
+		&i.CancelRequestedAt,
+		&i.Pushes,
+		&i.StreamBase,
+		&i.ArtifactBytes,
+	)
+	return i, err
+}
+
+const taskOwners = `-- name: TaskOwners :many
+WITH RECURSIVE o AS (
+    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = $1 ORDER BY t.owner LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = $1 AND t.owner > o.owner ORDER BY t.owner LIMIT 1)
+      FROM o WHERE o.owner IS NOT NULL
+)
+SELECT owner::text AS owner FROM o WHERE owner IS NOT NULL
+`
+
+// The owners of a tenant's tasks, each with one look at index tasks_listed.
+func (q *Queries) TaskOwners(ctx context.Context, db DBTX, tenant string) ([]string, error) {
+	rows, err := db.Query(ctx, taskOwners, tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var owner string
+		if err := rows.Scan(&owner); err != nil {
+			return nil, err
+		}
+		items = append(items, owner)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const taskReopen = `-- name: TaskReopen :one
 WITH free AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = $1 AND x.client_id = $2::text)
@@ -528,7 +675,8 @@ WITH free AS MATERIALIZED (
 ), lck AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.client_id = $2::text AND t.state + 0 >= 5 AND (SELECT by_limit FROM refused) = 0
+     WHERE t.id = $1 AND t.client_id = $2::text AND t.tenant = $4 AND t.owner = $5 AND t.agent = $7
+       AND t.state + 0 >= 5 AND (SELECT by_limit FROM refused) = 0
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
@@ -579,8 +727,8 @@ type TaskReopenRow struct {
 	Refused    int32
 }
 
-// Creates a task that takes over the id that a client chose from one that has ended (@old, by primary key), which keeps
-// its own. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
+// Creates a task that takes over the id that a client chose from one of its own that has ended (@old, by primary key), which
+// keeps the one that it has beside it. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
 // more, as after an earlier copy of this statement. Limits are as in TaskCreate.
 func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams) (TaskReopenRow, error) {
 	row := db.QueryRow(ctx, taskReopen,

@@ -1,0 +1,524 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// byCallers are the statements of views, each on the victim's rows: it returns how many rows it gave or changed. What they
+// are given names the victim throughout, so that only the policies are left to tell who asks.
+var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, error){
+	"TaskFind": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.TaskFind(ctx, v.db, dbsqlc.TaskFindParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent})
+		return one(err)
+	},
+	"TaskByID": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.TaskByID(ctx, v.db, x.id)
+		return one(err)
+	},
+	"TaskByClientID": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.TaskByClientID(ctx, v.db, dbsqlc.TaskByClientIDParams{Tenant: "tenant", Owner: "owner", Agent: x.agent, ClientID: x.name})
+		return one(err)
+	},
+	"TaskByClientIDOfTenant": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.TaskByClientIDOfTenant(ctx, v.db, dbsqlc.TaskByClientIDOfTenantParams{Tenant: "tenant", Owner: "x", Agent: x.agent, ClientID: x.name})
+		return one(err)
+	},
+	"TaskOwners": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.TaskOwners(ctx, v.db, "tenant")
+		return len(rows), err
+	},
+	"TaskCancel": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.TaskCancel(ctx, v.db, x.id)
+		return one(err)
+	},
+	"EventsOf": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.EventsOf(ctx, v.db, dbsqlc.EventsOfParams{Task: x.id, Upto: 100, WithArtifacts: true})
+		return len(rows), err
+	},
+	"EventsOfMany": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.EventsOfMany(ctx, v.db, dbsqlc.EventsOfManyParams{
+			Tasks: []uuid.UUID{x.id}, Froms: []int64{1}, Uptos: []int64{100}, Lowest: x.id, Highest: x.id,
+			WithMessages: true, WithArtifacts: true, Budget: pageBytes,
+		})
+		return len(rows), err
+	},
+	"TasksListed": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.TasksListed(ctx, v.db, dbsqlc.TasksListedParams{
+			Owners: []string{"owner"}, States: states(&Listing{}), Tenant: "tenant", Agent: x.agent, BeforeAt: Newest.At, BeforeID: uuid.UUID(Newest.ID), MaxRows: 50,
+		})
+		return len(rows), err
+	},
+	"TasksListedOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.TasksListedOfContext(ctx, v.db, dbsqlc.TasksListedOfContextParams{
+			ContextID: "context", Owners: []string{"owner"}, States: states(&Listing{}), Tenant: "tenant", Agent: x.agent,
+			BeforeAt: Newest.At, BeforeID: uuid.UUID(Newest.ID), MaxRows: 50,
+		})
+		return len(rows), err
+	},
+	"TasksCounted": func(ctx context.Context, v View, x *victim) (int, error) {
+		n, err := v.s.q.TasksCounted(ctx, v.db, dbsqlc.TasksCountedParams{
+			Owners: []string{"owner"}, States: states(&Listing{}), Tenant: "tenant", Agent: x.agent, Bound: 50,
+		})
+		return int(n), err
+	},
+	"TasksCountedOfContext": func(ctx context.Context, v View, x *victim) (int, error) {
+		n, err := v.s.q.TasksCountedOfContext(ctx, v.db, dbsqlc.TasksCountedOfContextParams{
+			ContextID: "context", Owners: []string{"owner"}, States: states(&Listing{}), Tenant: "tenant", Agent: x.agent, Bound: 50,
+		})
+		return int(n), err
+	},
+	"MessageAppend": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.MessageAppend(ctx, v.db, dbsqlc.MessageAppendParams{
+			ID: x.id, Enqueue: true, Tenant: "tenant", Owner: "owner", RequestHash: []byte{}, RequestID: uuid.New(), Payload: `{"role":"user","parts":[]}`,
+		})
+		return one(err)
+	},
+	"MessageFind": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.MessageFind(ctx, v.db, dbsqlc.MessageFindParams{Task: x.id, RequestID: x.request})
+		return one(err)
+	},
+	"IdempotencyGet": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.IdempotencyGet(ctx, v.db, dbsqlc.IdempotencyGetParams{Tenant: "tenant", Owner: "owner", TenantWide: true, Key: x.key})
+		return one(err)
+	},
+	"IdempotencyForget": func(ctx context.Context, v View, x *victim) (int, error) {
+		n, err := v.s.q.IdempotencyForget(ctx, v.db, dbsqlc.IdempotencyForgetParams{Tenant: "tenant", Owner: "owner", Key: "dangling " + x.key})
+		return int(n), err
+	},
+	"PushTaskLock": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.PushTaskLock(ctx, v.db, x.id)
+		return one(err)
+	},
+	"PushConfigSet": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.PushConfigSet(ctx, v.db, dbsqlc.PushConfigSetParams{
+			Task: x.id, ConfigID: "hook", Dialect: "1.0", Url: "http://thief", Host: "thief:80", Schemes: "[]", NextSeq: 1, Most: 100,
+		})
+		return one(err)
+	},
+	"PushConfigs": func(ctx context.Context, v View, x *victim) (int, error) {
+		rows, err := v.s.q.PushConfigs(ctx, v.db, dbsqlc.PushConfigsParams{Task: x.id})
+		return len(rows), err
+	},
+	"PushConfigDelete": func(ctx context.Context, v View, x *victim) (int, error) {
+		n, err := v.s.q.PushConfigDelete(ctx, v.db, dbsqlc.PushConfigDeleteParams{Task: x.id, ConfigID: "hook"})
+		return int(n), err
+	},
+}
+
+// byServer are the others, and why no caller's view has them.
+var byServer = map[string]string{}
+
+func init() {
+	for why, names := range map[string][]string{
+		"many callers' writes in one commit, each with its own owner":                      {"TaskCreate"},
+		"a create, of a row that no policy sees yet; it names its owner":                   {"TaskReopen"},
+		"a run's, fenced by its attempt":                                                   {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs"},
+		"a worker's, of any agent's tasks":                                                 {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue"},
+		"the hub's, for all of a replica's streams: whoever subscribes has found the task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
+		"processes and duties": {
+			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "LeaseAcquire", "LeaseRelease", "ServerUptime",
+		},
+		"an operator's":                       {"OpsTasks", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver"},
+		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushBatch", "PushExtend", "PushRecord"},
+		"upkeep and metrics":                  {"QueueDepth", "PushCounts", "PushAttemptsPrune", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
+		"who is asked for is not known yet, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
+	} {
+		for _, name := range names {
+			byServer[name] = why
+		}
+	}
+}
+
+func TestEveryStatementIsKnownAsACallersOrTheServers(t *testing.T) {
+	t.Parallel()
+	for name := range statements(t) {
+		caller, server := byCallers[name] != nil, byServer[name] != ""
+		require.False(t, caller && server, "%s cannot be both", name)
+		require.True(t, caller || server, "%s is new: if it runs in views add it to byCallers, which tests it as the wrong caller, else to byServer, with the reason", name)
+	}
+}
+
+func one(err error) (int, error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	return 1, err
+}
+
+// victim is somebody's task, parked, with everything that a task may have.
+type victim struct {
+	id, request      uuid.UUID
+	agent, name, key string
+}
+
+func (f *fixture) victim(agent, tenant, owner, name string) *victim {
+	f.t.Helper()
+	key := fmt.Sprintf("key of %s at %s", name, agent)
+	n := keyed(fresh(agent), key, "1")
+	n.Task.Tenant, n.Task.Owner = tenant, owner
+	if n.Task.PublicID = name; name == "" {
+		n.Task.PublicID = n.Task.ID.String()
+	}
+	n.ClientID = name != ""
+	h := f.create(n)
+	p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
+	p.must(f.t, status(task.StateWorking), chunk("secret"), status(task.StateInputRequired))
+	x := &victim{id: uuid.UUID(h.ID), request: uuid.New(), agent: agent, name: name, key: key}
+	_, err := f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), RequestID: task.ID(x.request)})
+	require.NoError(f.t, err)
+	p = &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
+	p.must(f.t, status(task.StateInputRequired))
+	f.setPush(h.ID, hook("hook", "receiver"))
+	f.exec("INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task) VALUES ($1, $2, $3, '', gen_random_uuid())",
+		tenant, owner, "dangling "+x.key)
+	return x
+}
+
+// everything is what the tables hold that callers' statements may touch.
+func (f *fixture) everything() string {
+	f.t.Helper()
+	var all strings.Builder
+	for _, table := range []string{"tasks", "task_events", "task_queue", "idempotency_keys", "push_configs", "push_cursors"} {
+		all.WriteString(scan[string](f, "SELECT coalesce(string_agg(r, E'\\n' ORDER BY r), '') FROM (SELECT x::text AS r FROM holdfast."+table+" x) y"))
+	}
+	return all.String()
+}
+
+// The rightful owner is here to show that the statements would do something.
+func TestStatementsReachNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Empty(t, f.WithoutRowSecurity())
+	strangers := map[string]Owner{
+		"of another tenant":                  {Tenant: "other", Subject: "owner", Agent: "a"},
+		"of another tenant that shares":      {Tenant: "other", Subject: "owner", Agent: "a", TenantWide: true},
+		"another subject":                    {Tenant: "tenant", Subject: "other", Agent: "a"},
+		"nobody":                             {Agent: "a"},
+		"nobody, and all share":              {Agent: "a", TenantWide: true},
+		"a subject with a quote":             {Tenant: `tenant","owner":"owner`, Subject: `" OR ''='`, Agent: "a"},
+		"a subject with another's beginning": {Tenant: "tenant\x00", Subject: "owner\x00", Agent: "a"},
+	}
+	x := f.victim("a", "tenant", "owner", "chosen")
+	unnamed := f.victim("a", "tenant", "owner", "")
+	before := f.everything()
+	for name, run := range byCallers {
+		for who, o := range strangers {
+			for _, x := range []*victim{x, unnamed} {
+				n, err := run(t.Context(), f.As(o), x)
+				require.NoError(t, err, "%s: %s", name, who)
+				require.Zero(t, n, "%s: %s", name, who)
+			}
+		}
+		require.Equal(t, before, f.everything(), name)
+	}
+	own := map[string]bool{"IdempotencyGet": true, "IdempotencyForget": true} // whatever the visibility
+	i := 0
+	for name, run := range byCallers {
+		for who, o := range map[string]Owner{
+			"the owner":   {Tenant: "tenant", Subject: "owner", Agent: "a"},
+			"a colleague": {Tenant: "tenant", Subject: "other", Agent: "a", TenantWide: true},
+		} {
+			i++
+			called := fmt.Sprint("of ", i)
+			if name == "TaskFind" {
+				called = ""
+			}
+			x := f.victim(fmt.Sprint("a", i), "tenant", "owner", called)
+			n, err := run(t.Context(), f.As(o), x)
+			require.NoError(t, err, "%s: %s", name, who)
+			if own[name] && who == "a colleague" {
+				require.Zero(t, n, "%s: %s", name, who)
+			} else {
+				require.NotZero(t, n, "%s: %s", name, who)
+			}
+		}
+	}
+}
+
+// Whatever tables there are: the role sees and changes nothing of others', though a statement asks for everything.
+func TestTheCallersRoleByItself(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, err := f.EnsurePartitions(t.Context())
+	require.NoError(t, err)
+	victim := f.victim("a", "tenant", "owner", "chosen")
+	f.victim("a", "", "", "") // of nobody: what there is where nothing is asked
+	f.worker(time.Hour)
+	type relation struct{ Name, Kind string }
+	rows, err := f.conn().Query(t.Context(), `SELECT relname::text AS name, relkind::text AS kind FROM pg_class
+		WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S') ORDER BY 1`)
+	require.NoError(t, err)
+	relations, err := pgx.CollectRows(rows, pgx.RowToStructByName[relation])
+	require.NoError(t, err)
+	require.Greater(t, len(relations), 20)
+	callers := map[string]string{
+		"another":              become(Owner{Tenant: "tenant", Subject: "other"}),
+		"of another tenant":    become(Owner{Tenant: "other", Subject: "owner", TenantWide: true}),
+		"said nothing":         "SET ROLE " + apiRole,
+		"said nothing anymore": "SELECT set_config('holdfast.caller', 'x', true); SET ROLE " + apiRole,
+		"said nothing useful":  "SELECT set_config('holdfast.caller', '{}', false); SET ROLE " + apiRole,
+	}
+	policed := map[string]bool{}
+	for who, become := range callers {
+		c := f.conn()
+		_, err := c.Exec(t.Context(), become, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+		denied := func(err error) bool {
+			var pg *pgconn.PgError
+			return errors.As(err, &pg) && pg.Code == "42501"
+		}
+		for _, r := range relations {
+			var n int
+			err := c.QueryRow(t.Context(), "SELECT count(*) FROM holdfast."+r.Name).Scan(&n)
+			if denied(err) {
+				continue
+			}
+			require.NoError(t, err, "%s: %s", who, r.Name)
+			require.Zero(t, n, "%s reads %s", who, r.Name)
+			policed[r.Name] = true
+			for _, change := range []string{"DELETE FROM holdfast.%[1]s", "UPDATE holdfast.%[1]s SET %[2]s = %[2]s"} {
+				column := scan[string](f, "SELECT attname::text FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum = 1", "holdfast."+r.Name)
+				tag, err := c.Exec(t.Context(), fmt.Sprintf(change, r.Name, column))
+				require.True(t, denied(err) || err == nil && tag.RowsAffected() == 0, "%s: %s of %s: %v %v", who, change, r.Name, tag, err)
+			}
+			_, err = c.Exec(t.Context(), "TRUNCATE holdfast."+r.Name)
+			require.True(t, denied(err), "%s truncates %s", who, r.Name)
+		}
+		for _, insert := range []string{
+			`INSERT INTO holdfast.tasks (id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
+				VALUES (gen_random_uuid(), 'a', 'tenant', 'owner', 'c', 1, 1, 1, '1.0')`,
+			"INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ('TASK', 100, 1, 0)",
+			"INSERT INTO holdfast.task_queue (id, agent, message_seq) VALUES ('TASK', 'a', 1)",
+			"INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task) VALUES ('tenant', 'owner', 'k', '', 'TASK')",
+			"INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes) VALUES ('TASK', 'x', '1.0', 'http://thief', '[]')",
+			"INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts) VALUES ('TASK', 'x', 'thief:80', true)",
+		} {
+			_, err := c.Exec(t.Context(), strings.ReplaceAll(insert, "TASK", victim.id.String()))
+			require.True(t, denied(err), "%s: %s: %v", who, insert, err)
+		}
+	}
+	require.Equal(t, map[string]bool{
+		"tasks": true, "task_events": true, "task_queue": true, "idempotency_keys": true, "push_configs": true, "push_cursors": true,
+	}, policed, "all that the role may read is under a policy, and the rest is not for it")
+	require.Zero(t, scan[int](f, `SELECT count(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND NOT relrowsecurity
+		AND has_table_privilege('holdfast_api', oid, 'SELECT')`))
+}
+
+// What a request about somebody else's task takes is what one about none takes: the same statements.
+func TestNotYoursTakesWhatNoneTakes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	named, unnamed := f.victim("a", "tenant", "owner", "chosen"), f.victim("a", "tenant", "owner", "")
+	for _, o := range []Owner{
+		{Tenant: "tenant", Subject: "other", Agent: "a"},
+		{Tenant: "other", Subject: "owner", Agent: "a", TenantWide: true},
+		{Tenant: "tenant", Subject: "owner", Agent: "b"},
+	} {
+		took := func(id string) []string {
+			r := &recorder{querier: f.As(o).db}
+			_, err := View{s: f.Store, db: r}.FindTask(t.Context(), o, id)
+			require.Equal(t, task.NotFound, err)
+			return r.took
+		}
+		require.Equal(t, took(NewID().String()), took(unnamed.id.String()), o)
+		require.Equal(t, took("nobody's"), took(named.name), o)
+		require.Equal(t, took(NewID().String()), took(named.id.String()), "the UUID of a task that has another name")
+	}
+}
+
+// recorder notes what is asked.
+type recorder struct {
+	querier
+	took []string
+}
+
+func (r *recorder) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	r.took = append(r.took, sql)
+	return r.querier.QueryRow(ctx, sql, args...)
+}
+
+// The statements' second wall must not cost them their index.
+func TestPlansOfCallersStatements(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.seedLists(20_000)
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "ANALYZE; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;"+
+		become(Owner{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	texts := statements(t)
+	seq := regexp.MustCompile(`Seq Scan on (tasks|task_queue|task_events\w*|idempotency_keys|push_\w+)\b`)
+	node := regexp.MustCompile(`Index (?:Only )?Scan using (\w+) on (tasks|task_events\w*|push_\w+|idempotency_keys|task_queue)\b`)
+	for name := range byCallers {
+		lines := explain(t, c, name, texts[name])
+		plan := strings.Join(lines, "\n")
+		require.NotRegexp(t, seq, plan, name)
+		for i, l := range lines {
+			if m := node.FindStringSubmatch(l); m != nil {
+				require.Contains(t, lines[i+1], "Index Cond", "%s reads all of %s:\n%s", name, m[1], plan)
+			}
+		}
+	}
+}
+
+// A database that does not let us is no reason to stand still, and none to keep quiet.
+func TestWithoutTheCallersRole(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	f := &fixture{t: t, url: db.URL, ear: newEar()}
+	login := "stranger_" + strings.ToLower(rand.Text()[:8])
+	f.exec("CREATE ROLE " + login + " LOGIN")
+	t.Cleanup(func() {
+		c, err := pgx.Connect(context.Background(), db.URL)
+		require.NoError(t, err)
+		defer func() { _ = c.Close(context.Background()) }()
+		_, err = c.Exec(context.Background(), "DROP OWNED BY "+login+"; DROP ROLE "+login, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+	})
+	f.exec("GRANT USAGE ON SCHEMA holdfast TO " + login)
+	f.exec("GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO " + login)
+	u, err := url.Parse(db.URL)
+	require.NoError(t, err)
+	u.User = url.User(login)
+	open := func() *Store {
+		s, err := Open(t.Context(), Options{URL: u.String(), APIConns: 2, RowSecurity: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close(context.Background()) })
+		return s
+	}
+	s := open()
+	require.Equal(t, login+" is no member of role holdfast_api", s.WithoutRowSecurity())
+	n := fresh("a")
+	_, err = s.Create(t.Context(), n)
+	require.NoError(t, err)
+	h, err := s.As(ownerOf(n)).FindTask(t.Context(), ownerOf(n), n.Task.PublicID)
+	require.NoError(t, err, "who is not the role, and not the tables' owner, is under no policy")
+	require.Equal(t, n.Task.ID, h.ID)
+	_, err = s.As(Owner{}).FindTask(t.Context(), Owner{}, n.Task.PublicID)
+	require.ErrorIs(t, err, task.NotFound)
+
+	f.exec("GRANT holdfast_api TO " + login)
+	s = open()
+	require.Empty(t, s.WithoutRowSecurity())
+	_, err = s.As(Owner{}).Header(t.Context(), n.Task.ID)
+	require.ErrorIs(t, err, task.NotFound)
+	_, err = s.As(ownerOf(n)).Header(t.Context(), n.Task.ID)
+	require.NoError(t, err)
+}
+
+// become has a session run as a caller, as callers' statements do.
+func become(o Owner) string {
+	return "SELECT set_config('role', '" + apiRole + "', false), set_config('holdfast.caller', '" + strings.ReplaceAll(assumption(o), "'", "''") + "', false);"
+}
+
+// BenchmarkRowSecurity compares what callers' statements cost without row-level security and under it: also in processor
+// time, of the database's process and of this one, which a busy machine does not change much.
+func BenchmarkRowSecurity(b *testing.B) {
+	db := storetest.New(b)
+	f := &fixture{t: b, url: db.URL, ear: newEar()}
+	owner := Owner{Tenant: "tenant", Subject: "owner", Agent: "a"}
+	var stores []*Store
+	for _, on := range []bool{false, true} {
+		s, err := Open(b.Context(), Options{URL: db.URL, APIConns: 1, RowSecurity: on, Listener: f.ear})
+		require.NoError(b, err)
+		require.Empty(b, s.WithoutRowSecurity())
+		b.Cleanup(func() { s.Close(context.Background()) })
+		stores = append(stores, s)
+	}
+	f.Store = stores[0]
+	f.seedLists(10_000)
+	small := scan[string](f, "SELECT id::text FROM holdfast.tasks WHERE agent = 'a' AND owner = 'owner' AND state = 5 AND NOT direct LIMIT 1")
+	large := f.running("long")
+	evs := []*task.Event{status(task.StateWorking)}
+	for range 5000 {
+		evs = append(evs, chunk("a chunk of a stream, as models make them"))
+	}
+	large.must(b, append(evs, status(task.StateCompleted))...)
+	waits := f.create(fresh("waits"))
+
+	f.exec("VACUUM ANALYZE")
+	for _, bb := range []struct {
+		name string
+		do   func(v View) error
+	}{
+		{"find", func(v View) error { _, err := v.FindTask(b.Context(), owner, small); return err }},
+		{"get", func(v View) error {
+			h, err := v.FindTask(b.Context(), owner, small)
+			if err == nil {
+				_, err = v.Snapshot(b.Context(), h, true)
+			}
+			return err
+		}},
+		{"get 5000 chunks", func(v View) error {
+			h, err := v.Header(b.Context(), large.c.Task.ID)
+			if err == nil {
+				_, err = v.Snapshot(b.Context(), h, true)
+			}
+			return err
+		}},
+		{"list 50", func(v View) error { _, _, err := v.List(b.Context(), mine()); return err }},
+		{"list 50 with history", func(v View) error {
+			l := mine()
+			l.History, l.Artifacts = true, true
+			_, _, err := v.List(b.Context(), l)
+			return err
+		}},
+		{"count to 10000", func(v View) error { _, err := v.Count(b.Context(), mine(), 10_000); return err }},
+		{"message", func(v View) error {
+			_, err := v.AddMessage(b.Context(), &NewMessage{Task: waits, Sender: "owner", Message: user("x"), Enqueue: true, RequestID: NewID()})
+			return err
+		}},
+	} {
+		for i, s := range stores {
+			b.Run(fmt.Sprintf("%s/rls=%v", bb.name, i == 1), func(b *testing.B) {
+				v := s.As(owner)
+				require.NoError(b, bb.do(v))
+				var pid int
+				require.NoError(b, s.api.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&pid))
+				theirs, ours := processorTime(b, pid), processorTime(b, os.Getpid())
+				for b.Loop() {
+					require.NoError(b, bb.do(v))
+				}
+				b.ReportMetric(float64((processorTime(b, pid)-theirs).Microseconds())/float64(b.N), "db-µs/op")
+				b.ReportMetric(float64((processorTime(b, os.Getpid())-ours).Microseconds())/float64(b.N), "own-µs/op")
+			})
+		}
+	}
+}
+
+// processorTime is what all threads of a process have used so far.
+func processorTime(b *testing.B, pid int) (sum time.Duration) {
+	b.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	require.NoError(b, err)
+	for _, name := range threads {
+		var ns int64
+		text, err := os.ReadFile(name) //nolint:gosec // of the kernel
+		if err != nil {
+			continue // a thread that has ended
+		}
+		_, err = fmt.Sscan(string(text), &ns)
+		require.NoError(b, err)
+		sum += time.Duration(ns)
+	}
+	return sum
+}
