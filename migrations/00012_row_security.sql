@@ -54,7 +54,8 @@ BEGIN
             WHEN duplicate_object OR unique_violation THEN NULL; -- another database's migration created it in this moment
         END;
     END IF;
-    IF NOT pg_has_role(current_user, 'holdfast_api', 'MEMBER') OR current_setting('server_version_num')::integer >= 160000 THEN
+    IF NOT pg_has_role(current_user, 'holdfast_api',
+                       CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
         BEGIN
             GRANT holdfast_api TO CURRENT_USER;
         EXCEPTION WHEN insufficient_privilege THEN

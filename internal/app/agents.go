@@ -40,10 +40,10 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 		out.names = append(out.names, a.Name)
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
-			DedupeMessages: a.DedupeMessageID,
-			Limits:         store.Limits{Live: cmp.Or(a.Limits.LiveTasks, cfg.Limits.PerPrincipal.LiveTasks), Queue: a.Limits.Queue},
-			InputModes:     modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
-			OutputModes:    modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
+			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,
+			Limits:      store.Limits{Live: cmp.Or(a.Limits.LiveTasks, cfg.Limits.PerPrincipal.LiveTasks), Queue: a.Limits.Queue},
+			InputModes:  modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
+			OutputModes: modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
 		})
 		served := operation.Agent{Name: a.Name}
 		for _, e := range extensions(a) {

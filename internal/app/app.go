@@ -153,11 +153,19 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	s.store, err = store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
 		Listener: s.hub, PushesDue: s.hub.PushesDue, SecretKeys: SecretKeys(cfg), PushPerHost: cfg.Push.ConcurrencyPerHost,
-		Observer: s.storeObserver(), Log: log,
+		Observer: s.storeObserver(), RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, Log: log,
 	})
 	if err != nil {
 		s.closeListeners()
 		return nil, err
+	}
+	if reason := s.store.WithoutRowSecurity(); reason != "" {
+		if cfg.Auth.RowSecurity == config.RowSecurityRequire {
+			s.closeListeners()
+			s.store.Close(ctx)
+			return nil, fmt.Errorf("auth.row_level_security is require, and %s: docs/deployment.md, The database, has the statements", reason)
+		}
+		log.Warn("callers are kept apart by the server alone, and not by row-level security", "reason", reason)
 	}
 	s.hub.SetReader(s.store)
 	callers.open(s.store, s.metrics)

@@ -10,12 +10,34 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 )
 
-// Auth says how callers show who they are.
+// Auth says how callers show who they are, and what they then see.
 type Auth struct {
 	// None lets everybody in although the server listens on more than loopback.
 	None    bool         `yaml:"none" env:"HOLDFAST_AUTH_NONE"`
 	Schemes []AuthScheme `yaml:"schemes"`
+	// Visibility is that of agents that do not say.
+	Visibility  Visibility  `yaml:"visibility"`
+	RowSecurity RowSecurity `yaml:"row_level_security" env:"HOLDFAST_AUTH_ROW_LEVEL_SECURITY"`
 }
+
+// Visibility is who sees a task.
+type Visibility string
+
+// The values of Visibility.
+const (
+	VisibleToOwner  Visibility = "owner"  // who has created it
+	VisibleToTenant Visibility = "tenant" // everybody of the owner's tenant
+)
+
+// RowSecurity is whether the database enforces it, too.
+type RowSecurity string
+
+// The values of RowSecurity.
+const (
+	RowSecurityPrefer  RowSecurity = "prefer"  // where the database role may
+	RowSecurityRequire RowSecurity = "require" // or the server does not start
+	RowSecurityOff     RowSecurity = "off"
+)
 
 // AuthScheme is one way to show who one is. Only the section of its kind is meaningful.
 type AuthScheme struct {
@@ -92,8 +114,9 @@ const (
 // AgentAuth is who may use an agent.
 type AgentAuth struct {
 	// Schemes are the names of those that it takes; all, where the key is not given, and an empty list lets everybody in.
-	Schemes []string `yaml:"schemes"`
-	Scope   string   `yaml:"scope"`
+	Schemes    []string   `yaml:"schemes"`
+	Scope      string     `yaml:"scope"`
+	Visibility Visibility `yaml:"visibility"`
 }
 
 // TLS is the server's end of TLS, on the public ports.
@@ -177,6 +200,8 @@ func (l *loader) auth(c *Config) {
 		}
 	}
 	l.subjects(c.Auth.Schemes)
+	oneOf(l, "auth.visibility", c.Auth.Visibility, VisibleToOwner, VisibleToTenant)
+	oneOf(l, "auth.row_level_security", c.Auth.RowSecurity, RowSecurityPrefer, RowSecurityRequire, RowSecurityOff)
 	l.tls(&c.TLS)
 }
 
@@ -322,8 +347,14 @@ func validScope(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
 
-// agentAuth also fills in the schemes of an agent that names none.
-func (l *loader) agentAuth(path string, a *Agent, schemes []AuthScheme) {
+// agentAuth also fills in what an agent leaves to auth.
+func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
+	schemes := all.Schemes
+	if a.Auth.Visibility == "" {
+		a.Auth.Visibility = all.Visibility
+	} else {
+		oneOf(l, path+".auth.visibility", a.Auth.Visibility, VisibleToOwner, VisibleToTenant)
+	}
 	named := a.Auth.Schemes
 	if !l.given(path + ".auth.schemes") {
 		for i := range schemes {

@@ -260,7 +260,7 @@ func (l *loader) agents(c *Config) {
 			marked = i
 		}
 		l.agent(path, a)
-		l.agentAuth(path, a, c.Auth.Schemes)
+		l.agentAuth(path, a, &c.Auth)
 	}
 	for _, name := range l.programs {
 		if i, configured := names[name]; !configured {

@@ -13,7 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
@@ -47,6 +49,7 @@ func (e *examination) database(ctx context.Context) {
 		{"clock", d.clock},
 		{"role", d.role},
 		{"schema", d.schema},
+		{"isolation", d.isolation},
 		{"partitions", d.partitions},
 		{"workers", d.workers},
 		{"queue", d.queue},
@@ -74,7 +77,7 @@ func (e *examination) database(ctx context.Context) {
 }
 
 // needsSchema are the checks that have nothing to look at in a database that was never migrated.
-var needsSchema = map[string]bool{"partitions": true, "workers": true, "queue": true, "runs": true, "webhooks": true, "webhook secrets": true}
+var needsSchema = map[string]bool{"isolation": true, "partitions": true, "workers": true, "queue": true, "runs": true, "webhooks": true, "webhook secrets": true}
 
 type database struct {
 	*examination
@@ -348,6 +351,31 @@ func (d *database) clock(ctx context.Context) ([]Finding, error) {
 			advise("leases are safe, for they go by the database alone; ids take their time from here, so synchronise both (NTP)"), nil
 	}
 	return oks("within %s of this machine's", max(off.Abs(), trip.Round(time.Millisecond))), nil
+}
+
+// isolation asks what the store asks before it relies on row-level security.
+func (d *database) isolation(ctx context.Context) ([]Finding, error) {
+	if d.Config.Auth.RowSecurity == config.RowSecurityOff {
+		return warns("row-level security is off: callers are kept apart by the server alone").
+			advise("leave auth.row_level_security out to have the database do it, too"), nil
+	}
+	var there bool
+	if err := d.pool.QueryRow(ctx, "SELECT to_regproc('holdfast.admit_callers') IS NOT NULL").Scan(&there); err != nil || !there {
+		return oks("not checked: the schema is older than row-level security"), err
+	}
+	reason, err := store.CheckRowSecurity(ctx, d.pool)
+	if err != nil {
+		return nil, err
+	}
+	if reason == "" {
+		return oks("the database keeps callers apart, too"), nil
+	}
+	found := warns
+	if d.Config.Auth.RowSecurity == config.RowSecurityRequire {
+		found = fails
+	}
+	return found("callers are kept apart by the server alone: %s", reason).
+		advise("docs/deployment.md, The database, has the statements; or set auth.row_level_security to off"), nil
 }
 
 func (d *database) role(ctx context.Context) ([]Finding, error) {

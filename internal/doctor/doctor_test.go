@@ -144,9 +144,10 @@ func TestADatabaseInGoodHealth(t *testing.T) {
 	r.is(t, "notify", OK, "arrives")
 	r.is(t, "workers", OK, "1 are alive, 1 run agents")
 	r.is(t, "queue", OK, "demo: 1 wait")
+	r.is(t, "isolation", OK, "the database keeps callers apart, too")
 	r.is(t, "webhooks", OK, "0, of which 0 have something to deliver; 1 processes deliver")
 	r.is(t, "webhook secrets", OK, "there are none yet")
-	require.Len(t, r, 26)
+	require.Len(t, r, 27)
 }
 
 func TestWhatMayBeWrongInADatabase(t *testing.T) {
@@ -274,6 +275,12 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 				do("ALTER TABLE holdfast.task_queue SET (autovacuum_enabled = false)")
 			},
 			want: map[string]Finding{"vacuum": {Status: Warn, Detail: "autovacuum is off for task_queue"}},
+		},
+		"callers that the database does not keep apart": {
+			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
+				do("REVOKE SELECT ON holdfast.tasks FROM holdfast_api")
+			},
+			want: map[string]Finding{"isolation": {Status: Warn, Detail: "role holdfast_api may not use the tables"}},
 		},
 		"a connection limit": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {

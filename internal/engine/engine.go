@@ -30,10 +30,13 @@ type Store interface {
 	DeletePush(ctx context.Context, id task.ID, configID string) (found bool, err error)
 }
 
-// As gives each caller its view of a store.
-func As(s interface {
+// viewer is a store that has views.
+type viewer interface {
 	As(o store.Owner) store.View
-}) func(store.Owner) Store {
+}
+
+// As gives each caller its view of a store.
+func As(s viewer) func(store.Owner) Store {
 	return func(o store.Owner) Store { return s.As(o) }
 }
 

@@ -512,7 +512,7 @@ func processorTime(b *testing.B, pid int) (sum time.Duration) {
 	require.NoError(b, err)
 	for _, name := range threads {
 		var ns int64
-		text, err := os.ReadFile(name) //nolint:gosec // of the kernel
+		text, err := os.ReadFile(name)
 		if err != nil {
 			continue // a thread that has ended
 		}

@@ -135,7 +135,7 @@ func (t *callersTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 }
 
 func (t *callersTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return t.Tx.Query(ctx, aside+sql, args...)
+	return t.Tx.Query(ctx, aside+sql, args...) //nolint:rowserrcheck // whoever reads them does
 }
 
 func (t *callersTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
@@ -199,14 +199,15 @@ func (r *sentRow) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
-// checkRowSecurity says why callers' statements cannot run under row-level security; "" is no reason.
-func checkRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err error) {
+// CheckRowSecurity says why callers' statements cannot run under row-level security; "" is no reason.
+func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var role string
 	var exists, member, bypasses, granted bool
-	err = db.QueryRow(ctx, `SELECT current_user, r.oid IS NOT NULL, coalesce(pg_has_role(current_user, r.oid, 'MEMBER'), false),
-		coalesce(r.rolsuper OR r.rolbypassrls, false), coalesce(has_table_privilege(r.oid, 'holdfast.tasks', 'SELECT, UPDATE'), false)
+	err = db.QueryRow(ctx, `SELECT session_user, r.oid IS NOT NULL,
+		coalesce(pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
+		coalesce(r.rolsuper OR r.rolbypassrls, false), coalesce(has_table_privilege(r.oid, 'holdfast.tasks', 'SELECT'), false)
 		FROM (SELECT 1) one LEFT JOIN pg_roles r ON r.rolname = '`+apiRole+`'`).Scan(&role, &exists, &member, &bypasses, &granted)
 	switch {
 	case err != nil:
