@@ -67,6 +67,9 @@ BEGIN
     GRANT SELECT, INSERT ON holdfast.task_events TO holdfast_api;
     GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors TO holdfast_api;
     GRANT SELECT, INSERT, DELETE ON holdfast.idempotency_keys TO holdfast_api;
+    IF to_regprocedure('holdfast.audit(text)') IS NOT NULL THEN -- of the migration behind this one
+        GRANT EXECUTE ON FUNCTION holdfast.audit(text) TO holdfast_api;
+    END IF;
     RETURN true;
 EXCEPTION WHEN insufficient_privilege THEN
     RETURN false;

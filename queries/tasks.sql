@@ -26,7 +26,8 @@ WITH inp AS MATERIALIZED (
            unnest(@workers::uuid[]) AS worker_id,
            unnest(@pushes::boolean[]) AS pushes,
            unnest(@live_limits::integer[]) AS live_limit,
-           unnest(@queue_limits::integer[]) AS queue_limit
+           unnest(@queue_limits::integer[]) AS queue_limit,
+           unnest(@audits::text[]) AS audit
 ), new AS MATERIALIZED (
     SELECT i.* FROM inp i
      WHERE i.client_id = ''
@@ -108,10 +109,12 @@ WITH inp AS MATERIALIZED (
 ), placed AS (
     INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
     SELECT p.task, p.config_id, p.host, p.artifacts FROM push p JOIN created c ON c.id = p.task
+), audited AS MATERIALIZED (
+    SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n FROM created c JOIN inp i ON i.id = c.id WHERE i.audit <> ''
 )
-SELECT id, created_at, 0::integer AS refused FROM created
+SELECT id, created_at, 0::integer AS refused, coalesce((SELECT n FROM audited), 0)::bigint AS audited FROM created
  UNION ALL
-SELECT id, now()::timestamptz, by_limit FROM refused;
+SELECT id, now()::timestamptz, by_limit, 0::bigint FROM refused;
 
 -- name: TaskReopen :one
 -- Creates a task that takes over the id that a client chose from one of its own that has ended (@old, by primary key), which
@@ -158,9 +161,11 @@ WITH free AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST(@payload::text AS json) FROM created
 )
-SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused FROM created
+SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused,
+       coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
+  FROM created
  UNION ALL
-SELECT now()::timestamptz, 0, by_limit FROM refused WHERE by_limit > 0;
+SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0;
 
 -- name: MessageAppend :one
 -- Adds a user's message to a task that has not ended. A parked task becomes submitted and
@@ -200,7 +205,8 @@ WITH lck AS MATERIALIZED (
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.parked AND ok.pushes
-             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked
+             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked,
+       coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
   FROM ok;
 
 -- name: MessageFind :one
@@ -250,7 +256,8 @@ WITH lck AS MATERIALIZED (
 )
 SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
-             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked
+             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
+       coalesce(holdfast.audit(CASE WHEN eff.idle OR NOT eff.unowned THEN nullif(@audit::text, '') END), 0)::bigint AS audited
   FROM eff;
 
 -- name: TaskByID :one

@@ -28,6 +28,8 @@ type Request struct {
 	// Chain is the client's end of the connection: its certificate, and those that lead to an
 	// authority. Empty when it has shown none.
 	Chain []*x509.Certificate
+	// Address is where the connection came from.
+	Address string
 }
 
 // Reason says what is wrong with a credential. It is a label in metrics.

@@ -142,7 +142,7 @@ failed, was rejected or canceled; 4 the task waits for input or authentication;
 	// The root does what serve does, and takes its flags.
 	root.RunE = serve.RunE
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.bench(), c.ready(), c.doctor(), c.version())
+	root.AddCommand(serve, c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.audit(), c.bench(), c.ready(), c.doctor(), c.version())
 	return root
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -142,7 +143,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 var verbs = []string{
 	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
-	"push test", "push rekey", "keys", "keys create", "keys list", "keys revoke", "bench", "doctor", "ready", "version",
+	"push test", "push rekey", "keys", "keys create", "keys list", "keys revoke", "audit", "audit verify", "bench", "doctor", "ready", "version",
 }
 
 func TestHelp(t *testing.T) {
@@ -445,6 +446,14 @@ func (o *fakeOperator) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	return &Key{ID: id, Subject: "alice", CreatedAt: storedAt, RevokedAt: storedAt.Add(time.Hour)}, nil
 }
 
+func (o *fakeOperator) VerifyAudit(_ context.Context, noted []store.AuditHead) ([]store.AuditChain, error) {
+	chains := []store.AuditChain{{Chain: 1, Length: 7, Head: "ab01"}, {Chain: 2, Length: 3, Head: "cd02"}, {Chain: 3}}
+	if len(noted) > 0 {
+		chains[1].Broken, chains[1].Problem = noted[1].Length+1, "the chain ends before this row"
+	}
+	return chains, nil
+}
+
 func (o *fakeOperator) Close() { o.closed = true }
 
 func TestTasks(t *testing.T) {
@@ -471,6 +480,9 @@ func TestTasks(t *testing.T) {
 		{"keys-revoke.txt", []string{"keys", "revoke", "mzxw6ytboi5dkmrq", "unknown"}, exitFailed},
 		{"tasks-retry.txt", []string{"tasks", "retry", "order-7"}, exitFailed},
 		{"tasks-retry.json", []string{"tasks", "retry", "order-7", "order-8", "-o", "json"}, exitFailed},
+		{"audit-verify.txt", []string{"audit", "verify"}, exitOK},
+		{"audit-verify.json", []string{"audit", "verify", "-o", "json"}, exitOK},
+		{"audit-broken.txt", []string{"audit", "verify", "--against", "testdata/audit-verify.json"}, exitEnded},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			t.Parallel()

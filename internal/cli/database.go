@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/user"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
@@ -24,7 +26,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	bell := hub.NewDoorbell(db.DirectURL)
 	s, err := store.Open(ctx, store.Options{
-		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, PushesDue: bell.PushesDue, SecretKeys: app.SecretKeys(cfg), Log: log,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, PushesDue: bell.PushesDue, SecretKeys: app.SecretKeys(cfg), By: operatorCaller(), WithoutAudit: !cfg.Audit.Enabled, Log: log,
 	})
 	if err != nil {
 		db.Close()
@@ -43,6 +45,16 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	o.Close()
 	return nil, err
+}
+
+// operatorCaller is who the audit log says it was.
+func operatorCaller() store.Caller {
+	c := store.Caller{Method: store.MethodOperator}
+	if u, err := user.Current(); err == nil {
+		c.Subject = u.Username
+	}
+	c.Address, _ = os.Hostname()
+	return c
 }
 
 type operator struct {
@@ -112,7 +124,7 @@ func (o *operator) Cancel(ctx context.Context, t *task.Task) (ended bool, err er
 }
 
 func (o *operator) Retry(ctx context.Context, t *task.Task, last bool) (*task.Task, error) {
-	again, err := engine.NewOperator(o.store).Retry(ctx, t, last)
+	again, err := engine.NewOperator(o.store, operatorCaller()).Retry(ctx, t, last)
 	o.ring(ctx)
 	return again, err
 }
@@ -200,6 +212,10 @@ func (o *operator) ring(ctx context.Context) {
 	if err := o.bell.Ring(ctx); err != nil {
 		o.log.Debug("the replicas were not told", "error", err)
 	}
+}
+
+func (o *operator) VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]store.AuditChain, error) {
+	return o.store.VerifyAudit(ctx, noted)
 }
 
 func (o *operator) Close() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -36,6 +37,8 @@ type Operator interface {
 	// RevokeKey ends a key; task.NotFound: there is none of this id.
 	RevokeKey(ctx context.Context, id string) (*Key, error)
 	PushOperator
+	// VerifyAudit says of each chain of the audit log whether it is what was written, and still has the heads noted.
+	VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]store.AuditChain, error)
 	Close()
 }
 

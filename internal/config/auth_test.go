@@ -37,7 +37,7 @@ agents:
 `)})
 	require.NoError(t, err)
 	require.Equal(t, []string{"keys", "users", "sso", "other", "certs"}, c.Agents[0].Auth.Schemes)
-	require.Equal(t, AgentAuth{Schemes: []string{"sso", "keys"}, Scope: "weather:use"}, c.Agents[1].Auth)
+	require.Equal(t, AgentAuth{Schemes: []string{"sso", "keys"}, Scope: "weather:use", Visibility: VisibleToOwner}, c.Agents[1].Auth)
 	require.Equal(t, []string{"open"}, c.OpenAgents())
 	require.Equal(t, "https://127.0.0.1:8080", c.BaseURL(c.Listen))
 }
@@ -104,4 +104,23 @@ func TestExposed(t *testing.T) {
 		c.Roles = []Role{RoleWorker}
 		require.Empty(t, c.Exposed())
 	}
+}
+
+func TestWhoSeesTasks(t *testing.T) {
+	t.Parallel()
+	c, err := Load(Source{File: file(t, `
+auth:
+  visibility: tenant
+  row_level_security: require
+agents:
+  - name: all
+    executor: {kind: demo}
+  - name: own
+    auth: {visibility: owner}
+    executor: {kind: demo}
+`)})
+	require.NoError(t, err)
+	require.Equal(t, VisibleToTenant, c.Agents[0].Auth.Visibility)
+	require.Equal(t, VisibleToOwner, c.Agents[1].Auth.Visibility)
+	require.Equal(t, RowSecurityRequire, c.Auth.RowSecurity)
 }

@@ -35,6 +35,7 @@ type Config struct {
 	Hub      Hub      `yaml:"hub"`
 	Store    Store    `yaml:"store"`
 	Signing  Signing  `yaml:"signing"`
+	Audit    Audit    `yaml:"audit"`
 	Push     Push     `yaml:"push"`
 	Auth     Auth     `yaml:"auth"`
 	TLS      TLS      `yaml:"tls"`
@@ -227,6 +228,11 @@ const (
 	BodyTask    PushBody = "task"    // the task as it stands
 	BodyMinimal PushBody = "minimal" // its id and status
 )
+
+// Audit is the log of who did what.
+type Audit struct {
+	Enabled bool `yaml:"enabled"`
+}
 
 // Agent is one agent: what its card says, what runs it, and within which bounds.
 type Agent struct {

@@ -297,7 +297,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 				t.Cleanup(func() { do("DROP OWNED BY " + reader); do("DROP ROLE " + reader) })
 			},
 			url:  func(url string) string { return url + "&role=" + reader },
-			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write api_keys, goose_db_version, idempotency_keys"}},
+			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write api_keys, audit_chains, audit_log"}},
 		},
 		"a standby, or what looks like it": {
 			url:  func(url string) string { return url + "&default_transaction_read_only=on" },

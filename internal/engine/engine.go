@@ -32,12 +32,12 @@ type Store interface {
 
 // viewer is a store that has views.
 type viewer interface {
-	As(o store.Owner) store.View
+	As(c store.Caller) store.View
 }
 
 // As gives each caller its view of a store.
-func As(s viewer) func(store.Owner) Store {
-	return func(o store.Owner) Store { return s.As(o) }
+func As(s viewer) func(store.Caller) Store {
+	return func(c store.Caller) Store { return s.As(c) }
 }
 
 // fanout is what the engine asks of the hub.
@@ -71,7 +71,7 @@ type Agent struct {
 
 // Options configures an engine. The zero value of a duration means its default.
 type Options struct {
-	Store func(store.Owner) Store // as a caller sees it: there is no other way to the database
+	Store func(store.Caller) Store // as a caller sees it: there is no other way to the database
 	Hub   fanout
 	// Reserve takes a slot of this process's own workers, or returns nil. Nil where it has none.
 	Reserve    func(agent string) Slot
@@ -191,7 +191,11 @@ func follow(ctx context.Context, sub *hub.Subscription, t *task.Task, done func(
 }
 
 // as is the store as a caller sees it.
-func (e *Engine) as(c Caller) Store { return e.opt.Store(e.owner(c)) }
+func (e *Engine) as(c Caller) Store {
+	return e.opt.Store(store.Caller{
+		Owner: e.owner(c), Method: c.Principal.Method, Credential: c.Principal.Credential, Address: c.Address,
+	})
+}
 
 // owner is whose tasks a caller sees.
 func (e *Engine) owner(c Caller) store.Owner {

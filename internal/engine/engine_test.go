@@ -51,12 +51,14 @@ type replica struct {
 }
 
 type setup struct {
-	url        string
-	pageKey    string
-	push       *engine.Push
-	noWorkers  bool
-	maxBlock   time.Duration
-	cancelWait time.Duration
+	url       string
+	pageKey   string
+	push      *engine.Push
+	noWorkers bool
+	// withoutRowSecurity leaves the predicates alone to keep callers apart.
+	withoutRowSecurity bool
+	maxBlock           time.Duration
+	cancelWait         time.Duration
 }
 
 func start(t testing.TB, s setup) *replica {
@@ -83,12 +85,12 @@ func start(t testing.TB, s setup) *replica {
 		},
 	})
 	var err error
-	r.store, err = store.Open(t.Context(), store.Options{URL: s.url, APIConns: 4, RowSecurity: true, Listener: r.hub})
+	r.store, err = store.Open(t.Context(), store.Options{URL: s.url, APIConns: 4, RowSecurity: !s.withoutRowSecurity, Listener: r.hub})
 	require.NoError(t, err)
 	r.hub.SetReader(r.store)
 	o := engine.Options{
 		Store: engine.As(r.store), Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait, PageKey: []byte(s.pageKey), Push: s.push,
-		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}, {Name: "dedupe", DedupeMessages: true}},
+		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}, {Name: "dedupe", DedupeMessages: true}, {Name: "shared", TenantVisible: true}},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var g errgroup.Group

@@ -57,7 +57,7 @@ func (c *counting) Count(_ context.Context, _ *store.Listing, bound int) (int, e
 func TestExactTotalsAreCountedOneAtATime(t *testing.T) {
 	t.Parallel()
 	c := &counting{begun: make(chan struct{}, 1), goOn: make(chan struct{})}
-	e := engine.New(engine.Options{Store: func(store.Owner) engine.Store { return c }})
+	e := engine.New(engine.Options{Store: func(store.Caller) engine.Store { return c }})
 	exact := list(func(q *engine.ListRequest) { q.ExactTotal = true })
 	for range 2 {
 		counted := make(chan error, 1)

@@ -65,6 +65,7 @@ func (p *Principal) Has(scope string) bool {
 type Caller struct {
 	Principal Principal
 	Agent     string // the agent whose endpoint was called
+	Address   string // where the connection came from; "" where that is not known
 }
 
 // AllHistory asks for the whole history.

@@ -11,17 +11,20 @@ import (
 
 // OperatorStore is what operators' operations ask of the database.
 type OperatorStore interface {
-	As(o store.Owner) store.View
+	As(c store.Caller) store.View
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error)
 }
 
 // Operator has the operations that no client calls: on the tasks of every owner and agent.
-type Operator struct{ store OperatorStore }
+type Operator struct {
+	store OperatorStore
+	by    store.Caller
+}
 
-// NewOperator makes an operator.
-func NewOperator(s OperatorStore) *Operator { return &Operator{s} }
+// NewOperator makes an operator, whom the audit log names.
+func NewOperator(s OperatorStore, by store.Caller) *Operator { return &Operator{s, by} }
 
 // Retry gives a task another try. One that waits for its next attempt gets it now. One
 // that failed, was rejected or canceled has ended for good, so a new task is made of it:
@@ -77,7 +80,10 @@ func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool) (*tas
 	}
 	e := New(Options{Store: As(o.store), Agents: []Agent{{Name: h.Agent}}})
 	return e.Send(ctx, &SendRequest{
-		Caller:  Caller{Principal: Principal{Tenant: h.Tenant, Subject: h.Owner}, Agent: h.Agent},
+		Caller: Caller{
+			Principal: Principal{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject},
+			Agent:     h.Agent, Address: o.by.Address,
+		},
 		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata,
 	})
 }

@@ -15,7 +15,7 @@ func (r *replica) retry(t *testing.T, h *task.Task, last bool) (*task.Task, erro
 	t.Helper()
 	h, err := r.store.Header(t.Context(), h.ID)
 	require.NoError(t, err)
-	return engine.NewOperator(r.store).Retry(t.Context(), h, last)
+	return engine.NewOperator(r.store, store.Caller{Owner: store.Owner{Subject: "root"}, Method: store.MethodOperator}).Retry(t.Context(), h, last)
 }
 
 func TestRetryOfATaskThatHasEndedMakesANewOne(t *testing.T) {

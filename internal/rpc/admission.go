@@ -18,7 +18,7 @@ import (
 
 // shown is what a request over HTTP shows of its caller.
 func shown(r *http.Request) *auth.Request {
-	a := &auth.Request{Header: r.Header.Values}
+	a := &auth.Request{Header: r.Header.Values, Address: r.RemoteAddr}
 	if r.TLS != nil {
 		a.Chain = r.TLS.PeerCertificates
 	}
@@ -33,7 +33,7 @@ func (s *Server) arrival(r *http.Request, agent string, common bool) operation.E
 // one serves every agent, and which one may stand in the body: then it is the operation
 // that asks the agent.
 func (s *Server) endpoint(ctx context.Context, r *auth.Request, agent string, common bool) operation.Endpoint {
-	at := operation.Endpoint{Agent: agent, Common: common, ExtendedCard: s.extendedCard}
+	at := operation.Endpoint{Agent: agent, Common: common, Address: r.Address, ExtendedCard: s.extendedCard}
 	if s.opt.Auth == nil {
 		return at
 	}

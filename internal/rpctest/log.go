@@ -42,7 +42,7 @@ func NewLog() *Log {
 // Engine is an engine on the log, with the agents demo and other, which replies directly.
 func (m *Log) Engine() *engine.Engine {
 	return engine.New(engine.Options{
-		Store: func(store.Owner) engine.Store { return m }, Hub: m.Hub,
+		Store: func(store.Caller) engine.Store { return m }, Hub: m.Hub,
 		Agents: []engine.Agent{{Name: "demo"}, {Name: "other", DirectReplies: true}},
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
@@ -62,8 +63,12 @@ func (s *Store) AddAPIKey(ctx context.Context, k *APIKey, lifetime time.Duration
 	if scopes == nil {
 		scopes = []string{}
 	}
-	r, err := s.q.APIKeyAdd(ctx, s.api, dbsqlc.APIKeyAddParams{
-		KeyID: k.ID, KeyHash: k.Hash, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: scopes, Lifetime: lifetime,
+	var r dbsqlc.APIKey
+	err := s.record(ctx, auditKeyCreated, task.ID{}, k.ID, func(tx pgx.Tx) (done bool, err error) {
+		r, err = s.q.APIKeyAdd(ctx, tx, dbsqlc.APIKeyAddParams{
+			KeyID: k.ID, KeyHash: k.Hash, Name: k.Name, Tenant: k.Tenant, Subject: k.Subject, Scopes: scopes, Lifetime: lifetime,
+		})
+		return true, err
 	})
 	if err != nil {
 		return nil, translate("add an API key", err)
@@ -83,7 +88,11 @@ func (s *Store) APIKeys(ctx context.Context) ([]*APIKey, error) {
 
 // RevokeAPIKey ends a key and tells the replicas. To revoke it again changes nothing. Nil: there is none.
 func (s *Store) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error) {
-	r, err := s.q.APIKeyRevoke(ctx, s.api, cleanName(id))
+	var r dbsqlc.APIKey
+	err := s.record(ctx, auditKeyRevoked, task.ID{}, cleanName(id), func(tx pgx.Tx) (done bool, err error) {
+		r, err = s.q.APIKeyRevoke(ctx, tx, cleanName(id))
+		return true, err
+	})
 	if err = translate("revoke an API key", err); err != nil {
 		if task.KindOf(err) == task.NotFound {
 			return nil, nil //nolint:nilnil // absence is an answer here and no failure

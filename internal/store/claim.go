@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -111,7 +112,11 @@ func (s *Store) GiveBack(ctx context.Context, r Requeue) error {
 // found: hurried, or a run under way (owned), or, when both are false, a task that was due
 // already. task.NotFound: the task wants no run.
 func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error) {
-	row, err := s.q.QueueHurry(ctx, s.api, uuid.UUID(h.ID))
+	var row dbsqlc.QueueHurryRow
+	err = s.record(ctx, auditHurried, h.ID, "", func(tx pgx.Tx) (done bool, err error) {
+		row, err = s.q.QueueHurry(ctx, tx, uuid.UUID(h.ID))
+		return row.Hurried, err
+	})
 	if err != nil {
 		return false, false, translate("hurry", err)
 	}

@@ -71,6 +71,7 @@ type create struct {
 	*NewTask
 	payload string
 	secrets []byte // of the webhook, sealed
+	audit   string
 	done    chan createResult
 }
 
@@ -81,7 +82,7 @@ func newCreate(n *NewTask) *create {
 	}
 }
 
-func (c *create) size() int { return len(c.payload) + len(c.Task.Metadata) }
+func (c *create) size() int { return len(c.payload) + len(c.Task.Metadata) + len(c.audit) }
 
 type createResult struct {
 	at      time.Time
@@ -99,6 +100,10 @@ var ErrTaken = errors.New("id or key already taken")
 // past one of its limits.
 func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	c := newCreate(n)
+	c.audit = v.audited(auditCreated, n.Task.ID, n.Task.Agent, "")
+	if n.Push != nil && c.audit != "" {
+		c.audit += "," + v.audited(auditPushSet, n.Task.ID, n.Task.Agent, n.Push.ID)
+	}
 	if n.Push != nil {
 		var err error
 		if c.secrets, err = v.s.sealSecrets(ctx, n.Task.ID, n.Push); err != nil {
@@ -201,7 +206,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		Tenants: make([]string, n), Owners: make([]string, n), ContextIds: make([]string, n),
 		Dialects: make([]string, n), Metadatas: make([]string, n), Payloads: make([]string, n),
 		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
-		Pushes: make([]bool, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
+		Pushes: make([]bool, n), Audits: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
 	}
 	for i, c := range items {
 		t := &c.Task
@@ -210,7 +215,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		if c.ClientID {
 			arg.ClientIds[i] = t.PublicID
 		}
-		arg.Payloads[i] = c.payload
+		arg.Payloads[i], arg.Audits[i] = c.payload, c.audit
 		arg.Keys[i], arg.RequestHashes[i] = c.Idempotency.Key, c.Idempotency.Hash
 		if c.Idempotency.Hash == nil {
 			arg.RequestHashes[i] = []byte{}

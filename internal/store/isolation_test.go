@@ -47,7 +47,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		return len(rows), err
 	},
 	"TaskCancel": func(ctx context.Context, v View, x *victim) (int, error) {
-		_, err := v.s.q.TaskCancel(ctx, v.db, x.id)
+		_, err := v.s.q.TaskCancel(ctx, v.db, dbsqlc.TaskCancelParams{ID: x.id, Audit: "[{}]"})
 		return one(err)
 	},
 	"EventsOf": func(ctx context.Context, v View, x *victim) (int, error) {
@@ -130,6 +130,7 @@ var byServer = map[string]string{}
 func init() {
 	for why, names := range map[string][]string{
 		"many callers' writes in one commit, each with its own owner":                      {"TaskCreate"},
+		"at the end of a transaction, of nothing but what is said there":                   {"AuditAppend"},
 		"a create, of a row that no policy sees yet; it names its owner":                   {"TaskReopen"},
 		"a run's, fenced by its attempt":                                                   {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs"},
 		"a worker's, of any agent's tasks":                                                 {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue"},
@@ -137,7 +138,7 @@ func init() {
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "LeaseAcquire", "LeaseRelease", "ServerUptime",
 		},
-		"an operator's":                       {"OpsTasks", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver"},
+		"an operator's":                       {"OpsTasks", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
 		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushBatch", "PushExtend", "PushRecord"},
 		"upkeep and metrics":                  {"QueueDepth", "PushCounts", "PushAttemptsPrune", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
 		"who is asked for is not known yet, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
@@ -223,7 +224,7 @@ func TestStatementsReachNothingOfOthers(t *testing.T) {
 	for name, run := range byCallers {
 		for who, o := range strangers {
 			for _, x := range []*victim{x, unnamed} {
-				n, err := run(t.Context(), f.As(o), x)
+				n, err := run(t.Context(), f.As(Caller{Owner: o}), x)
 				require.NoError(t, err, "%s: %s", name, who)
 				require.Zero(t, n, "%s: %s", name, who)
 			}
@@ -243,7 +244,7 @@ func TestStatementsReachNothingOfOthers(t *testing.T) {
 				called = ""
 			}
 			x := f.victim(fmt.Sprint("a", i), "tenant", "owner", called)
-			n, err := run(t.Context(), f.As(o), x)
+			n, err := run(t.Context(), f.As(Caller{Owner: o}), x)
 			require.NoError(t, err, "%s: %s", name, who)
 			if own[name] && who == "a colleague" {
 				require.Zero(t, n, "%s: %s", name, who)
@@ -334,7 +335,7 @@ func TestNotYoursTakesWhatNoneTakes(t *testing.T) {
 		{Tenant: "tenant", Subject: "owner", Agent: "b"},
 	} {
 		took := func(id string) []string {
-			r := &recorder{querier: f.As(o).db}
+			r := &recorder{querier: f.As(Caller{Owner: o}).db}
 			_, err := View{s: f.Store, db: r}.FindTask(t.Context(), o, id)
 			require.Equal(t, task.NotFound, err)
 			return r.took
@@ -396,6 +397,7 @@ func TestWithoutTheCallersRole(t *testing.T) {
 	})
 	f.exec("GRANT USAGE ON SCHEMA holdfast TO " + login)
 	f.exec("GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO " + login)
+	f.exec("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA holdfast TO " + login)
 	u, err := url.Parse(db.URL)
 	require.NoError(t, err)
 	u.User = url.User(login)
@@ -410,18 +412,18 @@ func TestWithoutTheCallersRole(t *testing.T) {
 	n := fresh("a")
 	_, err = s.Create(t.Context(), n)
 	require.NoError(t, err)
-	h, err := s.As(ownerOf(n)).FindTask(t.Context(), ownerOf(n), n.Task.PublicID)
+	h, err := s.As(Caller{Owner: ownerOf(n)}).FindTask(t.Context(), ownerOf(n), n.Task.PublicID)
 	require.NoError(t, err, "who is not the role, and not the tables' owner, is under no policy")
 	require.Equal(t, n.Task.ID, h.ID)
-	_, err = s.As(Owner{}).FindTask(t.Context(), Owner{}, n.Task.PublicID)
+	_, err = s.As(Caller{}).FindTask(t.Context(), Owner{}, n.Task.PublicID)
 	require.ErrorIs(t, err, task.NotFound)
 
 	f.exec("GRANT holdfast_api TO " + login)
 	s = open()
 	require.Empty(t, s.WithoutRowSecurity())
-	_, err = s.As(Owner{}).Header(t.Context(), n.Task.ID)
+	_, err = s.As(Caller{}).Header(t.Context(), n.Task.ID)
 	require.ErrorIs(t, err, task.NotFound)
-	_, err = s.As(ownerOf(n)).Header(t.Context(), n.Task.ID)
+	_, err = s.As(Caller{Owner: ownerOf(n)}).Header(t.Context(), n.Task.ID)
 	require.NoError(t, err)
 }
 
@@ -490,7 +492,7 @@ func BenchmarkRowSecurity(b *testing.B) {
 	} {
 		for i, s := range stores {
 			b.Run(fmt.Sprintf("%s/rls=%v", bb.name, i == 1), func(b *testing.B) {
-				v := s.As(owner)
+				v := s.As(Caller{Owner: owner})
 				require.NoError(b, bb.do(v))
 				var pid int
 				require.NoError(b, s.api.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&pid))

@@ -50,6 +50,11 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 		Key: n.Idempotency.Key, RequestHash: n.Idempotency.Hash, RequestID: uuid.UUID(n.RequestID),
 		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message}),
 	}
+	said := []string{v.audited(auditContinued, n.Task.ID, n.Task.Agent, "")}
+	if n.Push != nil {
+		said = append(said, v.audited(auditPushSet, n.Task.ID, n.Task.Agent, n.Push.ID))
+	}
+	arg.Audit = entries(said...)
 	if arg.RequestHash == nil {
 		arg.RequestHash = []byte{}
 	}
@@ -165,7 +170,8 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 // has. ended tells which. Errors: task.NotCancelable, task.NotFound.
 func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) {
 	repeated := false
-	row, err := v.s.q.TaskCancel(ctx, v.db, uuid.UUID(h.ID))
+	arg := dbsqlc.TaskCancelParams{ID: uuid.UUID(h.ID), Audit: entries(v.audited(auditCanceled, h.ID, h.Agent, ""))}
+	row, err := v.s.q.TaskCancel(ctx, v.db, arg)
 	for try := 0; try < 5; try++ {
 		if err == nil && (row.Ended || !row.Unowned) || err != nil && !unavailable(err) {
 			break
@@ -178,7 +184,7 @@ func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) 
 				break
 			}
 		}
-		row, err = v.s.q.TaskCancel(ctx, v.db, uuid.UUID(h.ID))
+		row, err = v.s.q.TaskCancel(ctx, v.db, arg)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		t, err := v.Header(ctx, h.ID)

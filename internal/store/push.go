@@ -29,8 +29,10 @@ func (v View) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most 
 	var row dbsqlc.PushConfigSetRow
 	err = v.s.again(ctx, "push_set", func() error {
 		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) (err error) {
-			row, err = v.s.setPush(ctx, tx, id, c, sealed, most)
-			return err
+			if row, err = v.s.setPush(ctx, tx, id, c, sealed, most); err != nil {
+				return err
+			}
+			return v.note(ctx, tx, v.audited(auditPushSet, id, "", c.ID))
 		})
 	})
 	if err != nil {
@@ -104,7 +106,10 @@ func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool
 			if err == nil {
 				n, err = v.s.q.PushConfigDelete(ctx, tx, dbsqlc.PushConfigDeleteParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
 			}
-			return err
+			if err != nil || n == 0 {
+				return err
+			}
+			return v.note(ctx, tx, v.audited(auditPushDeleted, id, "", configID))
 		})
 	})
 	return n > 0, translate("delete push", err)

@@ -117,14 +117,21 @@ func (s *Store) PushAttempts(ctx context.Context, id task.ID, configID string, l
 
 // DisablePush stops deliveries for a configuration, for a reason that its owner and operators see. Events go on to be marked.
 func (s *Store) DisablePush(ctx context.Context, id task.ID, configID, reason string) (found bool, err error) {
-	n, err := s.q.PushDisable(ctx, s.api, dbsqlc.PushDisableParams{Task: uuid.UUID(id), ConfigID: configID, Reason: cleanName(reason)})
+	var n int64
+	err = s.record(ctx, auditPushStopped, id, configID, func(tx pgx.Tx) (done bool, err error) {
+		n, err = s.q.PushDisable(ctx, tx, dbsqlc.PushDisableParams{Task: uuid.UUID(id), ConfigID: configID, Reason: cleanName(reason)})
+		return n > 0, err
+	})
 	return n > 0, translate("disable push", err)
 }
 
 // EnablePush lets deliveries for a configuration go on where they stopped, at once also when it waited for its next
 // attempt. due says that there is something to deliver. task.NotFound: there is no such configuration.
 func (s *Store) EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error) {
-	due, err = s.q.PushEnable(ctx, s.api, dbsqlc.PushEnableParams{Task: uuid.UUID(id), ConfigID: configID})
+	err = s.record(ctx, auditPushEnabled, id, configID, func(tx pgx.Tx) (done bool, err error) {
+		due, err = s.q.PushEnable(ctx, tx, dbsqlc.PushEnableParams{Task: uuid.UUID(id), ConfigID: configID})
+		return true, err
+	})
 	if err == nil && due {
 		s.marked(1)
 	}
@@ -135,7 +142,11 @@ func (s *Store) EnablePush(ctx context.Context, id task.ID, configID string) (du
 // waiting for its time. One that is disabled does so when it is enabled. task.NotFound: there is no such
 // configuration, or no such event.
 func (s *Store) Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error) {
-	row, err := s.q.PushRedeliver(ctx, s.api, dbsqlc.PushRedeliverParams{Task: uuid.UUID(id), ConfigID: configID, FromSeq: int64(from)})
+	var row dbsqlc.PushRedeliverRow
+	err = s.record(ctx, auditRedelivered, id, configID, func(tx pgx.Tx) (done bool, err error) {
+		row, err = s.q.PushRedeliver(ctx, tx, dbsqlc.PushRedeliverParams{Task: uuid.UUID(id), ConfigID: configID, FromSeq: int64(from)})
+		return true, err
+	})
 	if err != nil {
 		return false, false, translate("redeliver", err)
 	}

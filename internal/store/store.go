@@ -61,6 +61,10 @@ type Options struct {
 	SecretKeys [][]byte
 	// RowSecurity has callers' statements run under row-level security, if the database lets us: WithoutRowSecurity says.
 	RowSecurity bool
+	// By is who acts where it is not a caller, for the audit log: an operator, or nobody in particular.
+	By Caller
+	// WithoutAudit writes none.
+	WithoutAudit bool
 	// PushPerHost is how many deliveries to one host a claim takes at most; default 8.
 	PushPerHost int
 	Log         *slog.Logger
@@ -80,6 +84,7 @@ type Store struct {
 	creates []*batcher[*create]
 	records *batcher[*record]
 
+	withoutAudit       bool
 	rowSecurity        bool
 	withoutRowSecurity string
 
@@ -116,9 +121,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		pushesDue: o.PushesDue, pushPerHost: cmp.Or(o.PushPerHost, 8), secretKeys: o.SecretKeys,
-		cancel: cancel, stop: make(chan struct{}),
+		withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
 	}
-	s.View = View{s: s, db: api}
+	s.View = View{s: s, db: api, by: o.By}
 	if o.RowSecurity {
 		if s.withoutRowSecurity, err = CheckRowSecurity(ctx, api.Pool); err != nil {
 			s.cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
 )
 
-// View is the store as somebody sees it: As gives a caller's, and Store embeds the server's
+// View is the store as somebody sees it, who is named in the audit log: As gives a caller's, and Store embeds the server's
 // own. Look-ups go by their Owner in either. In a caller's the database says it a second time:
 // its statements run under row-level security (migration 00012), so that one whose
 // predicates were forgotten finds and changes nothing of others.
@@ -23,6 +23,7 @@ import (
 type View struct {
 	s  *Store
 	db querier
+	by Caller
 }
 
 type querier interface {
@@ -31,11 +32,12 @@ type querier interface {
 }
 
 // As is the store for one caller.
-func (s *Store) As(o Owner) View {
-	if !s.rowSecurity {
-		return s.View
+func (s *Store) As(c Caller) View {
+	v := View{s: s, db: s.api, by: c}
+	if s.rowSecurity {
+		v.db = &callers{s.api, assumption(c.Owner)}
 	}
-	return View{s: s, db: &callers{s.api, assumption(o)}}
+	return v
 }
 
 // apiRole is what callers' statements run as: a role that has nothing but what its policies

@@ -43,6 +43,7 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	c.Codec = s.Codec
 	defer c.contain(&err)
 	c.Endpoint = b.at(c.ctx, c.values, peerChain(c.ctx))
+	c.Address = peerAddress(c.ctx)
 	if c.TurnedAway != nil {
 		return c.fail(c.TurnedAway)
 	}
@@ -73,6 +74,14 @@ func peerChain(ctx context.Context) []*x509.Certificate {
 		}
 	}
 	return nil
+}
+
+// peerAddress is where the connection came from.
+func peerAddress(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
 }
 
 // contain keeps a panic from taking the process down.

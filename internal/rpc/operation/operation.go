@@ -118,6 +118,7 @@ type Endpoint struct {
 	// to whatever the request says.
 	TurnedAway error
 	Principal  engine.Principal // that Admit has found
+	Address    string           // where the connection came from
 	// ExtendedCard renders the extended card of the agent of a request. Nil: there is none.
 	ExtendedCard func(r *Request) ([]byte, error)
 }
@@ -146,7 +147,7 @@ type Request struct {
 }
 
 func (r *Request) caller() engine.Caller {
-	return engine.Caller{Principal: r.Principal, Agent: r.Agent}
+	return engine.Caller{Principal: r.Principal, Agent: r.Agent, Address: r.Address}
 }
 
 // origin turns to the version that the task was created in, where the request reads

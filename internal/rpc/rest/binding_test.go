@@ -391,7 +391,7 @@ func TestQueries(t *testing.T) {
 			require.True(t, ok)
 			require.True(t, at.Equal(asked.Since))
 			require.Equal(t, &engine.ListRequest{
-				Caller: engine.Caller{Agent: "demo"}, ContextID: "c/1", State: task.StateAuthRequired, Since: asked.Since,
+				Caller: engine.Caller{Agent: "demo", Address: asked.Address}, ContextID: "c/1", State: task.StateAuthRequired, Since: asked.Since,
 				PageSize: 7, PageToken: "p", WithArtifacts: true, ExactTotal: true,
 			}, asked)
 		}

@@ -30,6 +30,15 @@ type APIKey struct {
 	LastUsedAt pgtype.Timestamptz
 }
 
+// Where each chain of audit_log ends, so that its last rows cannot go unnoticed.
+type AuditChain struct {
+	Chain int16
+	// How many rows the chain has.
+	Length int64
+	// The hash of the last one.
+	Head []byte
+}
+
 // The log of every task, partitioned by the time in the UUIDv7 task id.
 type Event struct {
 	Task uuid.UUID

@@ -70,15 +70,15 @@ const messageAppend = `-- name: MessageAppend :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.agent, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.state + 0 < 5 AND (t.state >= 3 OR $2::boolean) -- not by index tasks_open
+     WHERE t.id = $2 AND t.state + 0 < 5 AND (t.state >= 3 OR $3::boolean) -- not by index tasks_open
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
-    SELECT $3, $4, $5::text, $6::bytea, lck.id FROM lck WHERE $5::text <> ''
+    SELECT $4, $5, $6::text, $7::bytea, lck.id FROM lck WHERE $6::text <> ''
     ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
-    SELECT lck.id, lck.agent, lck.last_seq, lck.turns, lck.parked, lck.pushes FROM lck WHERE $5::text = '' OR EXISTS (SELECT FROM keyed)
+    SELECT lck.id, lck.agent, lck.last_seq, lck.turns, lck.parked, lck.pushes FROM lck WHERE $6::text = '' OR EXISTS (SELECT FROM keyed)
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = ok.last_seq + CASE WHEN ok.parked THEN 2 ELSE 1 END,
@@ -92,7 +92,7 @@ WITH lck AS MATERIALIZED (
       FROM ok WHERE t.id = ok.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, payload, request_id)
-    SELECT ok.id, ok.last_seq + 1, 1, NULL::smallint, 0, CAST($7::text AS json), $8::uuid FROM ok
+    SELECT ok.id, ok.last_seq + 1, 1, NULL::smallint, 0, CAST($8::text AS json), $9::uuid FROM ok
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
@@ -101,11 +101,13 @@ WITH lck AS MATERIALIZED (
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.parked AND ok.pushes
-             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked
+             THEN holdfast.push_mark(ARRAY[ok.id], ARRAY[ok.last_seq + 2], ARRAY[ok.last_seq + 2]) ELSE 0 END)::integer AS marked,
+       coalesce(holdfast.audit(nullif($1::text, '')), 0)::bigint AS audited
   FROM ok
 `
 
 type MessageAppendParams struct {
+	Audit       string
 	ID          uuid.UUID
 	Enqueue     bool
 	Tenant      string
@@ -117,10 +119,11 @@ type MessageAppendParams struct {
 }
 
 type MessageAppendRow struct {
-	Seq    int64
-	Parked bool
-	At     time.Time
-	Marked int32
+	Seq     int64
+	Parked  bool
+	At      time.Time
+	Marked  int32
+	Audited int64
 }
 
 // Adds a user's message to a task that has not ended. A parked task becomes submitted and
@@ -128,6 +131,7 @@ type MessageAppendRow struct {
 // refuses that (@enqueue false). No row: ended, busy or unknown; the caller reads which.
 func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendParams) (MessageAppendRow, error) {
 	row := db.QueryRow(ctx, messageAppend,
+		arg.Audit,
 		arg.ID,
 		arg.Enqueue,
 		arg.Tenant,
@@ -143,6 +147,7 @@ func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendP
 		&i.Parked,
 		&i.At,
 		&i.Marked,
+		&i.Audited,
 	)
 	return i, err
 }
@@ -321,7 +326,7 @@ const taskCancel = `-- name: TaskCancel :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
-     WHERE t.id = $1 AND t.state + 0 < 5 -- not by index tasks_open
+     WHERE t.id = $2 AND t.state + 0 < 5 -- not by index tasks_open
        FOR NO KEY UPDATE
 ), free AS MATERIALIZED (
     -- The scalar subquery has the task locked before its queue row is looked at.
@@ -351,9 +356,15 @@ WITH lck AS MATERIALIZED (
 )
 SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
-             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked
+             THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
+       coalesce(holdfast.audit(CASE WHEN eff.idle OR NOT eff.unowned THEN nullif($1::text, '') END), 0)::bigint AS audited
   FROM eff
 `
+
+type TaskCancelParams struct {
+	Audit string
+	ID    uuid.UUID
+}
 
 type TaskCancelRow struct {
 	Ended   bool
@@ -361,13 +372,14 @@ type TaskCancelRow struct {
 	Seq     int64
 	At      time.Time
 	Marked  int32
+	Audited int64
 }
 
 // Ends a task that no worker runs, or asks the worker of a running one to end it. The queue
 // row is taken only if nobody owns or is claiming it. Neither ended nor owned: ask again, for
 // the row was in somebody's hands or is newer than the snapshot. No row: ended or unknown.
-func (q *Queries) TaskCancel(ctx context.Context, db DBTX, id uuid.UUID) (TaskCancelRow, error) {
-	row := db.QueryRow(ctx, taskCancel, id)
+func (q *Queries) TaskCancel(ctx context.Context, db DBTX, arg TaskCancelParams) (TaskCancelRow, error) {
+	row := db.QueryRow(ctx, taskCancel, arg.Audit, arg.ID)
 	var i TaskCancelRow
 	err := row.Scan(
 		&i.Ended,
@@ -375,6 +387,7 @@ func (q *Queries) TaskCancel(ctx context.Context, db DBTX, id uuid.UUID) (TaskCa
 		&i.Seq,
 		&i.At,
 		&i.Marked,
+		&i.Audited,
 	)
 	return i, err
 }
@@ -396,9 +409,10 @@ WITH inp AS MATERIALIZED (
            unnest($12::uuid[]) AS worker_id,
            unnest($13::boolean[]) AS pushes,
            unnest($14::integer[]) AS live_limit,
-           unnest($15::integer[]) AS queue_limit
+           unnest($15::integer[]) AS queue_limit,
+           unnest($16::text[]) AS audit
 ), new AS MATERIALIZED (
-    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.live_limit, i.queue_limit FROM inp i
+    SELECT i.id, i.client_id, i.agent, i.tenant, i.owner, i.context_id, i.dialect, i.metadata, i.payload, i.key, i.request_hash, i.worker_id, i.pushes, i.live_limit, i.queue_limit, i.audit FROM inp i
      WHERE i.client_id = ''
         OR NOT EXISTS (SELECT FROM holdfast.tasks x
                         WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
@@ -435,7 +449,7 @@ WITH inp AS MATERIALIZED (
       FROM (SELECT q.id, q.beyond, q.waits AND q.nth + max(q.n) OVER (PARTITION BY q.agent) > q.queue_limit AS late FROM waiting q) z
      WHERE z.beyond OR z.late
 ), fresh AS MATERIALIZED (
-    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.live_limit, n.queue_limit FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
+    SELECT n.id, n.client_id, n.agent, n.tenant, n.owner, n.context_id, n.dialect, n.metadata, n.payload, n.key, n.request_hash, n.worker_id, n.pushes, n.live_limit, n.queue_limit, n.audit FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
     SELECT tenant, owner, key, request_hash, id FROM fresh WHERE key <> ''
@@ -464,24 +478,26 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
-    SELECT unnest($16::uuid[]) AS task,
-           unnest($17::text[]) AS config_id,
-           unnest($18::text[]) AS dialect,
-           unnest($19::text[]) AS url,
-           unnest($20::text[]) AS host,
-           unnest($21::text[]) AS schemes,
-           unnest($22::bytea[]) AS secrets,
-           unnest($23::boolean[]) AS artifacts
+    SELECT unnest($17::uuid[]) AS task,
+           unnest($18::text[]) AS config_id,
+           unnest($19::text[]) AS dialect,
+           unnest($20::text[]) AS url,
+           unnest($21::text[]) AS host,
+           unnest($22::text[]) AS schemes,
+           unnest($23::bytea[]) AS secrets,
+           unnest($24::boolean[]) AS artifacts
 ), configured AS (
     INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
     SELECT p.task, p.config_id, p.dialect, p.url, p.schemes::json, p.secrets FROM push p JOIN created c ON c.id = p.task
 ), placed AS (
     INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
     SELECT p.task, p.config_id, p.host, p.artifacts FROM push p JOIN created c ON c.id = p.task
+), audited AS MATERIALIZED (
+    SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n FROM created c JOIN inp i ON i.id = c.id WHERE i.audit <> ''
 )
-SELECT id, created_at, 0::integer AS refused FROM created
+SELECT id, created_at, 0::integer AS refused, coalesce((SELECT n FROM audited), 0)::bigint AS audited FROM created
  UNION ALL
-SELECT id, now()::timestamptz, by_limit FROM refused
+SELECT id, now()::timestamptz, by_limit, 0::bigint FROM refused
 `
 
 type TaskCreateParams struct {
@@ -500,6 +516,7 @@ type TaskCreateParams struct {
 	Pushes        []bool
 	LiveLimits    []int32
 	QueueLimits   []int32
+	Audits        []string
 	PushTasks     []uuid.UUID
 	PushIds       []string
 	PushDialects  []string
@@ -514,6 +531,7 @@ type TaskCreateRow struct {
 	ID        uuid.UUID
 	CreatedAt time.Time
 	Refused   int32
+	Audited   int64
 }
 
 // Creating, continuing, canceling and reading tasks.
@@ -544,6 +562,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 		arg.Pushes,
 		arg.LiveLimits,
 		arg.QueueLimits,
+		arg.Audits,
 		arg.PushTasks,
 		arg.PushIds,
 		arg.PushDialects,
@@ -560,7 +579,12 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 	var items []TaskCreateRow
 	for rows.Next() {
 		var i TaskCreateRow
-		if err := rows.Scan(&i.ID, &i.CreatedAt, &i.Refused); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.CreatedAt,
+			&i.Refused,
+			&i.Audited,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -699,9 +723,11 @@ WITH free AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST($14::text AS json) FROM created
 )
-SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused FROM created
+SELECT created_at, stream_base::bigint AS stream_base, 0::integer AS refused,
+       coalesce(holdfast.audit(nullif($15::text, '')), 0)::bigint AS audited
+  FROM created
  UNION ALL
-SELECT now()::timestamptz, 0, by_limit FROM refused WHERE by_limit > 0
+SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0
 `
 
 type TaskReopenParams struct {
@@ -719,12 +745,14 @@ type TaskReopenParams struct {
 	Dialect     string
 	Metadata    string
 	Payload     string
+	Audit       string
 }
 
 type TaskReopenRow struct {
 	CreatedAt  time.Time
 	StreamBase int64
 	Refused    int32
+	Audited    int64
 }
 
 // Creates a task that takes over the id that a client chose from one of its own that has ended (@old, by primary key), which
@@ -746,9 +774,15 @@ func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams)
 		arg.Dialect,
 		arg.Metadata,
 		arg.Payload,
+		arg.Audit,
 	)
 	var i TaskReopenRow
-	err := row.Scan(&i.CreatedAt, &i.StreamBase, &i.Refused)
+	err := row.Scan(
+		&i.CreatedAt,
+		&i.StreamBase,
+		&i.Refused,
+		&i.Audited,
+	)
 	return i, err
 }
 

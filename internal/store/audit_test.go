@@ -1,0 +1,341 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+var alice = Caller{
+	Owner:  Owner{Tenant: "tenant", Subject: `al"ice`, Agent: "a"},
+	Method: "jwt", Credential: "issuer", Address: "192.0.2.7",
+}
+
+// verified is what there is to say of the chains: nothing, if they are whole.
+func (f *fixture) verified(noted ...AuditHead) (problems []AuditChain, rows int64) {
+	f.t.Helper()
+	chains, err := f.VerifyAudit(f.t.Context(), noted)
+	require.NoError(f.t, err)
+	require.Len(f.t, chains, auditChains)
+	for _, c := range chains {
+		rows += c.Length
+		if c.Problem != "" {
+			problems = append(problems, c)
+		}
+	}
+	return problems, rows
+}
+
+func TestWhoDidWhat(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	v := f.As(alice)
+	n := fresh("a")
+	n.Task.Owner, n.Push = alice.Subject, hook("w1", "receiver")
+	_, err := v.Create(t.Context(), n)
+	require.NoError(t, err)
+	h, err := v.Header(t.Context(), n.Task.ID)
+	require.NoError(t, err)
+	_, err = v.AddMessage(t.Context(), &NewMessage{Task: h, Sender: alice.Subject, Message: user("more"), Enqueue: true, RequestID: NewID()})
+	require.NoError(t, err)
+	require.NoError(t, v.SetPush(t.Context(), h.ID, hook("w2", "receiver"), 10))
+	for range 2 {
+		_, err = v.DeletePush(t.Context(), h.ID, "w2") // the second time there is nothing to tell
+		require.NoError(t, err)
+	}
+	_, err = f.DisablePush(t.Context(), h.ID, "w1", "enough")
+	require.NoError(t, err)
+	_, err = f.EnablePush(t.Context(), h.ID, "w1")
+	require.NoError(t, err)
+	_, _, err = f.Redeliver(t.Context(), h.ID, "w1", 1)
+	require.NoError(t, err)
+	_, err = f.AddAPIKey(t.Context(), &APIKey{ID: "k1", Hash: make([]byte, 32), Subject: "bob"}, 0)
+	require.NoError(t, err)
+	_, err = f.RevokeAPIKey(t.Context(), "k1")
+	require.NoError(t, err)
+	_, err = f.RevokeAPIKey(t.Context(), "none")
+	require.NoError(t, err)
+	ended, err := v.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	require.True(t, ended)
+	_, err = v.Cancel(t.Context(), h)
+	require.ErrorIs(t, err, task.NotCancelable)
+	_, _, err = f.Hurry(t.Context(), h)
+	require.ErrorIs(t, err, task.NotFound)
+
+	_, lines := query(t, f.conn(), `SELECT action, coalesce((task = $1)::text, ''), agent, tenant, subject, method, credential, address, object
+		FROM holdfast.v_audit ORDER BY at, chain, n`, h.ID.String())
+	by := []string{"tenant", `al"ice`, "jwt", "issuer", "192.0.2.7"}
+	entry := func(action, task, agent string, by []string, object string) []string {
+		return append(append([]string{action, task, agent}, by...), object)
+	}
+	nobody := []string{"", "", "", "", ""}
+	require.Equal(t, [][]string{
+		entry("task.created", "true", "a", by, ""),
+		entry("push.set", "true", "a", by, "w1"),
+		entry("task.continued", "true", "a", by, ""),
+		entry("push.set", "true", "a", by, "w2"),
+		entry("push.deleted", "true", "a", by, "w2"),
+		entry("push.disabled", "true", "", nobody, "w1"),
+		entry("push.enabled", "true", "", nobody, "w1"),
+		entry("push.redelivered", "true", "", nobody, "w1"),
+		entry("key.created", "", "", nobody, "k1"),
+		entry("key.revoked", "", "", nobody, "k1"),
+		entry("task.canceled", "true", "a", by, ""),
+	}, lines)
+	problems, rows := f.verified()
+	require.Empty(t, problems)
+	require.EqualValues(t, 10, rows, "what one commit did is one row")
+}
+
+// What did not happen is not told, and what did is told once however often its statement was sent.
+func TestTheAuditLogIsOfTheSameCommit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := keyed(fresh("a"), "k", "1")
+	f.create(first)
+	_, err := f.Create(t.Context(), keyed(fresh("a"), "k", "1"))
+	require.ErrorIs(t, err, ErrTaken)
+	c := newCreate(first)
+	c.audit = f.audited(auditCreated, first.Task.ID, "a", "")
+	f.writeCreates(t.Context(), []*create{c}, true) // as after a connection that died in the commit
+	require.True(t, (<-c.done).made)
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit"))
+
+	p := f.running("busy")
+	_, err = f.Cancel(t.Context(), p.c.Task)
+	require.NoError(t, err)
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.canceled'"), "of one that runs, which was asked")
+	p.must(t, status(task.StateCanceled))
+}
+
+func TestAuditChainsOfManyWriters(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const writers, each = 16, 10
+	var g errgroup.Group
+	for range writers {
+		g.Go(func() error {
+			for range each {
+				n := fresh("a")
+				if _, err := f.Create(t.Context(), n); err != nil {
+					return err
+				}
+				if _, err := f.Cancel(t.Context(), &n.Task); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	problems, rows := f.verified()
+	require.Empty(t, problems)
+	require.Equal(t, 2*writers*each, scan[int](f, "SELECT count(*) FROM holdfast.v_audit"))
+	require.Less(t, rows, int64(2*writers*each+1))
+	require.Equal(t, writers*each, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.created'"))
+
+	// One that hangs holds its chain, and nobody waits for it.
+	tx, err := f.conn().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT holdfast.audit('[]')")
+	require.NoError(t, err)
+	f.create(fresh("a"))
+	require.NoError(t, tx.Rollback(t.Context()))
+	problems, _ = f.verified()
+	require.Empty(t, problems, "what was rolled back has left no gap")
+
+	// Not even when all are held does anything break: it waits.
+	held := make([]pgx.Tx, auditChains)
+	for i := range held {
+		held[i], err = f.conn().Begin(t.Context())
+		require.NoError(t, err)
+		_, err = held[i].Exec(t.Context(), "SELECT holdfast.audit('[]')")
+		require.NoError(t, err)
+	}
+	made := make(chan error, 1)
+	go func() { _, err := f.Create(context.Background(), fresh("a")); made <- err }()
+	f.blocked(1)
+	for _, tx := range held {
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+	require.NoError(t, await(t, made))
+	problems, _ = f.verified()
+	require.Empty(t, problems)
+}
+
+func TestTheAuditLogOnlyGrows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.create(fresh("a"))
+	c := f.conn()
+	for _, change := range []string{
+		"UPDATE holdfast.audit_log SET login = 'x'", "DELETE FROM holdfast.audit_log", "TRUNCATE holdfast.audit_log",
+		"UPDATE holdfast.audit_chains SET length = 0", "UPDATE holdfast.audit_chains SET length = length + 2",
+		"UPDATE holdfast.audit_chains SET head = ''", "UPDATE holdfast.audit_chains SET chain = chain + 100, length = length + 1",
+		"DELETE FROM holdfast.audit_chains", "TRUNCATE holdfast.audit_chains", "INSERT INTO holdfast.audit_chains (chain) VALUES (65)",
+		"SET session_replication_role = replica; DELETE FROM holdfast.audit_log",
+		"INSERT INTO holdfast.audit_log SELECT * FROM holdfast.audit_log",
+	} {
+		_, err := c.Exec(t.Context(), change, pgx.QueryExecModeSimpleProtocol)
+		var pg *pgconn.PgError
+		require.True(t, errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "23505"), "%s: %v", change, err)
+	}
+	problems, _ := f.verified()
+	require.Empty(t, problems)
+	// Callers' statements may append to it, and no more.
+	_, err := c.Exec(t.Context(), "SET session_replication_role = origin;"+become(Owner{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	for _, sql := range []string{"SELECT * FROM holdfast.audit_log", "INSERT INTO holdfast.audit_log SELECT", "SELECT * FROM holdfast.v_audit"} {
+		_, err := c.Exec(t.Context(), sql)
+		require.Error(t, err, sql)
+	}
+}
+
+// A check that never fails proves nothing.
+func TestVerifyNamesTheFirstBrokenRow(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		damage string
+		at     int64
+		says   string
+	}{
+		"an entry changed":                   {"UPDATE holdfast.audit_log SET entries = replace(entries::text, 'created', 'dreamed')::json WHERE n = 3", 3, "not what was written"},
+		"a space more":                       {"UPDATE holdfast.audit_log SET entries = (entries::text || ' ')::json WHERE n = 3", 3, "not what was written"},
+		"another time":                       {"UPDATE holdfast.audit_log SET at = at + interval '1 microsecond' WHERE n = 2", 2, "not what was written"},
+		"another login":                      {"UPDATE holdfast.audit_log SET login = 'x' WHERE n = 5", 5, "not what was written"},
+		"a row removed":                      {"DELETE FROM holdfast.audit_log WHERE n = 2", 2, "is not there"},
+		"a row removed, the gap closed":      {"DELETE FROM holdfast.audit_log WHERE n = 2; UPDATE holdfast.audit_log SET n = n - 1 WHERE n > 2", 2, "not what was written"},
+		"two rows exchanged":                 {"UPDATE holdfast.audit_log SET n = n + 100 WHERE n IN (2, 3); UPDATE holdfast.audit_log SET n = 105 - n WHERE n > 100", 2, "not what was written"},
+		"the last row removed":               {"DELETE FROM holdfast.audit_log WHERE n = 5", 5, "ends before this row, and had 5"},
+		"the last rows removed":              {"DELETE FROM holdfast.audit_log WHERE n >= 3", 3, "ends before this row, and had 5"},
+		"all rows removed":                   {"DELETE FROM holdfast.audit_log", 1, "ends before this row, and had 5"},
+		"the last row, and the end's length": {"DELETE FROM holdfast.audit_log WHERE n = 5; UPDATE holdfast.audit_chains SET length = 4 WHERE chain = 1", 4, "another hash"},
+		"a row added":                        {"INSERT INTO holdfast.audit_log SELECT chain, 6, at, login, entries, hash FROM holdfast.audit_log WHERE n = 5", 6, "not what was written"},
+		"a row added as it should be": {`INSERT INTO holdfast.audit_log SELECT chain, 6, at, login, entries,
+			sha256(hash || convert_to(concat_ws(' ', chain, 6, (extract(epoch FROM at) * 1000000)::bigint, login, entries), 'UTF8')) FROM holdfast.audit_log WHERE n = 5`, 6, "goes on behind its end"},
+		"the chain's end removed": {"DELETE FROM holdfast.audit_chains WHERE chain = 1", 1, "goes on behind its end"},
+		"an empty chain removed":  {"DELETE FROM holdfast.audit_chains WHERE chain = 1; DELETE FROM holdfast.audit_log", 1, "was removed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			for range 5 {
+				f.create(fresh("a"))
+			}
+			require.Equal(t, 5, scan[int](f, "SELECT length FROM holdfast.audit_chains WHERE chain = 1"), "one after the other, in one chain")
+			problems, _ := f.verified()
+			require.Empty(t, problems)
+			_, err := f.conn().Exec(t.Context(), `ALTER TABLE holdfast.audit_log DISABLE TRIGGER ALL; ALTER TABLE holdfast.audit_chains DISABLE TRIGGER ALL;`+
+				x.damage, pgx.QueryExecModeSimpleProtocol)
+			require.NoError(t, err)
+			problems, _ = f.verified()
+			require.Len(t, problems, 1)
+			require.Equal(t, 1, problems[0].Chain)
+			require.Equal(t, x.at, problems[0].Broken)
+			require.Contains(t, problems[0].Problem, x.says)
+		})
+	}
+}
+
+// Who owns the database can write all of it anew. Heads that were kept elsewhere tell.
+func TestVerifyAgainstHeadsThatWereNoted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 5 {
+		f.create(fresh("a"))
+	}
+	chains, err := f.VerifyAudit(t.Context(), nil)
+	require.NoError(t, err)
+	var noted []AuditHead
+	for _, c := range chains {
+		noted = append(noted, AuditHead{c.Chain, c.Length, c.Head})
+	}
+	f.create(fresh("a"))
+	problems, _ := f.verified(noted...)
+	require.Empty(t, problems, "what came since is no problem")
+	forge := func(damage string) {
+		_, err := f.conn().Exec(t.Context(), `ALTER TABLE holdfast.audit_log DISABLE TRIGGER ALL; ALTER TABLE holdfast.audit_chains DISABLE TRIGGER ALL;`+
+			damage+`
+			DO $$
+			DECLARE
+				r record;
+				last bytea := '';
+			BEGIN
+				FOR r IN SELECT * FROM holdfast.audit_log WHERE chain = 1 ORDER BY n LOOP
+					last := sha256(last || convert_to(concat_ws(' ', r.chain, r.n, (extract(epoch FROM r.at) * 1000000)::bigint, r.login, r.entries), 'UTF8'));
+					UPDATE holdfast.audit_log SET hash = last WHERE chain = 1 AND n = r.n;
+					UPDATE holdfast.audit_chains SET length = r.n, head = last WHERE chain = 1;
+				END LOOP;
+			END $$;`, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err)
+	}
+	forge("UPDATE holdfast.audit_log SET entries = '[]' WHERE n = 3;")
+	problems, _ = f.verified()
+	require.Empty(t, problems, "by itself it is whole")
+	problems, _ = f.verified(noted...)
+	require.Len(t, problems, 1)
+	require.EqualValues(t, 5, problems[0].Broken)
+	require.Contains(t, problems[0].Problem, "written anew")
+	forge("DELETE FROM holdfast.audit_log WHERE n > 2;")
+	problems, _ = f.verified(noted...)
+	require.Len(t, problems, 1)
+	require.EqualValues(t, 3, problems[0].Broken)
+	require.Contains(t, problems[0].Problem, "had 5 when its head was noted")
+}
+
+// BenchmarkAudit is what creates cost with and without an audit log, in flushes of one and of many, also in processor time
+// of the database.
+func BenchmarkAudit(b *testing.B) {
+	for _, size := range []int{1, 20, 200} {
+		for _, without := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%d per flush/audit=%v", size, !without), func(b *testing.B) {
+				s, err := Open(b.Context(), Options{URL: storetest.New(b).URL, WithoutAudit: without})
+				require.NoError(b, err)
+				b.Cleanup(func() { s.Close(context.Background()) })
+				s.hot.Reset()
+				var pids []int
+				flush := func() {
+					arg := make([]*create, size)
+					for i := range arg {
+						n := fresh("a")
+						arg[i] = newCreate(n)
+						arg[i].audit = s.As(alice).audited(auditCreated, n.Task.ID, "a", "")
+					}
+					s.writeCreates(b.Context(), arg, false)
+					for _, c := range arg {
+						require.NoError(b, (<-c.done).err)
+					}
+				}
+				flush()
+				rows, err := s.hot.Query(b.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'")
+				require.NoError(b, err)
+				pids, err = pgx.CollectRows(rows, pgx.RowTo[int])
+				require.NoError(b, err)
+				sum := func() (us int64) {
+					for _, pid := range pids {
+						us += processorTime(b, pid).Microseconds()
+					}
+					return us
+				}
+				theirs, ours := sum(), processorTime(b, os.Getpid())
+				for b.Loop() {
+					flush()
+				}
+				tasks := float64(b.N * size)
+				b.ReportMetric(float64(sum()-theirs)/tasks, "db-µs/task")
+				b.ReportMetric(float64((processorTime(b, os.Getpid())-ours).Microseconds())/tasks, "own-µs/task")
+			})
+		}
+	}
+}
