@@ -209,6 +209,10 @@ func TestStatementsReachNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.Empty(t, f.WithoutRowSecurity())
+	// Through a pooler nothing is prepared, and a statement and its assumption are one message.
+	pooled, err := Open(t.Context(), Options{URL: f.url, APIConns: 2, RowSecurity: true, Pooled: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { pooled.Close(context.Background()) })
 	strangers := map[string]Owner{
 		"of another tenant":                  {Tenant: "other", Subject: "owner", Agent: "a"},
 		"of another tenant that shares":      {Tenant: "other", Subject: "owner", Agent: "a", TenantWide: true},
@@ -224,9 +228,11 @@ func TestStatementsReachNothingOfOthers(t *testing.T) {
 	for name, run := range byCallers {
 		for who, o := range strangers {
 			for _, x := range []*victim{x, unnamed} {
-				n, err := run(t.Context(), f.As(Caller{Owner: o}), x)
-				require.NoError(t, err, "%s: %s", name, who)
-				require.Zero(t, n, "%s: %s", name, who)
+				for _, s := range []*Store{f.Store, pooled} {
+					n, err := run(t.Context(), s.As(Caller{Owner: o}), x)
+					require.NoError(t, err, "%s: %s", name, who)
+					require.Zero(t, n, "%s: %s", name, who)
+				}
 			}
 		}
 		require.Equal(t, before, f.everything(), name)
@@ -244,7 +250,7 @@ func TestStatementsReachNothingOfOthers(t *testing.T) {
 				called = ""
 			}
 			x := f.victim(fmt.Sprint("a", i), "tenant", "owner", called)
-			n, err := run(t.Context(), f.As(Caller{Owner: o}), x)
+			n, err := run(t.Context(), []*Store{f.Store, pooled}[i%2].As(Caller{Owner: o}), x)
 			require.NoError(t, err, "%s: %s", name, who)
 			if own[name] && who == "a colleague" {
 				require.Zero(t, n, "%s: %s", name, who)
@@ -425,6 +431,40 @@ func TestWithoutTheCallersRole(t *testing.T) {
 	require.ErrorIs(t, err, task.NotFound)
 	_, err = s.As(Caller{Owner: ownerOf(n)}).Header(t.Context(), n.Task.ID)
 	require.NoError(t, err)
+}
+
+// callersOfAModestRole does what docs/deployment.md says, where the server's role owns its schema and may not create roles.
+func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
+	t.Helper()
+	open := func() *Store {
+		s, err := Open(t.Context(), Options{URL: asModest, APIConns: 2, RowSecurity: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { s.Close(context.Background()) })
+		return s
+	}
+	s := open()
+	require.Equal(t, "there is no role holdfast_api", s.WithoutRowSecurity())
+	n := fresh("a")
+	_, err := s.Create(t.Context(), n)
+	require.NoError(t, err)
+	_, err = s.As(Caller{Owner: ownerOf(n)}).FindTask(t.Context(), ownerOf(n), n.Task.PublicID)
+	require.NoError(t, err)
+
+	_, err = admin.Exec(t.Context(), "CREATE ROLE holdfast_api NOLOGIN NOINHERIT; GRANT holdfast_api TO modest", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	var admitted bool
+	require.NoError(t, s.api.QueryRow(t.Context(), "SELECT holdfast.admit_callers()").Scan(&admitted))
+	require.True(t, admitted)
+	s = open()
+	require.Empty(t, s.WithoutRowSecurity())
+	_, err = s.As(Caller{}).Header(t.Context(), n.Task.ID)
+	require.ErrorIs(t, err, task.NotFound)
+	ended, err := s.As(Caller{Owner: ownerOf(n)}).Cancel(t.Context(), &n.Task)
+	require.NoError(t, err)
+	require.True(t, ended)
+	chains, err := s.VerifyAudit(t.Context(), nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, chains[0].Length)
 }
 
 // become has a session run as a caller, as callers' statements do.

@@ -622,7 +622,7 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	require.NoError(t, err)
 	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
 	for _, sql := range []string{
-		"DROP OWNED BY holdfast_reader", "DROP ROLE holdfast_reader", // the migrated database of the test server
+		"DROP OWNED BY holdfast_reader, holdfast_api", "DROP ROLE holdfast_reader, holdfast_api", // the migrated database of the test server
 		"CREATE ROLE modest LOGIN PASSWORD 'modest'", "CREATE DATABASE modest OWNER modest",
 	} {
 		_, err = admin.Exec(t.Context(), sql)
@@ -639,13 +639,14 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	u.User = url.UserPassword("modest", "modest")
 	require.NoError(t, schema.Migrate(t.Context(), u.String(), slog.New(slog.DiscardHandler)))
 	require.False(t, there())
+	callersOfAModestRole(t, admin, u.String())
 
 	super, err := pgx.Connect(t.Context(), superURL)
 	require.NoError(t, err)
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), "SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast'").Scan(&views))
-	require.Equal(t, 12, views)
+	require.Equal(t, 13, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
 		_, err = super.PgConn().Exec(t.Context(), block).ReadAll()
 		require.NoError(t, err, block)
