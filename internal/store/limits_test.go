@@ -108,6 +108,7 @@ func TestReopeningGoesPastNoLimit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	old := f.create(chosen("a", "id"))
+	f.setPush(old.ID, hook("id", "kept")) // it has nowhere to go with the id if that is refused
 	_, err := f.Cancel(t.Context(), old)
 	require.NoError(t, err)
 	again := func(live, queue int) error {
