@@ -225,9 +225,20 @@ func failed(err error) Answer {
 // redact takes the client's secrets out of a text for operators, should a receiver repeat them.
 func redact(text string, c *task.PushConfig) string {
 	for _, secret := range []string{c.Token, c.Credentials} {
-		if len(secret) >= 4 {
-			text = strings.ReplaceAll(text, secret, "***")
+		if len(secret) < leastSecret {
+			continue
+		}
+		text = strings.ReplaceAll(text, secret, "***")
+		// An excerpt may end in the middle of one.
+		for n := min(len(secret), len(text)); n >= leastSecret; n-- {
+			if start, ok := strings.CutSuffix(text, secret[:n]); ok {
+				text = start + "***"
+				break
+			}
 		}
 	}
 	return text
 }
+
+// leastSecret is what is too short to be one, and would be found in every other text.
+const leastSecret = 4

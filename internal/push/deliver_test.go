@@ -259,6 +259,9 @@ func TestReceivers(t *testing.T) {
 		"refuses": {class: push.Client, status: 400, errors: "400 Bad Request: no such *** ***", answer: func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no\r\nsuch t0ken cred", http.StatusBadRequest)
 		}},
+		"refuses at length": {class: push.Client, status: 400, errors: "aa ***", answer: func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, strings.Repeat("a", 507)+" t0ken", http.StatusBadRequest) // of which 512 bytes are shown
+		}},
 		"is not there":          {class: push.Client, status: 404, errors: "404", answer: answer(404)},
 		"switches":              {class: push.Client, status: 101, errors: "101", answer: answer(101, "Upgrade", "x", "Connection", "Upgrade")},
 		"fails":                 {class: push.Server, status: 503, errors: "503", answer: answer(503)},
@@ -292,6 +295,7 @@ func TestReceivers(t *testing.T) {
 			require.Contains(t, a.Error, c.errors)
 			require.Equal(t, c.class == push.Delivered, a.Error == "")
 			require.NotContains(t, a.Error, url, "the URL may hold a secret")
+			require.NotContains(t, a.Error, "t0ke")
 			require.Positive(t, a.Took)
 		})
 	}
