@@ -244,6 +244,15 @@ func (d *Dispatcher) finish(work context.Context, h *host, name string) {
 // deliver brings a configuration forward: in the order of the log, one delivery after the
 // other, until nothing is left, one fails, or others should have their turn.
 func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
+	if c.Unreadable != nil {
+		o := &task.PushOutcome{
+			Task: c.Task, ConfigID: c.Config.ID, Claim: c.Claim, From: c.Next, To: c.Upto,
+			DeliveryID: DeliveryID(c.Task, &c.Config, c.Upto, false),
+		}
+		d.judge(o, &Answer{Class: Internal, Error: c.Unreadable.Error()}, c)
+		d.record(ctx, c, o, parcel{to: c.Upto})
+		return
+	}
 	limit := batch
 	if d.opt.CoalesceAfter > 0 {
 		limit = d.opt.CoalesceAfter + 1

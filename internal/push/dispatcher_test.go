@@ -178,6 +178,33 @@ func said(t *testing.T, body []byte) string {
 	return parts[0].Text
 }
 
+// Keys reach one replica after the other. What those without them cannot read waits for one that can.
+func TestSecretsThatOneReplicaCannotReadAreReadByAnother(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	db := storetest.New(t).URL
+	keyed, err := store.Open(t.Context(), store.Options{URL: db, APIConns: 2, SecretKeys: [][]byte{make([]byte, 32)}})
+	require.NoError(t, err)
+	t.Cleanup(func() { keyed.Close(context.WithoutCancel(t.Context())) })
+	without := start(t, db, func(o *push.Options) { o.Schedule.GiveUpAfter, o.Schedule.MinAttempts = time.Hour, 2 })
+	of := without.begin(nil)
+	c := hook(url, "1.0")
+	c.Token = "secret"
+	require.NoError(t, keyed.SetPush(t.Context(), of.id, c, 1))
+	without.emit(of, status(task.StateCompleted, "end"))
+	awaited(t, "attempts", func() bool { return without.cursor(of.id).Failures > 2 })
+	row := without.cursor(of.id)
+	require.Contains(t, row.LastError, "secrets cannot be read")
+	require.Zero(t, row.Config.DisabledAt)
+	require.Equal(t, string(push.Internal), without.attempts(of.id)[0].Class)
+	require.Empty(t, got)
+
+	start(t, db, func(o *push.Options) { o.Store = keyed })
+	r := <-got
+	require.Equal(t, "secret", r.Header.Get("X-A2A-Notification-Token"))
+	awaited(t, "record", func() bool { return without.cursor(of.id).Failures == 0 })
+}
+
 func TestEveryEventArrivesInOrder(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)

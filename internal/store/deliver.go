@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,8 +15,7 @@ import (
 
 // ClaimPush takes due configurations for a process, at most limit, none of the busy hosts (as PushDue.Host tells them) and
 // of another host no more than Options.PushPerHost. Until lock has passed nobody else delivers for them. next is how long
-// until another one is due: 0 when there may be more at once, negative when there is none. Those whose
-// secrets cannot be read are disabled and left out.
+// until another one is due: 0 when there may be more at once, negative when there is none.
 func (s *Store) ClaimPush(
 	ctx context.Context, worker task.ID, limit int, busyHosts []string, lock time.Duration,
 ) (due []*task.PushDue, next time.Duration, err error) {
@@ -39,11 +39,7 @@ func (s *Store) ClaimPush(
 			if task.KindOf(err) == task.Unavailable {
 				return due, 0, err
 			}
-			s.log.Error("a webhook is disabled", "task_id", d.PublicID, "config_id", d.Config.ID, "error", err)
-			if _, err := s.DisablePush(ctx, d.Task, d.Config.ID, "its secrets cannot be read: "+err.Error()); err != nil {
-				return due, 0, err
-			}
-			continue
+			d.Unreadable = fmt.Errorf("its secrets cannot be read: %w", err)
 		}
 		due = append(due, d)
 	}

@@ -33,6 +33,8 @@ type PushDue struct {
 	Next     Seq        // first event that was not delivered
 	Upto     Seq        // newest event that has to be
 
+	Unreadable error // its secrets, which Config is then without: another process may have their key
+
 	Failures     int // since the last success
 	FailingSince time.Time
 }
