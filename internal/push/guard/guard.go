@@ -21,6 +21,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,11 +38,16 @@ const MaxURL = 2 << 10
 const lookupTime = 2 * time.Second
 
 // private is what AllowPrivate adds. Link-local addresses are not among it: in clouds the
-// service that hands out the machine's credentials has one.
+// service that hands out the machine's credentials usually has one.
 var private = prefixes(
 	"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
 	"::1/128", "fc00::/7",
 )
+
+// metadata is where clouds hand out credentials at addresses that are not link-local: Azure,
+// Alibaba Cloud, AWS and Google Cloud. The first counts as public, the others as private. An
+// operator may allow a network that has them.
+var metadata = prefixes("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128")
 
 // nat64 is where an IPv6-only network has the IPv4 addresses. An operator may allow it,
 // and with it only what is allowed of those.
@@ -267,7 +273,7 @@ func (g *Guard) allowsPort(port uint16) bool {
 }
 
 func (g *Guard) allows(ip netip.Addr) bool {
-	if g.public.SafeAddr(ip) != nil {
+	if g.public.SafeAddr(ip) != nil || within(metadata, ip) && !within(g.opt.Networks, ip) {
 		return false
 	}
 	if nat64.Contains(ip) {
@@ -275,6 +281,10 @@ func (g *Guard) allows(ip netip.Addr) bool {
 		return g.allows(netip.AddrFrom4([4]byte(b[12:])))
 	}
 	return true
+}
+
+func within(networks []netip.Prefix, ip netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // DialContext connects for an HTTP transport. The name is resolved once, and each address

@@ -194,6 +194,7 @@ var attacks = map[string]string{
 	"http://100.64.0.1/":                          noAddress,
 	"http://100.127.255.255/":                     noAddress,
 	"http://169.254.169.254/latest/meta-data/":    noAddress,
+	"http://168.63.129.16/machine?comp=goalstate": noAddress,
 	"http://metadata.example/computeMetadata/v1/": noAddress,
 	"http://[fe80::1]/":                           noAddress,
 	"http://[fe80::1%25eth0]/":                    noLiteral,
@@ -421,9 +422,13 @@ func TestRules(t *testing.T) {
 		require.NoError(t, check(url, own), url)
 	}
 	require.Equal(t, asked, z.asked.Load(), "names are left to the dial")
-	for _, url := range []string{"http://169.254.169.254/", "http://[fe80::1]/", "http://224.0.0.1/", "http://0.0.0.0/"} {
+	for _, url := range []string{
+		"http://169.254.169.254/", "http://[fe80::1]/", "http://224.0.0.1/", "http://0.0.0.0/",
+		"http://168.63.129.16/", "http://100.100.100.200/", "http://[fd00:ec2::254]/", "http://[fd20:ce::254]/",
+	} {
 		require.EqualError(t, check(url, own), noAddress, url)
 	}
+	require.NoError(t, check("http://100.100.100.200/", guard.Options{Networks: []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10")}}))
 	require.EqualError(t, check("http://2130706433/", own), unusual)
 }
 
