@@ -146,9 +146,10 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *Request) *Identity 
 		a.opt.Observe(scheme, outcome)
 	}
 	switch {
-	case outcome == "error":
+	case err == nil || outcome == string(Missing):
+	case outcome == "error" && task.KindOf(err) != task.RateLimited:
 		a.opt.Log.Warn("a credential could not be checked", "scheme", scheme, "error", err)
-	case err != nil && outcome != string(Missing):
+	default:
 		// Anybody can cause these, in any number.
 		a.opt.Log.Debug("a credential was refused", "scheme", scheme, "reason", err)
 	}
