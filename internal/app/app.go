@@ -248,6 +248,7 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 			Agents: agents.rpc, PublicURL: s.baseURL(), Log: log,
 			CORS:        rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: cfg.CORS.MaxAge},
 			Unversioned: renderings[cfg.Protocol.CardUnversioned],
+			LocalOnly:   cfg.LocalOnly(),
 			Auth:        callers.authenticator, TLS: callers.tlsConfig(),
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			JSONRPC: jsonrpc.New(jsonrpc.Options{

@@ -167,6 +167,11 @@ func (c *Config) Exposed() []string {
 	return out
 }
 
+// LocalOnly reports whether agents ask nobody who they are because only this machine can reach them.
+func (c *Config) LocalOnly() bool {
+	return len(c.OpenAgents()) > 0 && len(c.Exposed()) == 0 && !c.Auth.None
+}
+
 // schemeName is what a scheme may be called: the names are keys in cards.
 var schemeName = agentName
 

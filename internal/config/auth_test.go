@@ -124,3 +124,16 @@ agents:
 	require.Equal(t, VisibleToOwner, c.Agents[1].Auth.Visibility)
 	require.Equal(t, RowSecurityRequire, c.Auth.RowSecurity)
 }
+
+func TestLocalOnly(t *testing.T) {
+	t.Parallel()
+	load := func(more string) *Config {
+		c, err := Load(Source{File: file(t, more+"\nagents: [{name: a, executor: {kind: demo}}]\n")})
+		require.NoError(t, err)
+		return c
+	}
+	require.True(t, load("").LocalOnly())
+	require.False(t, load("auth: {none: true}").LocalOnly(), "the operator has said that anybody is meant")
+	require.False(t, load("auth: {schemes: [{name: keys, kind: api_key}]}").LocalOnly(), "who asks may be called by any name")
+	require.False(t, load(`listen: ":0"`).LocalOnly())
+}

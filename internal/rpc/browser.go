@@ -1,9 +1,12 @@
 package rpc
 
 import (
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -76,4 +79,34 @@ func sameOrigin(c CORS, publicURL string) echo.MiddlewareFunc {
 			return next(c)
 		}
 	}
+}
+
+// ownHost refuses requests for another host than this machine, or that of publicURL. Who owns a name can let it lead
+// here once a browser has a page of it (DNS rebinding): in the browser's eyes that page and this server then are of one
+// origin, and only the name that the browser asks for tells.
+func ownHost(publicURL string) echo.MiddlewareFunc {
+	public := ""
+	if u, err := url.Parse(publicURL); err == nil {
+		public = hostname(u.Host)
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			host := hostname(c.Request().Host)
+			_, noAddress := netip.ParseAddr(host) // an address leads nowhere else
+			if host == "" || host == public || host == "localhost" || strings.HasSuffix(host, ".localhost") || noAddress == nil {
+				return next(c)
+			}
+			return echo.NewHTTPError(http.StatusForbidden,
+				"this server asks nobody who they are and is for its own machine: call it by an address, localhost, or the host of its public_url")
+		}
+	}
+}
+
+// hostname is a host without its port, in the spelling to compare.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
 }

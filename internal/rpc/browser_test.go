@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,4 +129,35 @@ func TestPagesOfAnyOrigin(t *testing.T) {
 	require.Equal(t, http.StatusOK, r.StatusCode)
 	require.Equal(t, "*", r.Header.Get("Access-Control-Allow-Origin"))
 	require.Empty(t, r.Header.Get("Access-Control-Allow-Credentials"))
+}
+
+func TestAServerForItsOwnMachineAnswersToNoOtherName(t *testing.T) {
+	t.Parallel()
+	ask := func(o rpc.Options, method, path, host string) int {
+		r := httptest.NewRequest(method, path, strings.NewReader(get))
+		r.Host = host
+		// As a page has it whose name has come to lead here.
+		r.Header.Set("Origin", "http://"+host)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		rpc.New(o).ServeHTTP(w, r)
+		return w.Code
+	}
+	local := options("https://a2a.example.com", namer{})
+	local.LocalOnly = true
+	anywhere := options("https://a2a.example.com", namer{})
+	for _, host := range []string{"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example:8080", "xlocalhost"} {
+		for method, path := range map[string]string{
+			http.MethodPost: "/", http.MethodGet: "/.well-known/agent-card.json", http.MethodHead: "/agents", http.MethodDelete: "/tasks/t-1",
+		} {
+			require.Equal(t, http.StatusForbidden, ask(local, method, path, host), "%s %s of %s", method, path, host)
+		}
+		require.Equal(t, http.StatusOK, ask(anywhere, http.MethodPost, "/", host), "who is open to more than this machine has any name")
+	}
+	for _, host := range []string{
+		"localhost", "LOCALHOST:8080", "localhost.:8080", "a2a.localhost:8080", "127.0.0.1", "127.0.0.2:8080", "[::1]", "[::1]:8080",
+		"a2a.example.com", "A2A.example.com:443",
+	} {
+		require.Equal(t, http.StatusOK, ask(local, http.MethodPost, "/", host), host)
+	}
 }

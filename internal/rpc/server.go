@@ -51,6 +51,8 @@ type Options struct {
 	PlainCards bool
 	// CORS is for pages of other origins; without it they can neither read nor do anything.
 	CORS CORS
+	// LocalOnly says that it is for this machine that the server asks nobody: it answers to no other host, but that of PublicURL.
+	LocalOnly bool
 	// Auth finds out who calls, as the gates of agents ask for. Nil: all of them are open.
 	Auth *auth.Authenticator
 	// TLS is that of the port. Nil: it speaks none.
@@ -83,6 +85,9 @@ func New(o Options) *Server {
 	}
 	if !o.CORS.Any() {
 		e.Pre(sameOrigin(o.CORS, o.PublicURL))
+		if o.LocalOnly {
+			e.Pre(ownHost(o.PublicURL))
+		}
 	}
 	e.Pre(s.rest, plainPath)
 	if o.Keys != nil {
