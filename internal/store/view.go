@@ -65,13 +65,13 @@ type callers struct {
 // aside sets callers' statements apart in the driver's cache. A prepared statement is planned
 // for a role; were it the server's at one moment and theirs at the next, it would be planned
 // anew each time.
-const aside = "-- for a caller\n"
+const aside = "\n-- for a caller"
 
 func (c *callers) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.pool.within)
 	b := &pgx.Batch{}
 	b.Queue(assume, c.caller)
-	b.Queue(aside+sql, args...)
+	b.Queue(sql+aside, args...)
 	sent := c.pool.SendBatch(ctx, b)
 	if _, err := sent.Exec(); err != nil {
 		_ = sent.Close()
@@ -133,15 +133,15 @@ func (c *callers) Begin(ctx context.Context) (pgx.Tx, error) {
 type callersTx struct{ pgx.Tx }
 
 func (t *callersTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return t.Tx.Exec(ctx, aside+sql, args...)
+	return t.Tx.Exec(ctx, sql+aside, args...)
 }
 
 func (t *callersTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return t.Tx.Query(ctx, aside+sql, args...) //nolint:rowserrcheck // whoever reads them does
+	return t.Tx.Query(ctx, sql+aside, args...) //nolint:rowserrcheck // whoever reads them does
 }
 
 func (t *callersTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return t.Tx.QueryRow(ctx, aside+sql, args...)
+	return t.Tx.QueryRow(ctx, sql+aside, args...)
 }
 
 // sentRows are done when the transaction is: only then nothing can go wrong any more.
