@@ -51,7 +51,7 @@ type Options struct {
 
 // Limits of a connection that are nobody's to choose.
 const (
-	maxCalls    = 1000     // at a time
+	maxCalls    = 250      // at a time; what a client does not take of their answers is held for it
 	maxMetadata = 64 << 10 // of a call, in bytes
 	// maxAge is when a client is asked to connect anew, which spreads it over replicas that
 	// came later. Calls under way are not cut.
