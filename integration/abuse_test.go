@@ -297,7 +297,7 @@ func badHTTP(t *testing.T, r *replica) {
 		return bufio.NewReader(conn), time.Now()
 	}
 	t.Run("a body that does not come", func(t *testing.T) {
-		in, sent := dial(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"jsonrpc\"")
+		in, sent := dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"jsonrpc\"")
 		resp, err := http.ReadResponse(in, nil)
 		require.NoError(t, err)
 		defer resp.Body.Close()
@@ -310,13 +310,13 @@ func badHTTP(t *testing.T, r *replica) {
 		require.ErrorIs(t, err, io.EOF, "and the connection is closed")
 	})
 	t.Run("headers that do not come", func(t *testing.T) {
-		in, sent := dial(t, "POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+		in, sent := dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
 		_, err := io.ReadAll(in)
 		require.NoError(t, err)
 		require.Less(t, time.Since(sent), 10*time.Second)
 	})
 	t.Run("headers that are too large", func(t *testing.T) {
-		in, _ := dial(t, "POST / HTTP/1.1\r\nHost: x\r\nX-Large: "+strings.Repeat("x", 80<<10)+"\r\n\r\n")
+		in, _ := dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nX-Large: "+strings.Repeat("x", 80<<10)+"\r\n\r\n")
 		resp, err := http.ReadResponse(in, nil)
 		require.NoError(t, err)
 		defer resp.Body.Close()

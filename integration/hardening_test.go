@@ -152,9 +152,9 @@ func TestSlowLoris(t *testing.T) {
 	var cut atomic.Int64
 	done := make(chan error, clients)
 	for i := range clients {
-		begin, more := "POST / HTTP/1.1\r\nHost: x\r\n", "X-Slow: y\r\n"
+		begin, more := "POST / HTTP/1.1\r\nHost: localhost\r\n", "X-Slow: y\r\n"
 		if i%2 == 1 {
-			begin, more = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n", " "
+			begin, more = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n", " "
 		}
 		go func() {
 			done <- drip(hostOf(r.url), begin, more)

@@ -135,7 +135,7 @@ func (r *replica) consume(d *dialect, taskID string, hurry <-chan struct{}) *con
 	r.t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(r.t, conn.SetDeadline(time.Now().Add(5*patience)))
 	body := request("tasks/resubscribe", object{"id": taskID})
-	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nA2A-Version: %s\r\nLast-Event-ID: 1\r\nContent-Length: %d\r\n\r\n%s",
+	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nA2A-Version: %s\r\nLast-Event-ID: 1\r\nContent-Length: %d\r\n\r\n%s",
 		strings.TrimPrefix(d.name, "v"), len(body), body)
 	require.NoError(r.t, err)
 	return &consumer{bufio.NewReaderSize(conn, 16), hurry}
