@@ -98,7 +98,8 @@ func cluster(t testing.TB, db string, names ...string) []*replica {
 	return out
 }
 
-// run starts the process, again if it has ended. It keeps the addresses it had.
+// run starts the process, again if it has ended. It keeps the addresses it had, but for that of gRPC: nobody
+// goes back to it, and each port that was left may be another's by now.
 func (r *replica) run() {
 	r.t.Helper()
 	args := []string{"serve"}
@@ -116,9 +117,6 @@ func (r *replica) run() {
 	}
 	if r.url != "" {
 		env = append(env, "HOLDFAST_LISTEN="+hostOf(r.url), "HOLDFAST_ADMIN_LISTEN="+hostOf(r.admin))
-	}
-	if r.grpc != "" {
-		env = append(env, "HOLDFAST_GRPC_LISTEN="+r.grpc)
 	}
 	cmd := exec.Command(cmp.Or(r.opt.Binary, binary), args...)
 	cmd.Env, cmd.Dir = env, r.opt.Dir
