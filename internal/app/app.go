@@ -105,8 +105,17 @@ type server struct {
 	stopping atomic.Bool
 }
 
-func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, db *Database, agents *agents, callers *callers) (s *server, err error) {
-	s = &server{cfg: cfg, log: log, banner: o.Banner, callers: callers}
+func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options, db *Database, agents *agents, callers *callers) (_ *server, err error) {
+	s := &server{cfg: cfg, log: log, banner: o.Banner, callers: callers}
+	defer func() {
+		if err == nil {
+			return
+		}
+		s.closeListeners()
+		if s.store != nil {
+			s.store.Close(ctx)
+		}
+	}()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.metrics = telemetry.New(registry)
@@ -119,12 +128,10 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	}
 	if cfg.ServesGRPC() {
 		if s.grpcL, err = listen.Listen(ctx, "tcp", cfg.GRPCListen); err != nil {
-			s.closeListeners()
 			return nil, fmt.Errorf("grpc_listen: %w", err)
 		}
 	}
 	if s.adminL, err = listen.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
-		s.closeListeners()
 		return nil, fmt.Errorf("admin_listen: %w", err)
 	}
 
@@ -157,13 +164,10 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		WithoutAudit: !cfg.Audit.Enabled, Log: log,
 	})
 	if err != nil {
-		s.closeListeners()
 		return nil, err
 	}
 	if reason := s.store.WithoutRowSecurity(); reason != "" {
 		if cfg.Auth.RowSecurity == config.RowSecurityRequire {
-			s.closeListeners()
-			s.store.Close(ctx)
 			return nil, fmt.Errorf("auth.row_level_security is require, and %s: docs/deployment.md, The database, has the statements", reason)
 		}
 		log.Warn("callers are kept apart by the server alone, and not by row-level security", "reason", reason)
@@ -183,8 +187,6 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	})
 	pageKey, err := s.store.Secret(ctx, store.SecretPageToken)
 	if err != nil {
-		s.closeListeners()
-		s.store.Close(ctx)
 		return nil, err
 	}
 	eng := engine.Options{
@@ -217,8 +219,6 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	if pushes {
 		hooks, err := newWebhooks(cfg, s.keys, s.baseURL(), o.Version)
 		if err != nil {
-			s.closeListeners()
-			s.store.Close(ctx)
 			return nil, err
 		}
 		if len(cfg.Push.SecretKeys) == 0 {

@@ -39,14 +39,12 @@ func NewAPIKey() (key, id string, hash []byte) {
 	id = base.EncodeToString(random[:10])
 	head := keyPrefix + id + "_" + base.EncodeToString(random[10:])
 	key = head + checksum(head)
-	return key, id, hashKey(key)
+	sum := hashKey(key)
+	return key, id, sum[:]
 }
 
 // hashKey is no slow hash: the key holds 256 random bits, which nobody guesses at any speed.
-func hashKey(key string) []byte {
-	sum := sha256.Sum256([]byte(key))
-	return sum[:]
-}
+func hashKey(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
 
 func checksum(head string) string {
 	return base.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(head))))
@@ -119,7 +117,7 @@ func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*engine.P
 	if !ok {
 		return nil, refuse(Malformed, nil)
 	}
-	hash := sha256.Sum256([]byte(key))
+	hash := hashKey(key)
 	if p, ok := s.known.get(hash); ok {
 		return p, nil
 	}
