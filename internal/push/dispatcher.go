@@ -245,12 +245,7 @@ func (d *Dispatcher) finish(work context.Context, h *host, name string) {
 // other, until nothing is left, one fails, or others should have their turn.
 func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 	if c.Unreadable != nil {
-		o := &task.PushOutcome{
-			Task: c.Task, ConfigID: c.Config.ID, Claim: c.Claim, From: c.Next, To: c.Upto,
-			DeliveryID: DeliveryID(c.Task, &c.Config, c.Upto, false),
-		}
-		d.judge(o, &Answer{Class: Internal, Error: c.Unreadable.Error()}, c)
-		d.record(ctx, c, o, parcel{to: c.Upto})
+		d.fail(ctx, c, c.Unreadable)
 		return
 	}
 	limit := batch
@@ -259,8 +254,12 @@ func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 	}
 	for left := turns; ; {
 		header, events, err := d.opt.Store.PushBatch(ctx, c.PushDue, limit)
-		if err != nil {
+		switch {
+		case passing(ctx, err):
 			d.giveBack(ctx, c, err)
+			return
+		case err != nil:
+			d.fail(ctx, c, fmt.Errorf("its events cannot be read: %w", err))
 			return
 		}
 		for _, p := range d.pack(c, header, events) {
@@ -270,6 +269,23 @@ func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 			}
 		}
 	}
+}
+
+// passing reports whether nothing is wrong with a webhook: the database is away, or we stop.
+func passing(ctx context.Context, err error) bool {
+	return task.KindOf(err) == task.Unavailable || ctx.Err() != nil
+}
+
+// fail records an attempt that came to nothing before there was anything to send. It counts as any other: what does not
+// pass by itself ends in a webhook that is disabled, and says why.
+func (d *Dispatcher) fail(ctx context.Context, c *claim, err error) {
+	to := max(c.Next, c.Upto) // deliveries of this claim may have passed what was due when it was won
+	o := &task.PushOutcome{
+		Task: c.Task, ConfigID: c.Config.ID, Claim: c.Claim, From: c.Next, To: to,
+		DeliveryID: DeliveryID(c.Task, &c.Config, to, false),
+	}
+	d.judge(o, &Answer{Class: Internal, Error: err.Error()}, c)
+	d.record(ctx, c, o, parcel{to: to})
 }
 
 // parcel is what one delivery carries.
@@ -299,7 +315,7 @@ func (d *Dispatcher) pack(c *claim, header *task.Task, events []*task.Event) []p
 // more to deliver.
 func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p parcel, keep bool) bool {
 	delivery, err := d.render(ctx, c, header, p)
-	if task.KindOf(err) == task.Unavailable || ctx.Err() != nil {
+	if passing(ctx, err) {
 		d.giveBack(ctx, c, err)
 		return false
 	}
