@@ -186,11 +186,12 @@ UPDATE holdfast.push_cursors k
 RETURNING (l.at IS NOT NULL)::boolean AS due;
 
 -- name: PushRedeliver :one
--- Puts a configuration back to an event (0: leaves it where it is) and makes it due at once unless it is disabled. A
--- delivery that is under way no longer counts, and may be made again. No row: there is none, or no such event.
+-- Puts a configuration back to an event (0: leaves it where it is) and makes it due at once unless it is disabled. Never
+-- forward: what lies between would be lost without a word. A delivery that is under way no longer counts, and may be made
+-- again. No row: there is none, or no such event.
 WITH l AS MATERIALIZED (
     SELECT k.task, k.config_id, k.due_seq, k.due_since, k.disabled_at, k.artifacts,
-           CASE WHEN @from_seq::bigint > 0 THEN @from_seq::bigint ELSE k.next_seq END AS next_seq
+           CASE WHEN @from_seq::bigint > 0 THEN least(@from_seq::bigint, k.next_seq) ELSE k.next_seq END AS next_seq
       FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
 ), d AS MATERIALIZED (
     -- Events of before the configuration have not been marked.

@@ -350,6 +350,7 @@ func (c *command) pushRedeliver() *cobra.Command {
 		Long: `Deliver at once what a webhook has not got yet, without waiting for its next attempt. With
 --from it gets everything from that event of the log on (tasks events shows the numbers),
 whether it had it or not; receivers know a repetition by its id, which stays the same.
+Nothing is skipped: what was not delivered before that event comes first.
 
 A webhook that is disabled stays so, and gets it when it is enabled. OUTCOME is due,
 nothing (to deliver), disabled or failed.`,

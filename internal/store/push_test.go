@@ -535,7 +535,7 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	require.NoError(t, err)
 	ours, _ := f.record(delivered(due[0], 2))
 	require.False(t, ours)
-	require.EqualValues(t, 2, f.cursor(id, "c").Next)
+	require.EqualValues(t, 1, f.cursor(id, "c").Next, "it is put back, and never forward")
 	require.Len(t, f.duePushes(5), 1)
 
 	// Nor when it is set anew.
@@ -549,7 +549,7 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	k := f.cursor(id, "c")
 	require.Empty(t, k.Config.DisabledFor)
 	require.Equal(t, "other:80", k.Host)
-	require.EqualValues(t, 2, k.Next, "its place is kept")
+	require.EqualValues(t, 1, k.Next, "its place is kept")
 	require.Len(t, f.duePushes(5), 1)
 
 	// Nor when it was deleted.
@@ -573,6 +573,22 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	due = f.duePushes(5)
 	require.Len(t, due, 1)
 	require.EqualValues(t, 3, due[0].Upto)
+}
+
+func TestRedeliverSkipsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.setPush(id, hook("c", "h"))
+	p.must(t, status(task.StateWorking), chunk("x"), status(task.StateWorking), status(task.StateCompleted))
+	due, _, err := f.Redeliver(t.Context(), id, "c", 5)
+	require.NoError(t, err)
+	require.True(t, due)
+	claimed := f.duePushes(1)
+	require.Len(t, claimed, 1)
+	require.EqualValues(t, 2, claimed[0].Next, "2 and 4 have not been delivered either")
+	require.EqualValues(t, 5, claimed[0].Upto)
 }
 
 func TestOneHostDoesNotTakeAllTheRoom(t *testing.T) {

@@ -139,8 +139,8 @@ func (s *Store) EnablePush(ctx context.Context, id task.ID, configID string) (du
 }
 
 // Redeliver makes a configuration deliver again from an event on, or, from zero, what it has not delivered yet without
-// waiting for its time. One that is disabled does so when it is enabled. task.NotFound: there is no such
-// configuration, or no such event.
+// waiting for its time. It skips nothing: an event that lies ahead is delivered after those before it. One that is disabled
+// does so when it is enabled. task.NotFound: there is no such configuration, or no such event.
 func (s *Store) Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error) {
 	var row dbsqlc.PushRedeliverRow
 	err = s.record(ctx, auditRedelivered, id, configID, func(tx pgx.Tx) (done bool, err error) {

@@ -730,7 +730,7 @@ func (q *Queries) PushRecord(ctx context.Context, db DBTX, arg PushRecordParams)
 const pushRedeliver = `-- name: PushRedeliver :one
 WITH l AS MATERIALIZED (
     SELECT k.task, k.config_id, k.due_seq, k.due_since, k.disabled_at, k.artifacts,
-           CASE WHEN $3::bigint > 0 THEN $3::bigint ELSE k.next_seq END AS next_seq
+           CASE WHEN $3::bigint > 0 THEN least($3::bigint, k.next_seq) ELSE k.next_seq END AS next_seq
       FROM holdfast.push_cursors k WHERE k.task = $1 AND k.config_id = $2 FOR NO KEY UPDATE
 ), d AS MATERIALIZED (
     -- Events of before the configuration have not been marked.
@@ -761,8 +761,9 @@ type PushRedeliverRow struct {
 	Disabled bool
 }
 
-// Puts a configuration back to an event (0: leaves it where it is) and makes it due at once unless it is disabled. A
-// delivery that is under way no longer counts, and may be made again. No row: there is none, or no such event.
+// Puts a configuration back to an event (0: leaves it where it is) and makes it due at once unless it is disabled. Never
+// forward: what lies between would be lost without a word. A delivery that is under way no longer counts, and may be made
+// again. No row: there is none, or no such event.
 func (q *Queries) PushRedeliver(ctx context.Context, db DBTX, arg PushRedeliverParams) (PushRedeliverRow, error) {
 	row := db.QueryRow(ctx, pushRedeliver, arg.Task, arg.ConfigID, arg.FromSeq)
 	var i PushRedeliverRow
