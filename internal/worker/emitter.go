@@ -51,6 +51,7 @@ type emitter struct {
 	waiting  int   // appends not yet answered
 	answered chan struct{}
 	started  bool       // working was reported, by this attempt or an earlier one
+	bare     bool       // the newest status of this attempt is working, and says nothing else
 	settled  task.State // unspecified until the run has settled
 	closed   bool
 	err      error          // of an append; sticky
@@ -233,15 +234,26 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 	if ev.Artifact != nil {
 		ev.Artifact.Index = e.indexOf(ev.Artifact.ID)
 	}
+	bare := ev.Kind == task.EventStatus && ev.State == task.StateWorking && ev.Message == nil
+	if bare && e.bare {
+		// It is a sign of life, and says nothing new to who reads the task or is told of it.
+		e.window.Release(cost)
+		e.last.Store(time.Now().UnixNano())
+		return nil
+	}
 	evs := []*task.Event{ev}
 	if !e.started && !ev.Direct && ev.State != task.StateCanceled {
 		e.started = true
 		if ev.State != task.StateWorking {
 			evs = []*task.Event{e.status(task.StateWorking, nil), ev}
+			e.bare = true
 		}
 	}
-	if ev.Kind == task.EventStatus && ev.State.Settled() {
-		e.settled = ev.State
+	if ev.Kind == task.EventStatus {
+		e.bare = bare
+		if ev.State.Settled() {
+			e.settled = ev.State
+		}
 	}
 	a := &store.Append{
 		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,

@@ -687,6 +687,33 @@ func TestOutputThatCannotBeStoredFailsTheTask(t *testing.T) {
 	}
 }
 
+// Executors begin by saying that they work, as Holdfast has done for them, and go on to show that they live. Whoever is told
+// of changes is told once.
+func TestWorkingIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{}, does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
+		for _, message := range []string{"", "", "half way", "half way", "", ""} {
+			var m *task.Message
+			if message != "" {
+				m = &task.Message{Parts: []task.Part{task.Text(message)}}
+			}
+			require.NoError(t, out.Status(ctx, task.StateWorking, m))
+		}
+		return nil
+	}))
+	var said []string
+	for _, e := range p.log(p.become(p.create("a", "x"), task.StateCompleted)) {
+		switch {
+		case e.Kind != task.EventStatus:
+		case e.Message != nil:
+			said = append(said, e.Message.FirstText())
+		default:
+			said = append(said, e.State.String())
+		}
+	}
+	require.Equal(t, []string{"working", "half way", "half way", "working", "completed"}, said)
+}
+
 func TestEmissionRules(t *testing.T) {
 	t.Parallel()
 	direct := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
