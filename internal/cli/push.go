@@ -436,8 +436,9 @@ func (c *command) pushRekey() *cobra.Command {
 (push.secret_keys): those that an older key of the list has sealed, or the one that the
 database kept while there was none. Afterwards older keys can be taken out of the list.
 
-First put the new key in front on every replica, or they cannot read what this seals. It
-may be called again at any time, and while servers run.
+First every replica must have the new key, behind the old one and then in front of it
+(docs/operations.md), or it cannot read what this and others seal. It may be called again
+at any time, and while servers run.
 
 Exit codes: 0 all are sealed with the first key; 1 some could not be opened, and are as
 they were.`,

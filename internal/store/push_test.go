@@ -218,6 +218,66 @@ func TestSecretsAreSealed(t *testing.T) {
 	require.NotContains(t, claim(two, 2), "two")
 }
 
+// A key is replaced while replicas are restarted one after the other: at each step some run with the keys of the step
+// before. Whatever one of them has sealed, the other opens.
+func TestKeysAreReplacedOneReplicaAfterTheOther(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	old, next := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
+	replica := func(keys ...[]byte) *fixture {
+		f := &fixture{t: t, url: url, ear: newEar()}
+		s, err := Open(t.Context(), Options{URL: url, APIConns: 2, SecretKeys: keys})
+		require.NoError(t, err)
+		f.Store = s
+		t.Cleanup(func() { s.Close(context.Background()) })
+		return f
+	}
+	var id task.ID
+	n := 0
+	set := func(f *fixture) {
+		n++
+		c := hook(fmt.Sprint(n), "h")
+		c.Token = "secret"
+		f.setPush(id, c)
+	}
+	unread := func(f *fixture) (lost int) {
+		f.exec("UPDATE holdfast.push_cursors SET due_seq = 1, due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL")
+		due := f.duePushes(100)
+		require.Len(t, due, n)
+		for _, d := range due {
+			if d.Unreadable != nil {
+				lost++
+			} else {
+				require.Equal(t, "secret", d.Config.Token)
+			}
+		}
+		return lost
+	}
+
+	before := replica(old)
+	id = before.create(fresh("a")).ID
+	set(before)
+	for _, keys := range [][][]byte{{old, next}, {next, old}, {next}} {
+		after := replica(keys...)
+		if len(keys) == 1 { // what the old key is still needed for, when all have both
+			_, err := before.Reseal(t.Context())
+			require.NoError(t, err)
+		}
+		for _, f := range []*fixture{before, after} {
+			set(f)
+		}
+		for _, f := range []*fixture{before, after} {
+			require.Zero(t, unread(f))
+		}
+		before = after
+	}
+
+	hasty := replica(old, next) // seals with a key that the others no longer know
+	set(hasty)
+	require.Equal(t, 1, unread(before))
+	require.Zero(t, unread(hasty))
+}
+
 func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
