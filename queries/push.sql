@@ -21,7 +21,7 @@ WITH room AS MATERIALIZED (
     INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
     SELECT id, @config_id, @dialect, @url, CAST(@schemes::text AS json), sqlc.narg(secrets)::bytea FROM room
     ON CONFLICT (task, config_id) DO UPDATE
-       SET dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets
+       SET dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets, public_id = NULL
     RETURNING created_at
 ), old AS MATERIALIZED (
     SELECT k.next_seq FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
@@ -88,7 +88,7 @@ WITH ready AS MATERIALIZED (
     RETURNING k.task, k.config_id, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
 SELECT won.task, won.config_id, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
-       c.dialect, c.url, c.schemes, c.secrets, c.created_at, t.client_id, t.agent
+       c.dialect, c.url, c.schemes, c.secrets, c.created_at, coalesce(t.client_id, c.public_id, t.id::text)::text AS public_id, t.agent
   FROM won
   JOIN holdfast.push_configs c ON c.task = won.task AND c.config_id = won.config_id
   JOIN holdfast.tasks t ON t.id = won.task

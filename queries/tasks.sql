@@ -119,7 +119,8 @@ SELECT id, now()::timestamptz, by_limit, 0::bigint FROM refused;
 -- name: TaskReopen :one
 -- Creates a task that takes over the id that a client chose from one of its own that has ended (@old, by primary key), which
 -- keeps the one that it has beside it. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
--- more, as after an earlier copy of this statement. Limits are as in TaskCreate.
+-- more, as after an earlier copy of this statement. What webhooks of the old one are still to be told names it as before.
+-- Limits are as in TaskCreate.
 WITH free AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = @old AND x.client_id = @client_id::text)
        AND (@key::text = '' OR NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
@@ -149,6 +150,9 @@ WITH free AS MATERIALIZED (
     UPDATE holdfast.tasks t SET client_id = NULL
       FROM lck WHERE t.id = lck.id AND (@key::text = '' OR EXISTS (SELECT FROM keyed))
     RETURNING lck.stream_base
+), told AS (
+    UPDATE holdfast.push_configs c SET public_id = @client_id::text
+     WHERE c.task = @old AND EXISTS (SELECT FROM released)
 ), created AS (
     -- Each row comes out of the update that frees its name.
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base)

@@ -20,7 +20,7 @@ type Store interface {
 	ClaimPush(ctx context.Context, worker task.ID, limit int, busyHosts []string, lock time.Duration) (
 		due []*task.PushDue, next time.Duration, err error)
 	PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error)
-	TaskAsOf(ctx context.Context, id task.ID, seq task.Seq) (*task.Task, error)
+	TaskAsOf(ctx context.Context, due *task.PushDue, seq task.Seq) (*task.Task, error)
 	RecordPush(ctx context.Context, o *task.PushOutcome) (ours, more bool, err error)
 	ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error
 }
@@ -354,7 +354,7 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 	t := header
 	if p.event == nil || d.opt.Encoder.Whole(c.Config.Dialect) {
 		var err error
-		if t, err = d.opt.Store.TaskAsOf(ctx, c.Task, p.to); err != nil {
+		if t, err = d.opt.Store.TaskAsOf(ctx, c.PushDue, p.to); err != nil {
 			return nil, err
 		}
 	}

@@ -59,13 +59,9 @@ func (s *Store) ClaimPush(
 
 func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.PushDue, error) {
 	d := &task.PushDue{
-		Task: task.ID(r.Task), Agent: r.Agent, Claim: r.Claim,
+		Task: task.ID(r.Task), PublicID: r.PublicID, Agent: r.Agent, Claim: r.Claim,
 		Host: hostOf(r.Url), Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
 		Failures: int(r.Attempts), FailingSince: r.FailingSince.Time,
-	}
-	d.PublicID = d.Task.String()
-	if r.ClientID.Valid {
-		d.PublicID = r.ClientID.String
 	}
 	var err error
 	d.Config, err = pushConfig(&dbsqlc.PushConfig{
@@ -80,7 +76,7 @@ func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.Push
 
 // PushBatch reads the events that a claimed configuration wants next, at most limit, and the header of their task.
 func (s *Store) PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error) {
-	h, err := s.Header(ctx, due.Task)
+	h, err := s.pushed(ctx, due)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,9 +95,19 @@ func (s *Store) PushBatch(ctx context.Context, due *task.PushDue, limit int) (he
 	return h, events, nil
 }
 
-// TaskAsOf folds a task's log up to an event.
-func (s *Store) TaskAsOf(ctx context.Context, id task.ID, seq task.Seq) (*task.Task, error) {
-	h, err := s.Header(ctx, id)
+// pushed is the header of a configuration's task, under the name that the receiver knows.
+func (s *Store) pushed(ctx context.Context, due *task.PushDue) (*task.Task, error) {
+	h, err := s.Header(ctx, due.Task)
+	if err != nil {
+		return nil, err
+	}
+	h.PublicID = due.PublicID
+	return h, nil
+}
+
+// TaskAsOf folds the log of a claimed configuration's task up to an event.
+func (s *Store) TaskAsOf(ctx context.Context, due *task.PushDue, seq task.Seq) (*task.Task, error) {
+	h, err := s.pushed(ctx, due)
 	if err != nil {
 		return nil, err
 	}

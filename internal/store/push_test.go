@@ -313,7 +313,7 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	require.Equal(t, id, h.ID)
 	require.Len(t, evs, 1)
 	require.EqualValues(t, 5, evs[0].Seq)
-	as, err := f.TaskAsOf(t.Context(), id, 5)
+	as, err := f.TaskAsOf(t.Context(), due[0], 5)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, as.LastSeq)
 	require.Len(t, as.Artifacts[0].Parts, 2, "without what came later")
@@ -958,6 +958,15 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	told := map[string]string{}
 	for _, d := range f.duePushes(10) {
 		told[d.Task.String()+" "+d.Config.URL] = d.Config.Token
+		require.Equal(t, "t", d.PublicID, "the receiver knows no other name")
+		h, evs, err := f.PushBatch(t.Context(), d, 10)
+		require.NoError(t, err)
+		require.NotEmpty(t, evs)
+		require.Equal(t, "t", h.PublicID)
+		whole, err := f.TaskAsOf(t.Context(), d, d.Upto)
+		require.NoError(t, err)
+		require.Equal(t, "t", whole.PublicID)
+		require.Equal(t, "t", whole.History[0].TaskID)
 	}
 	require.Equal(t, map[string]string{
 		old.Task.ID.String() + " http://replaced/hook": "", old.Task.ID.String() + " http://kept/hook": "secret",
@@ -970,4 +979,16 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	all, err := f.Pushes(t.Context(), again.Task.ID)
 	require.NoError(t, err)
 	require.Len(t, all, 2, "also when the message brings none")
+
+	// Who sets one for the old task afterwards knows that by its UUID.
+	f.setPush(old.Task.ID, hook("kept", "kept"))
+	f.setPush(old.Task.ID, hook("late", "late"))
+	for _, id := range []string{"kept", "late"} {
+		_, _, err := f.Redeliver(t.Context(), old.Task.ID, id, 1)
+		require.NoError(t, err)
+	}
+	for _, d := range f.duePushes(10) {
+		require.Equal(t, old.Task.ID.String(), d.PublicID, d.Config.ID)
+		require.Contains(t, []string{"kept", "late"}, d.Config.ID)
+	}
 }

@@ -77,6 +77,8 @@ type PushConfig struct {
 	Schemes []byte
 	// Token and credentials, sealed (internal/seal); null for neither.
 	Secrets []byte
+	// What the receiver knows the task by, where the task has lost that name since: the client_id that has passed to a new one. Null: what the task is called.
+	PublicID pgtype.Text
 }
 
 // How far each configuration has been delivered and when it is due again.

@@ -178,7 +178,7 @@ WITH ready AS MATERIALIZED (
     RETURNING k.task, k.config_id, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
 SELECT won.task, won.config_id, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
-       c.dialect, c.url, c.schemes, c.secrets, c.created_at, t.client_id, t.agent
+       c.dialect, c.url, c.schemes, c.secrets, c.created_at, coalesce(t.client_id, c.public_id, t.id::text)::text AS public_id, t.agent
   FROM won
   JOIN holdfast.push_configs c ON c.task = won.task AND c.config_id = won.config_id
   JOIN holdfast.tasks t ON t.id = won.task
@@ -208,7 +208,7 @@ type PushClaimRow struct {
 	Schemes      []byte
 	Secrets      []byte
 	CreatedAt    time.Time
-	ClientID     pgtype.Text
+	PublicID     string
 	Agent        string
 }
 
@@ -245,7 +245,7 @@ func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) (
 			&i.Schemes,
 			&i.Secrets,
 			&i.CreatedAt,
-			&i.ClientID,
+			&i.PublicID,
 			&i.Agent,
 		); err != nil {
 			return nil, err
@@ -295,7 +295,7 @@ WITH room AS MATERIALIZED (
     INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
     SELECT id, $3, $4, $5, CAST($6::text AS json), $7::bytea FROM room
     ON CONFLICT (task, config_id) DO UPDATE
-       SET dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets
+       SET dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets, public_id = NULL
     RETURNING created_at
 ), old AS MATERIALIZED (
     SELECT k.next_seq FROM holdfast.push_cursors k WHERE k.task = $1 AND k.config_id = $3 FOR NO KEY UPDATE
@@ -358,7 +358,7 @@ func (q *Queries) PushConfigSet(ctx context.Context, db DBTX, arg PushConfigSetP
 }
 
 const pushConfigs = `-- name: PushConfigs :many
-SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, k.artifacts, k.disabled_at, k.disabled_for
+SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, c.public_id, k.artifacts, k.disabled_at, k.disabled_for
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
  WHERE c.task = $1 AND ($2::text = '' OR c.config_id = $2)
@@ -395,6 +395,7 @@ func (q *Queries) PushConfigs(ctx context.Context, db DBTX, arg PushConfigsParam
 			&i.PushConfig.Url,
 			&i.PushConfig.Schemes,
 			&i.PushConfig.Secrets,
+			&i.PushConfig.PublicID,
 			&i.Artifacts,
 			&i.DisabledAt,
 			&i.DisabledFor,
@@ -501,7 +502,7 @@ func (q *Queries) PushExtend(ctx context.Context, db DBTX, arg PushExtendParams)
 }
 
 const pushList = `-- name: PushList :many
-SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, t.client_id, t.agent, t.tenant, t.owner
+SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, c.public_id, k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
   JOIN holdfast.tasks t ON t.id = c.task
@@ -567,6 +568,7 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 			&i.PushConfig.Url,
 			&i.PushConfig.Schemes,
 			&i.PushConfig.Secrets,
+			&i.PushConfig.PublicID,
 			&i.PushCursor.Task,
 			&i.PushCursor.ConfigID,
 			&i.PushCursor.NextSeq,
