@@ -85,9 +85,9 @@ WITH ready AS MATERIALIZED (
     UPDATE holdfast.push_cursors k
        SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval
       FROM mine WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = mine.task AND k.config_id = mine.config_id
-    RETURNING k.task, k.config_id, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
+    RETURNING k.task, k.config_id, k.host, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
-SELECT won.task, won.config_id, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
+SELECT won.task, won.config_id, won.host, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
        c.dialect, c.url, c.schemes, c.secrets, c.created_at, coalesce(t.client_id, c.public_id, t.id::text)::text AS public_id, t.agent
   FROM won
   JOIN holdfast.push_configs c ON c.task = won.task AND c.config_id = won.config_id

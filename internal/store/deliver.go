@@ -60,7 +60,7 @@ func (s *Store) ClaimPush(
 func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.PushDue, error) {
 	d := &task.PushDue{
 		Task: task.ID(r.Task), PublicID: r.PublicID, Agent: r.Agent, Claim: r.Claim,
-		Host: hostOf(r.Url), Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
+		Host: r.Host, Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
 		Failures: int(r.Attempts), FailingSince: r.FailingSince.Time,
 	}
 	var err error

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/net/idna"
 
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
@@ -151,20 +154,30 @@ func encodeSchemes(schemes []string) string {
 	return string(text)
 }
 
-// hostOf is the authority of a URL, always with its port: two configurations with the same one share the receiver.
+// hostOf is the authority of a URL, always with its port: two configurations with the same one share the receiver. However
+// a client spells it, in capitals, with a dot at the end, in Unicode, an address with zeros in front, it is the same, as it is
+// to the dial guard; what that refuses may stand here as it is.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return ""
 	}
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if strings.EqualFold(u.Scheme, "https") {
-			port = "443"
-		}
+	port := "80"
+	if strings.EqualFold(u.Scheme, "https") {
+		port = "443"
 	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+		port = strconv.FormatUint(n, 10)
+	}
+	host := u.Hostname()
+	if name, err := idna.Lookup.ToASCII(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // secrets are what is sealed of a configuration.

@@ -925,9 +925,14 @@ func TestClaimsDoNotWait(t *testing.T) {
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	for url, host := range map[string]string{
-		"http://Example.com/x": "example.com:80", "HTTPS://example.com": "example.com:443", "http://[::1]:99/": "[::1]:99", "%": "",
+		"http://Example.com/x": "example.com:80", "HTTPS://example.com": "example.com:443", "%": "",
+		"http://example.com.:0080/": "example.com:80", "https://example.com.:443": "example.com:443", "http://example.com:/": "example.com:80",
+		"http://BÜCHER.example/": "xn--bcher-kva.example:80", "http://xn--BCHER-kva.example": "xn--bcher-kva.example:80",
+		"http://ｅｘａｍｐｌｅ.com": "example.com:80", "http://_hooks.example": "_hooks.example:80",
+		"http://１.２.３.４:81": "1.2.3.4:81", "http://1.2.3.4.": "1.2.3.4:80",
+		"http://[::1]:99/": "[::1]:99", "http://[2001:DB8:0:0::0001]": "[2001:db8::1]:80", "http://[::ffff:1.2.3.4]": "1.2.3.4:80",
 	} {
-		require.Equal(t, host, hostOf(url))
+		require.Equal(t, host, hostOf(url), url)
 	}
 }
 
