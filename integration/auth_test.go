@@ -172,7 +172,7 @@ type certificate struct {
 }
 
 // newCertificate is signed by an issuer, or by itself.
-func newCertificate(t *testing.T, issuer *certificate, template *x509.Certificate) *certificate {
+func newCertificate(t testing.TB, issuer *certificate, template *x509.Certificate) *certificate {
 	t.Helper()
 	c := &certificate{}
 	var err error

@@ -18,6 +18,10 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(asIssuer); dir != "" {
+		fmt.Fprintln(os.Stderr, "integration: the issuer:", serveIssuer(dir))
+		os.Exit(1)
+	}
 	flag.Parse()
 	// Most of a test's time is waiting for what other processes do.
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
