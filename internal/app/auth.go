@@ -98,7 +98,7 @@ func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
 			issuer := auth.NewJWT(auth.JWTOptions{
 				Name: s.Name, Issuer: j.Issuer, KeySetURL: j.JWKSURL, Audiences: j.Audience, Algorithms: j.Algorithms,
 				Tenant: j.Tenant, TenantClaim: j.TenantClaim, SubjectClaim: j.SubjectClaim, SubjectPrefix: j.SubjectPrefix,
-				ScopesClaim: j.ScopesClaim, Fetched: m.IssuerFetched, Log: c.log,
+				ScopesClaim: j.ScopesClaim, Refresh: j.Refresh, Fetched: m.IssuerFetched, Log: c.log,
 			})
 			c.background = append(c.background, issuer.Run)
 			o.Schemes = append(o.Schemes, issuer)

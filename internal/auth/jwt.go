@@ -37,7 +37,9 @@ type JWTOptions struct {
 	SubjectClaim  string
 	SubjectPrefix string
 	ScopesClaim   string // "" for scope, or scp
-	Client        *http.Client
+	// Refresh is how often the keys are fetched; 0 for five minutes.
+	Refresh time.Duration
+	Client  *http.Client
 	// Fetched counts the attempts to get the keys.
 	Fetched func(scheme string, err error)
 	Log     *slog.Logger

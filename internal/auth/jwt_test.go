@@ -180,6 +180,14 @@ func TestKeysRotate(t *testing.T) {
 	require.Equal(t, Signature, reasonOf(t, a, bearer(good)))
 }
 
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, usualPace, NewJWT(JWTOptions{}).pace)
+	require.Equal(t, time.Hour, NewJWT(JWTOptions{Refresh: time.Hour}).pace.every)
+	require.Equal(t, usualPace.apart, NewJWT(JWTOptions{Refresh: time.Hour}).pace.apart)
+	require.Equal(t, time.Second, NewJWT(JWTOptions{Refresh: time.Second}).pace.apart)
+}
+
 func TestTheIssuerIsAway(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})

@@ -63,7 +63,12 @@ func newKeySource(o JWTOptions) *keySource {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &keySource{opt: o, pace: usualPace, busy: true, round: make(chan struct{}), kick: make(chan struct{}, 1)}
+	pace := usualPace
+	if o.Refresh > 0 {
+		// Whoever has them fetched more often than requests may ask for it does not mind that either.
+		pace.every, pace.apart = o.Refresh, min(pace.apart, o.Refresh)
+	}
+	return &keySource{opt: o, pace: pace, busy: true, round: make(chan struct{}), kick: make(chan struct{}, 1)}
 }
 
 // keySet is the keys as they were fetched, and the tokens that they were found good for.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 )
@@ -90,6 +91,8 @@ type JWTAuth struct {
 	SubjectClaim  string   `yaml:"subject_claim"`
 	SubjectPrefix string   `yaml:"subject_prefix"`
 	ScopesClaim   string   `yaml:"scopes_claim"`
+	// Refresh is how often the keys are fetched.
+	Refresh time.Duration `yaml:"refresh"`
 	// AllowHTTP lets an issuer be reached without TLS that is not on this machine.
 	AllowHTTP bool `yaml:"allow_http"`
 }
@@ -132,7 +135,7 @@ func (t *TLS) Enabled() bool { return t.CertFile != "" }
 func (s *AuthScheme) setDefaults() {
 	*s = AuthScheme{
 		APIKey: APIKeyAuth{Header: "X-API-Key"},
-		JWT:    JWTAuth{Algorithms: []string{"RS256", "ES256", "EdDSA"}, SubjectClaim: "sub"},
+		JWT:    JWTAuth{Algorithms: []string{"RS256", "ES256", "EdDSA"}, SubjectClaim: "sub", Refresh: 5 * time.Minute},
 		MTLS:   MTLSAuth{TenantFrom: TenantFixed},
 	}
 }
@@ -286,6 +289,7 @@ func (l *loader) jwt(path string, j *JWTAuth) {
 			l.at(path+".algorithms", "%q is not one of %s", a, strings.Join(auth.Algorithms, ", "))
 		}
 	}
+	inRange(l, path+".refresh", j.Refresh, time.Second, time.Hour)
 	if j.SubjectClaim == "" {
 		l.at(path+".subject_claim", "must not be empty")
 	}

@@ -65,6 +65,7 @@ func TestMistakesInSchemes(t *testing.T) {
 		"HMAC":                {scheme(`{name: a, ` + jwt(`, algorithms: [HS256]`) + `}`), `"HS256" is not one of`},
 		"none":                {scheme(`{name: a, ` + jwt(`, algorithms: [none]`) + `}`), `"none" is not one of`},
 		"without TLS":         {scheme(`{name: a, kind: jwt, jwt: {issuer: "http://id.example.com", audience: [a]}}`), "must be https"},
+		"keys without end":    {scheme(`{name: a, ` + jwt(`, refresh: 100ms`) + `}`), "jwt.refresh: "},
 		"keys without TLS":    {scheme(`{name: a, ` + jwt(`, jwks_url: "http://10.0.0.1/keys"`) + `}`), "jwks_url: must be https"},
 		"an issuer twice":     {scheme(`{name: a, ` + jwt(`, subject_prefix: "a:"`) + `}, {name: b, ` + jwt(`, subject_prefix: "b:"`) + `}`), "is that of auth.schemes[0], too"},
 		"two authorities":     {scheme(`{name: a, ` + jwt("") + `}, {name: b, kind: jwt, jwt: {issuer: "https://other.example.com", audience: [a]}}`), "does not keep its subjects apart"},
