@@ -386,7 +386,7 @@ func FuzzAuthorization(f *testing.F) {
 	}
 	issuer := NewJWT(JWTOptions{Name: "sso", Issuer: "https://id.example.com", Audiences: []string{"a"}, Algorithms: Algorithms})
 	issuer.current.Store(&keySet{fetched: time.Now(), keep: time.Hour, good: newCache[*engine.Principal](10)})
-	issuer.busy, issuer.tried, issuer.pace.apart = false, time.Now(), time.Hour
+	issuer.busy, issuer.well, issuer.tried, issuer.pace.apart = false, true, time.Now(), time.Hour
 	a := New(Options{Schemes: []Scheme{users, issuer, NewAPIKeys("keys", "X-Api-Key", nobodys{})}})
 	for _, s := range []string{
 		"", "Bearer", "Bearer x", "basic YWxpY2U6eA==", "Basic YWxpY2U6eA==", "Basic Og==", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30.",

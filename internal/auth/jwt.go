@@ -162,9 +162,11 @@ func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keyS
 	found := set.find(kid, algorithm)
 	if len(found) == 0 {
 		// A key may be newer than our copy.
-		s.renew(ctx)
+		answered := s.renew(ctx)
 		set = s.current.Load()
-		found = set.find(kid, algorithm)
+		if found = set.find(kid, algorithm); len(found) == 0 && !answered {
+			return nil, nil, unavailable("the issuer's newest keys are not at hand", nil)
+		}
 	}
 	if set.gone(time.Now()) {
 		return nil, nil, unavailable("the issuer's keys are not at hand", nil)

@@ -233,6 +233,10 @@ func TestTheIssuerIsAway(t *testing.T) {
 			s.renew(t.Context())
 			require.Error(t, <-failed)
 			require.Empty(t, reasonOf(t, a, bearer(i.token(i.usual()))), "the last good copy is used")
+			// Whether a key is the issuer's that is not in there, nobody can say now.
+			unknown := sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: newKey(t, "two", jose.RS256)}, "JWT", i.usual())
+			require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(t.Context(), bearer(unknown)).err))
+			require.Equal(t, Signature, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: newKey(t, "one", jose.RS256)}, "JWT", i.usual()))))
 
 			// Without a copy nobody is refused for it: that is ours, and may be gone soon.
 			fresh := New(Options{Schemes: []Scheme{i.accepting(func(s *JWT) { s.pace.within = 100 * time.Millisecond })}})
@@ -327,5 +331,5 @@ func TestRenewEndsWithItsCaller(t *testing.T) {
 	s := NewJWT(JWTOptions{Issuer: "http://127.0.0.1:1"}) // that does not run
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.renew(ctx)
+	require.False(t, s.renew(ctx))
 }

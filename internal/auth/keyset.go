@@ -34,6 +34,7 @@ type keySource struct {
 	mu    sync.Mutex
 	busy  bool          // a try is under way, or the first is to come
 	tried time.Time     // when the last try ended
+	well  bool          // it has brought keys
 	round chan struct{} // closed when the next try has ended
 	kick  chan struct{}
 }
@@ -152,20 +153,21 @@ func (s *keySource) try(ctx context.Context) error {
 	err := s.fetch(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.busy, s.tried = false, time.Now()
+	s.busy, s.tried, s.well = false, time.Now(), err == nil
 	close(s.round)
 	s.round = make(chan struct{})
 	return err
 }
 
-// renew has the keys fetched and waits for the outcome, unless they just were.
-func (s *keySource) renew(ctx context.Context) {
+// renew has the keys fetched and waits for the outcome, unless they just were. It reports
+// whether the copy is what the issuer has answered with.
+func (s *keySource) renew(ctx context.Context) bool {
 	s.mu.Lock()
 	recent := !s.busy && time.Since(s.tried) < s.pace.apart
-	busy, round := s.busy, s.round
+	busy, round, well := s.busy, s.round, s.well
 	s.mu.Unlock()
 	if recent {
-		return
+		return well
 	}
 	if !busy { // else that one counts
 		select {
@@ -179,8 +181,13 @@ func (s *keySource) renew(ctx context.Context) {
 	select {
 	case <-round:
 	case <-ctx.Done():
+		return false
 	case <-timer.C:
+		return false
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.well
 }
 
 func (s *keySource) fetch(ctx context.Context) error {
