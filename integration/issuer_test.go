@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -313,7 +314,7 @@ func newKey(t testing.TB, kid string, algorithm jose.SignatureAlgorithm) jose.JS
 func usualClaims(issuer, audience, subject, scope string) object {
 	now := time.Now()
 	return object{
-		"iss": issuer, "aud": audience, "sub": subject, "scope": scope, "jti": "j-" + rand.Text(),
+		"iss": issuer, "aud": audience, "sub": subject, "org": "acme", "scope": scope, "jti": "j-" + rand.Text(),
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	}
 }
@@ -366,7 +367,7 @@ func serveIssuer(dir string) error {
 	}
 	s.url = "https://" + l.Addr().String()
 	_, _ = fmt.Fprintln(os.Stdout, "serves", l.Addr())
-	server := &http.Server{Handler: s, ReadHeaderTimeout: patience}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
 	return server.ServeTLS(l, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 }
 
