@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "integration: the issuer:", serveIssuer(dir))
 		os.Exit(1)
 	}
+	if setup := os.Getenv(receiverEnv); setup != "" {
+		fmt.Fprintln(os.Stderr, "integration: the receiver:", serveReceiver(setup))
+		os.Exit(1)
+	}
 	flag.Parse()
 	// Most of a test's time is waiting for what other processes do.
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {

@@ -1,14 +1,14 @@
 package integration
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
+	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
-	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,84 +17,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// hooked adds webhooks to the usual settings, quick to be tried again.
-func hooked(more string) string {
-	return settings + `
-push: {allow_private: true, retry_first: 20ms, retry_most: 200ms, timeout: 2s, connect_timeout: 1s` + more + `}
-`
-}
-
-// notification is what a receiver got.
-type notification struct {
-	header http.Header
-	path   string
-	body   []byte
-}
-
-// state is that of the task, in any version.
-func (n *notification) state(t testing.TB) string {
-	t.Helper()
-	var doc struct {
-		Status       *status
-		StatusUpdate *struct{ Status status }
-		Task         *struct{ Status status }
+// hooked adds webhooks to the usual settings, quick to be tried again, with what else is said of push.
+func hooked(more object) string {
+	push := object{"allow_private": true, "retry_first": "20ms", "retry_most": "200ms", "timeout": "2s", "connect_timeout": "1s"}
+	maps.Copy(push, more)
+	section, err := json.Marshal(push)
+	if err != nil {
+		panic(err)
 	}
-	require.NoError(t, json.Unmarshal(n.body, &doc), "%s", n.body)
-	switch {
-	case doc.Status != nil:
-		return doc.Status.State
-	case doc.StatusUpdate != nil:
-		return doc.StatusUpdate.Status.State
-	case doc.Task != nil:
-		return "task " + doc.Task.Status.State
-	}
-	return ""
-}
-
-// receiver is one of webhooks. Its handler sees what came and answers.
-type receiver struct {
-	t    testing.TB
-	url  string
-	got  chan *notification
-	http *httptest.Server
-}
-
-func receive(t testing.TB, address string, answer func(w http.ResponseWriter, n *notification)) *receiver {
-	t.Helper()
-	r := &receiver{t: t, got: make(chan *notification, 10_000)}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		body, err := io.ReadAll(q.Body)
-		if err != nil {
-			return
-		}
-		n := &notification{q.Header.Clone(), q.URL.Path, body}
-		r.got <- n
-		if answer != nil {
-			answer(w, n)
-		}
-	}))
-	if address != "" {
-		require.NoError(t, s.Listener.Close())
-		l, err := net.Listen("tcp", address)
-		require.NoError(t, err)
-		s.Listener = l
-	}
-	s.Start()
-	t.Cleanup(s.Close)
-	r.url, r.http = s.URL, s
-	return r
-}
-
-// until takes notifications up to one with a state.
-func (r *receiver) until(state string) (all []*notification, states []string) {
-	r.t.Helper()
-	for {
-		n := within(r.t, "a notification with "+state, r.got)
-		all, states = append(all, n), append(states, n.state(r.t))
-		if states[len(states)-1] == state {
-			return all, states
-		}
-	}
+	return settings + "\npush: " + string(section) + "\n"
 }
 
 // hookOf is how a version words a webhook beside a message, or of a task.
@@ -114,8 +45,45 @@ func (r *replica) current(method string, params object) *answer {
 	return got
 }
 
-func message10(text string) object {
-	return object{"messageId": "m", "role": "ROLE_USER", "parts": []any{object{"text": text}}}
+func message10(taskID, text string) object {
+	m := object{"messageId": rand.Text(), "role": "ROLE_USER", "parts": []any{object{"text": text}}}
+	if taskID != "" {
+		m["taskId"] = taskID
+	}
+	return m
+}
+
+// hookVersions are those whose webhooks differ.
+var hookVersions = []string{"0.1", "0.3", "1.0"}
+
+// tell sends in the words of a version to a task, or to a new one, with a webhook if there is a URL. It returns when the
+// task has settled.
+func (r *replica) tell(version, taskID, text, url string) (id string) {
+	r.t.Helper()
+	switch version {
+	case "0.1":
+		p := v01.params(taskID, text)
+		if url != "" {
+			p["pushNotification"] = hookOf(url)
+		}
+		return r.call(v01.send, p).task()
+	case "0.3":
+		p := v03.params(taskID, text)
+		if url != "" {
+			p["configuration"] = object{"pushNotificationConfig": hookOf(url)}
+		}
+		return r.call(v03.send, p).task()
+	default:
+		p := object{"message": message10(taskID, text)}
+		if url != "" {
+			p["configuration"] = object{"taskPushNotificationConfig": hookOf10(url)}
+		}
+		got := r.current("SendMessage", p)
+		require.Nil(r.t, got.Err, "%s", got.Body)
+		var sent struct{ Task struct{ ID string } }
+		require.NoError(r.t, json.Unmarshal(got.Result, &sent))
+		return sent.Task.ID
+	}
 }
 
 // A webhook of every version gets every change of a task in the words of that version, signed with keys that any
@@ -125,11 +93,11 @@ func TestWebhooksOfEveryVersion(t *testing.T) {
 	db := newDB(t)
 	var replicas []*replica
 	for _, name := range []string{"a", "b"} {
-		replicas = append(replicas, start(t, replicaOptions{Name: name, DB: db.url, Config: hooked(""), Env: []string{"HOLDFAST_PUBLIC_URL=https://agents.example"}}))
+		replicas = append(replicas, start(t, replicaOptions{Name: name, DB: db.url, Config: hooked(nil), Env: []string{"HOLDFAST_PUBLIC_URL=https://agents.example"}}))
 	}
 	t.Cleanup(db.sound)
 	a, b := replicas[0], replicas[1]
-	hook := receive(t, "", nil)
+	hook := receive(t, 1)
 
 	card, err := http.Get(a.url + "/.well-known/agent-card.json")
 	require.NoError(t, err)
@@ -138,36 +106,29 @@ func TestWebhooksOfEveryVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(shown), `"pushNotifications":true`)
 
-	p01 := v01.params("", "chunks=3 size=8 delay=5ms")
-	p01["pushNotification"] = hookOf(hook.url + "/v01")
-	id01 := a.call(v01.send, p01).task()
+	const script = "chunks=3 size=8 delay=5ms"
+	id01 := a.tell("0.1", "", script, hook.url+"/v01")
 	n01, states := hook.until("completed")
 	require.Equal(t, []string{"working", "completed"}, states)
-
-	p03 := v03.params("", "chunks=3 size=8 delay=5ms")
-	p03["configuration"] = object{"pushNotificationConfig": hookOf(hook.url + "/v03")}
-	id03 := b.call(v03.send, p03).task()
+	id03 := b.tell("0.3", "", script, hook.url+"/v03")
 	n03, states := hook.until("completed")
 	require.Equal(t, []string{"working", "completed"}, states)
-
-	sent := a.current("SendMessage", object{
-		"message": message10("chunks=3 size=8 delay=5ms"), "configuration": object{"taskPushNotificationConfig": hookOf10(hook.url + "/v10")},
-	})
-	require.Empty(t, sent.Err, "%s", sent.Body)
-	n10, states := hook.until("TASK_STATE_COMPLETED")
-	require.Equal(t, []string{"TASK_STATE_WORKING", "TASK_STATE_COMPLETED"}, states)
+	a.tell("1.0", "", script, hook.url+"/v10")
+	n10, states := hook.until("completed")
+	require.Equal(t, []string{"working", "completed"}, states)
 
 	end01, end03, end10 := n01[1], n03[1], n10[1]
-	require.Contains(t, string(end01.body), `"taskId":"`+id01+`"`)
-	require.Equal(t, "the token", end01.header.Get("X-A2A-Token"))
-	require.Equal(t, "application/json", end01.header.Get("Content-Type"))
-	require.Equal(t, "Basic dTpw", end01.header.Get("Authorization"))
-	require.Contains(t, string(end03.body), `"kind":"task","id":"`+id03+`"`)
-	require.Contains(t, string(end03.body), `"artifacts":[`, "the task as a whole")
-	require.NotContains(t, string(n03[0].body), `"artifacts":[`, "as of then")
-	require.Equal(t, "application/a2a+json", end10.header.Get("Content-Type"))
-	require.Equal(t, "the token", end10.header.Get("A2A-Notification-Token"))
-	require.Equal(t, "Bearer "+end10.header.Get("X-A2A-Signature"), end10.header.Get("Authorization"))
+	require.Contains(t, string(end01.Body), `"taskId":"`+id01+`"`)
+	require.Equal(t, "the token", end01.Header.Get("X-A2A-Token"))
+	require.Equal(t, "application/json", end01.Header.Get("Content-Type"))
+	require.Equal(t, "Basic dTpw", end01.Header.Get("Authorization"))
+	require.Contains(t, string(end03.Body), `"kind":"task","id":"`+id03+`"`)
+	require.Contains(t, string(end03.Body), `"artifacts":[`, "the task as a whole")
+	require.NotContains(t, string(n03[0].Body), `"artifacts":[`, "as of then")
+	require.Contains(t, string(end10.Body), `"state":"TASK_STATE_COMPLETED"`)
+	require.Equal(t, "application/a2a+json", end10.Header.Get("Content-Type"))
+	require.Equal(t, "the token", end10.Header.Get("A2A-Notification-Token"))
+	require.Equal(t, "Bearer "+end10.Header.Get("X-A2A-Signature"), end10.Header.Get("Authorization"))
 
 	keys, err := http.Get(b.url + "/.well-known/jwks.json")
 	require.NoError(t, err)
@@ -175,117 +136,131 @@ func TestWebhooksOfEveryVersion(t *testing.T) {
 	var set jose.JSONWebKeySet
 	require.NoError(t, json.NewDecoder(keys.Body).Decode(&set))
 	for _, n := range slices.Concat(n01, n03, n10) {
-		signed, err := jose.ParseSignedCompact(n.header.Get("X-A2A-Signature"), []jose.SignatureAlgorithm{jose.ES256})
+		signed, err := jose.ParseSignedCompact(n.Header.Get("X-A2A-Signature"), []jose.SignatureAlgorithm{jose.ES256})
 		require.NoError(t, err)
-		payload, err := signed.Verify(set)
+		_, err = signed.Verify(set)
 		require.NoError(t, err)
-		var claims struct{ Iss, Aud, Jti string }
-		require.NoError(t, json.Unmarshal(payload, &claims))
+		claims := n.claims(t)
 		require.Equal(t, "https://agents.example", claims.Iss)
-		require.Equal(t, hook.url+n.path, claims.Aud)
-		require.Equal(t, n.header.Get("Idempotency-Key"), claims.Jti)
+		require.Equal(t, hook.url+n.Path, claims.Aud)
 	}
 }
 
-// A receiver is down while the log of its tasks grows, and replicas come and go. When it is back all arrive, in order.
+// A receiver is killed and stays down while the log of its tasks grows, and replicas come and go. When it is back all
+// arrive, in order.
 func TestAReceiverThatComesBack(t *testing.T) {
 	t.Parallel()
+	const tasks = 24
 	db := newDB(t)
-	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: hooked(", coalesce_after: 0")})
+	config := hooked(object{"coalesce_after": 0})
+	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: config})
+	b := start(t, replicaOptions{Name: "b", DB: db.url, Config: config})
 	t.Cleanup(db.sound)
-	reserved, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := reserved.Addr().String()
-	require.NoError(t, reserved.Close())
-
-	var tasks []string
-	for i := range 10 {
-		p := v03.params("", "ask:0")
-		p["configuration"] = object{"pushNotificationConfig": object{"url": fmt.Sprintf("http://%s/%d", address, i)}}
-		tasks = append(tasks, a.call(v03.send, p).task())
+	hook := receive(t, 1)
+	before := map[string]*notification{} // by delivery
+	versionOf, taskOf := map[string]string{}, map[string]string{}
+	begin := func(i int) {
+		path := fmt.Sprintf("/%d", i)
+		versionOf[path] = hookVersions[i%len(hookVersions)]
+		taskOf[path] = a.tell(versionOf[path], "", "ask:0", hook.url+path)
 	}
-	for _, id := range tasks {
-		require.Equal(t, "completed", a.call(v03.send, v03.params(id, "well")).state())
+	// Some it has heard of before.
+	for i := range tasks / 2 {
+		begin(i)
 	}
-	eventually(t, "attempts fail", func() error {
-		n := one[int](db, "SELECT count(*) FROM holdfast.push_attempts WHERE class = 'network'")
-		return unless(n > 30, "%d", n)
-	})
+	db.nothingIsDue()
+	for _, n := range hook.rest() {
+		before[n.id()] = n
+	}
+	require.Len(t, before, tasks, "two of each")
+	hook.kill()
+	for i := tasks / 2; i < tasks; i++ {
+		begin(i)
+	}
+	for path, id := range taskOf {
+		b.tell(versionOf[path], id, "well", "")
+	}
+	refused := func(least int) {
+		eventually(t, "attempts fail", func() error {
+			n := one[int](db, "SELECT count(*) FROM holdfast.v_push_attempts WHERE class = 'network'")
+			return unless(n >= least, "%d", n)
+		})
+	}
+	refused(3 * tasks)
 	a.kill()
+	b.signal(syscall.SIGTERM)
+	require.Zero(t, b.wait())
 	a.run()
+	b.run()
 	eventually(t, "attempts go on", func() error {
 		n := one[int](db, "SELECT count(DISTINCT worker_id) FROM holdfast.push_attempts")
-		return unless(n > 1, "%d", n)
+		return unless(n > 2, "%d", n)
 	})
 
-	hook := receive(t, address, nil)
-	states, ids := map[string][]string{}, map[string]bool{}
-	for done := 0; done < len(tasks); {
-		n := within(t, "all notifications", hook.got)
-		if id := n.header.Get("Idempotency-Key"); ids[id] {
-			continue // the kill may have come before a record
-		} else {
-			ids[id] = true
+	hook.run()
+	told := hook.untilAll(db, tasks)
+	for path := range taskOf {
+		want := []string{"working", "input-required", "submitted", "working", "completed"}
+		for _, n := range before {
+			if n.Path == path {
+				require.NotContains(t, told.first, n.id(), "what was recorded is not repeated")
+				want = want[1:]
+			}
 		}
-		states[n.path] = append(states[n.path], n.state(t))
-		if n.state(t) == "completed" {
-			done++
-		}
+		require.Equal(t, want, told.states[path], path)
 	}
-	for path, seen := range states {
-		require.Equal(t, []string{"working", "input-required", "submitted", "working", "completed"}, seen, path)
-	}
-	eventually(t, "nothing is due", func() error {
-		n := one[int](db, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL")
-		return unless(n == 0, "%d", n)
-	})
 }
 
-// The replica that delivers is killed when its notification has arrived, before it can record that.
+// Of two replicas, the one that delivers is killed when its notification has arrived, and before it can record that: the
+// receiver holds the answer back. The other one delivers it again, under the same id, and nothing else.
 func TestAKilledReplicaRepeatsUnderTheSameID(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
-	config := hooked("")
-	doomed := start(t, replicaOptions{Name: "doomed", DB: db.url, Config: config, Env: []string{"HOLDFAST_ROLES=push"}})
+	replicas := map[int]*replica{} // by process id
+	config := hooked(object{"timeout": "4s"})
+	for _, name := range []string{"a", "b"} {
+		r := start(t, replicaOptions{Name: name, DB: db.url, Config: config, Env: []string{"HOLDFAST_ROLES=push"}})
+		replicas[r.cmd.Process.Pid] = r
+	}
 	api := start(t, replicaOptions{Name: "api", DB: db.url, Config: config, Env: []string{"HOLDFAST_ROLES=api,worker"}})
 	t.Cleanup(db.sound)
-	var once sync.Once
-	hook := receive(t, "", func(_ http.ResponseWriter, _ *notification) { once.Do(doomed.kill) })
-	p := v03.params("", "echo:x")
-	p["configuration"] = object{"pushNotificationConfig": object{"url": hook.url}}
-	require.Equal(t, "completed", api.call(v03.send, p).state())
-	first := within(t, "the first", hook.got)
+	hook := receive(t, 1)
+	hook.behave("", act{Hold: true})
+	id := api.tell("0.3", "", "echo:x", hook.url)
+	first := hook.next("the first")
+	dispatcher := one[string](db, "SELECT p.name FROM holdfast.push_cursors k JOIN holdfast.processes p ON p.id = k.worker_id")
+	doomed := replicas[pidOf(dispatcher)]
+	require.NotNil(t, doomed, dispatcher)
+	doomed.kill()
 	require.Zero(t, one[int](db, "SELECT count(*) FROM holdfast.push_attempts"))
+	hook.behave("")
 
-	start(t, replicaOptions{Name: "next", DB: db.url, Config: config, Env: []string{"HOLDFAST_ROLES=push"}})
-	all, _ := hook.until("completed")
-	again := all[0]
-	require.Equal(t, first.header.Get("Idempotency-Key"), again.header.Get("Idempotency-Key"))
-	require.Equal(t, first.body, again.body)
-	counts := map[string]int{first.header.Get("Idempotency-Key"): 1}
-	for _, n := range all {
-		counts[n.header.Get("Idempotency-Key")]++
+	told := hook.untilAll(db, 1)
+	require.Equal(t, []string{"working", "completed"}, told.states["/"])
+	told.add(first)
+	require.Len(t, told.first, 2, "that was known")
+	for delivery, times := range told.times {
+		if delivery == first.id() {
+			times--
+		}
+		require.Equal(t, 1, times, delivery)
 	}
-	delete(counts, first.header.Get("Idempotency-Key"))
-	for id, n := range counts {
-		require.Equal(t, 1, n, id)
-	}
+	require.Equal(t, []string{"delivered", "delivered"}, db.classes(id))
+	require.NotContains(t, column[string](db, "SELECT worker_name FROM holdfast.v_push_attempts"), dispatcher)
 }
 
 // Hints have to do where one replica serves, another runs and a third delivers.
 func TestDeliveriesOnAReplicaOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	db := newDB(t)
-	config := hooked("")
+	config := hooked(nil)
 	start(t, replicaOptions{Name: "push", DB: db.url, Config: config, Env: []string{"HOLDFAST_ROLES=push"}})
 	start(t, replicaOptions{Name: "worker", DB: db.url, Config: config, Env: []string{"HOLDFAST_ROLES=worker"}})
 	api := start(t, replicaOptions{Name: "api", DB: db.url, Config: config, Env: []string{"HOLDFAST_ROLES=api"}})
 	t.Cleanup(db.sound)
-	hook := receive(t, "", nil)
+	hook := receive(t, 1)
 	for range 3 {
-		p := v03.params("", "echo:x")
-		p["configuration"] = object{"pushNotificationConfig": object{"url": hook.url}}
-		api.call(v03.send, p)
+		api.tell("0.3", "", "echo:x", hook.url)
 		hook.until("completed")
 	}
 }
@@ -328,11 +303,12 @@ func TestThousandsOfWebhooks(t *testing.T) {
 	t.Parallel()
 	const tasks, clients = 2000, 20
 	db := newDB(t)
-	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: hooked("")})
-	b := start(t, replicaOptions{Name: "b", DB: db.url, Config: hooked("")})
+	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: hooked(nil)})
+	b := start(t, replicaOptions{Name: "b", DB: db.url, Config: hooked(nil)})
 	t.Cleanup(db.sound)
+	hook := receive(t, 1)
 	// Slow enough that one replica does not do it all before the other one looks.
-	hook := receive(t, "", func(http.ResponseWriter, *notification) { time.Sleep(5 * time.Millisecond) })
+	hook.behave("", act{Wait: 5 * time.Millisecond})
 	deliverers := func() int { return one[int](db, "SELECT count(DISTINCT worker_id) FROM holdfast.push_attempts") }
 	var g errgroup.Group
 	for c := range clients {
@@ -350,30 +326,26 @@ func TestThousandsOfWebhooks(t *testing.T) {
 			return nil
 		})
 	}
-	bodies, ended := map[string][]byte{}, map[string]bool{}
-	for killed := false; len(ended) < tasks; {
-		n := within(t, "the end of every task", hook.got)
-		id := n.header.Get("Idempotency-Key")
-		if before, again := bodies[id]; again {
-			require.Equal(t, string(before), string(n.body), "%s: %s", n.path, id)
-			continue
+	told := newStories(t)
+	for ended, killed := 0, false; ended < tasks; {
+		if _, state := told.add(hook.next("the end of every task")); state == "completed" {
+			ended++
 		}
-		bodies[id] = n.body
-		require.False(t, ended[n.path], "%s: something new after the end", n.path)
-		ended[n.path] = n.state(t) == "completed"
-		if !ended[n.path] {
-			delete(ended, n.path)
-		}
-		if !killed && len(ended)%100 == 99 && deliverers() > 1 {
+		if !killed && ended%100 == 99 && deliverers() > 1 {
 			killed = true
 			b.kill()
 		}
 	}
 	require.NoError(t, g.Wait())
-	eventually(t, "nothing is due", func() error {
-		n := one[int](db, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL")
-		return unless(n == 0, "%d", n)
-	})
+	db.nothingIsDue()
+	for _, n := range hook.rest() {
+		path, state := told.add(n)
+		require.Empty(t, path, "something new after the end: %s", state)
+	}
+	require.Len(t, told.states, tasks)
+	for path, states := range told.states {
+		require.Equal(t, []string{"working", "completed"}, states, path)
+	}
 	require.Equal(t, tasks, one[int](db, "SELECT count(*) FROM holdfast.push_configs"))
 	require.Equal(t, 2, deliverers())
 }
