@@ -179,7 +179,9 @@ func newCertificate(t testing.TB, issuer *certificate, template *x509.Certificat
 	c.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	}
 	parent, signer := template, c.key
 	if issuer != nil {
 		parent, signer = issuer.cert, issuer.key

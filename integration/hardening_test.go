@@ -91,13 +91,15 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 		}
 	}
 	{ // webhooks
-		for _, hook := range []string{
-			"http://127.0.0.1:1/hook/" + secret + "?key=" + secret, broken.URL + "/hook/" + secret + "?key=" + secret,
+		hook := receive(t, 1)
+		hook.behave("", act{Status: http.StatusBadGateway, Text: "out of ink"})
+		for _, to := range []string{
+			"http://127.0.0.1:1/hook/" + secret + "?key=" + secret, hook.url + "/hook/" + secret + "?key=" + secret,
 			"http://10.0.0.1/" + secret, "http://" + secret + ":" + secret + "@127.0.0.1:1/", "ftp://" + secret,
 		} {
 			p := say("echo:" + secret + "-hooked")
 			p["configuration"] = object{"pushNotificationConfig": object{
-				"url": hook, "token": secret + "-token", "authentication": object{"schemes": []string{"Bearer"}, "credentials": secret + "-credentials"},
+				"url": to, "token": secret + "-token", "authentication": object{"schemes": []string{"Bearer"}, "credentials": secret + "-credentials"},
 			}}
 			_, err := ask(short(t, patience), r.url, request(v03.send, p), headers...)
 			require.NoError(t, err)
@@ -141,7 +143,9 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 	for line := range bytes.Lines(r.logs.all()) {
 		require.NotContains(t, string(line), secret)
 	}
-	require.Contains(t, string(r.logs.all()), "out of paper", "what an agent says of its failure is for operators")
+	for _, excuse := range []string{"out of paper", "out of ink"} {
+		require.Contains(t, string(r.logs.all()), excuse, "what agents and receivers say of their failure is for operators")
+	}
 }
 
 // Clients that send a byte now and then are cut off like those that send nothing, and meanwhile cost nobody anything.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -76,7 +75,7 @@ type notification struct {
 	RetryAfter string // what it was answered
 }
 
-// tally counts what came to a path.
+// tally counts what came to a path, or to an address.
 type tally struct {
 	Posts   int // also those that are in no notification
 	Open    int // that are not answered yet
@@ -91,9 +90,9 @@ type inbox struct {
 	mu       sync.Mutex
 	got      [][]byte                 // the lines of the journal
 	more     chan struct{}            // closed when something came
-	acts     map[string][]act         // by path, "" for those without
-	tallies  map[string]*tally        // by path
-	releases map[string]chan struct{} // by path: what is held waits for that
+	acts     map[string][]act         // by path or address, "" for those without
+	releases map[string]chan struct{} // as acts: what is held waits for that
+	tallies  map[string]*tally        // by path, and by address
 }
 
 // serveReceiver is the process. It ends when the test does.
@@ -106,7 +105,7 @@ func serveReceiver(setup string) error {
 	if err := b.open(s.Journal); err != nil {
 		return err
 	}
-	hooks := &http.Server{Handler: b, ErrorLog: log.New(io.Discard, "", 0)} //nolint:gosec // slow senders are welcome
+	hooks := &http.Server{Handler: b}
 	ended := make(chan error, 1)
 	for _, addr := range s.Addrs {
 		l, err := net.Listen("tcp", addr)
@@ -125,7 +124,7 @@ func serveReceiver(setup string) error {
 	if err != nil {
 		return err
 	}
-	go func() { ended <- http.Serve(l, b.control()) }() //nolint:gosec // as above
+	go func() { ended <- http.Serve(l, b.control()) }()
 	go func() {
 		_, err := io.Copy(io.Discard, os.Stdin)
 		ended <- errors.Join(err, io.EOF)
@@ -154,8 +153,8 @@ func (b *inbox) open(journal string) error {
 
 func (b *inbox) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	path := q.URL.RequestURI()
-	a, count, release := b.arrive(path)
-	defer b.count(func() { count.Open-- })
+	a, release := b.arrive(path, q.Host)
+	defer b.count(func(c *tally) { c.Open-- }, path, q.Host)
 	if a.Do == resetsUnread {
 		hangUp(w, true)
 		return
@@ -183,10 +182,10 @@ func (b *inbox) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if n.RetryAfter != "" {
 		w.Header().Set("Retry-After", n.RetryAfter)
 	}
-	b.answer(w, q, &a, count)
+	b.answer(w, q, &a)
 }
 
-func (b *inbox) answer(w http.ResponseWriter, q *http.Request, a *act, count *tally) {
+func (b *inbox) answer(w http.ResponseWriter, q *http.Request, a *act) {
 	status := a.Status
 	if status == 0 {
 		status = http.StatusNoContent
@@ -206,7 +205,7 @@ func (b *inbox) answer(w http.ResponseWriter, q *http.Request, a *act, count *ta
 		w.WriteHeader(status)
 		for chunk := bytes.Repeat([]byte("water "), 10_000); ; {
 			n, err := w.Write(chunk)
-			b.count(func() { count.Written += n })
+			b.count(func(c *tally) { c.Written += n }, q.URL.RequestURI(), q.Host)
 			if err != nil {
 				return
 			}
@@ -244,34 +243,38 @@ func hangIn(w http.ResponseWriter, text string) {
 	_ = c.Close()
 }
 
-// arrive counts a request, and says what to do with it: each takes the next of the acts of its path, of which the last stays.
-func (b *inbox) arrive(path string) (a act, count *tally, release <-chan struct{}) {
+// arrive counts a request, and says what to do with it: each takes the next of the acts of its path, or else of its
+// address, or else of all. The last one stays.
+func (b *inbox) arrive(path, host string) (a act, release <-chan struct{}) {
+	b.count(func(c *tally) {
+		c.Posts++
+		c.Open++
+		c.Most = max(c.Most, c.Open)
+	}, path, host)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if count = b.tallies[path]; count == nil {
-		count = &tally{}
-		b.tallies[path] = count
+	for _, of := range []string{path, host, ""} {
+		acts := b.acts[of]
+		switch {
+		case len(acts) > 1:
+			b.acts[of] = acts[1:]
+			fallthrough
+		case len(acts) == 1:
+			return acts[0], b.releases[of]
+		}
 	}
-	count.Posts++
-	count.Open++
-	count.Most = max(count.Most, count.Open)
-	if b.acts[path] == nil {
-		path = ""
-	}
-	acts := b.acts[path]
-	if len(acts) > 0 {
-		a = acts[0]
-	}
-	if len(acts) > 1 {
-		b.acts[path] = acts[1:]
-	}
-	return a, count, b.releases[path]
+	return act{}, nil
 }
 
-func (b *inbox) count(how func()) {
+func (b *inbox) count(how func(*tally), keys ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	how()
+	for _, key := range keys {
+		if b.tallies[key] == nil {
+			b.tallies[key] = &tally{}
+		}
+		how(b.tallies[key])
+	}
 }
 
 // keep remembers what came, before it is answered.
@@ -316,7 +319,7 @@ func (b *inbox) control() http.Handler {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		var sum tally
-		if one := b.tallies[q.FormValue("path")]; one != nil {
+		if one := b.tallies[q.FormValue("of")]; one != nil {
 			sum = *one
 		}
 		_ = json.NewEncoder(w).Encode(&sum)
@@ -327,13 +330,13 @@ func (b *inbox) control() http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		path := q.FormValue("path")
+		of := q.FormValue("of")
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if held := b.releases[path]; held != nil {
+		if held := b.releases[of]; held != nil {
 			close(held)
 		}
-		b.acts[path], b.releases[path] = acts, make(chan struct{})
+		b.acts[of], b.releases[of] = acts, make(chan struct{})
 	})
 	return mux
 }
@@ -443,17 +446,17 @@ func (r *receiver) ask(what, method, path string, in any) []byte {
 	return got
 }
 
-// behave says what happens to the next requests to a path, one after the other; the last stays. "" is every path of which
-// nothing was said. What is held there is released.
-func (r *receiver) behave(path string, acts ...act) {
+// behave says what happens to the next requests to a path, or to an address, one after the other; the last stays. "" is
+// all of which nothing was said. What is held there is released.
+func (r *receiver) behave(of string, acts ...act) {
 	r.t.Helper()
-	r.ask("acts", http.MethodPost, "/acts?path="+url.QueryEscape(path), acts)
+	r.ask("acts", http.MethodPost, "/acts?of="+url.QueryEscape(of), acts)
 }
 
-// tally is what has come to a path in this life of the process.
-func (r *receiver) tally(path string) (sum tally) {
+// tally is what has come to a path, or to an address, in this life of the process.
+func (r *receiver) tally(of string) (sum tally) {
 	r.t.Helper()
-	require.NoError(r.t, json.Unmarshal(r.ask("a tally", http.MethodGet, "/tally?path="+url.QueryEscape(path), nil), &sum))
+	require.NoError(r.t, json.Unmarshal(r.ask("a tally", http.MethodGet, "/tally?of="+url.QueryEscape(of), nil), &sum))
 	return sum
 }
 

@@ -19,7 +19,7 @@ import (
 
 // hooked adds webhooks to the usual settings, quick to be tried again, with what else is said of push.
 func hooked(more object) string {
-	push := object{"allow_private": true, "retry_first": "20ms", "retry_most": "200ms", "timeout": "2s", "connect_timeout": "1s"}
+	push := object{"allow_private": true, "retry_first": "20ms", "retry_most": "200ms"}
 	maps.Copy(push, more)
 	section, err := json.Marshal(push)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestAReceiverThatComesBack(t *testing.T) {
 	t.Parallel()
 	const tasks = 24
 	db := newDB(t)
-	config := hooked(object{"coalesce_after": 0})
+	config := hooked(object{"coalesce_after": 0, "timeout": "2s"})
 	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: config})
 	b := start(t, replicaOptions{Name: "b", DB: db.url, Config: config})
 	t.Cleanup(db.sound)
@@ -303,8 +303,9 @@ func TestThousandsOfWebhooks(t *testing.T) {
 	t.Parallel()
 	const tasks, clients = 2000, 20
 	db := newDB(t)
-	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: hooked(nil)})
-	b := start(t, replicaOptions{Name: "b", DB: db.url, Config: hooked(nil)})
+	config := hooked(object{"timeout": "2s"}) // what was claimed by the one that is killed waits longer than that
+	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: config})
+	b := start(t, replicaOptions{Name: "b", DB: db.url, Config: config})
 	t.Cleanup(db.sound)
 	hook := receive(t, 1)
 	// Slow enough that one replica does not do it all before the other one looks.
