@@ -25,5 +25,6 @@ func BenchmarkStream(b *testing.B)         { stream(b) }
 func BenchmarkBindings(b *testing.B)       { bindings(b) }
 func BenchmarkPushDeliveries(b *testing.B) { pushDeliveries(b) }
 func BenchmarkPushCost(b *testing.B)       { pushCost(b) }
+func BenchmarkIdentity(b *testing.B)       { identity(b) }
 func BenchmarkReplicas(b *testing.B)       { replicated(b) }
 func BenchmarkStored(b *testing.B)         { stored(b) }

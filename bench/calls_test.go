@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +51,26 @@ func spread[W any](b *testing.B, n int, workers []W, call func(W) error) (time.D
 		b.FailNow()
 	}
 	return elapsed, slices.Sorted(slices.Values(slices.Concat(took...)))
+}
+
+// forATurn has each of the workers call for as long as a turn is, and returns how long it took.
+func forATurn[W any](b *testing.B, workers []W, call func(i int, w W) error) time.Duration {
+	b.Helper()
+	var wg sync.WaitGroup
+	failed := make([]error, len(workers))
+	start := time.Now()
+	for i, w := range workers {
+		wg.Go(func() {
+			for n := 0; failed[i] == nil && (n < cmp.Or(tiny(), 1) || tiny() == 0 && time.Since(start) < turn()); n++ {
+				failed[i] = call(i, w)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(start)
 }
 
 // dial connects; the connection ends with b.

@@ -66,19 +66,31 @@ func newCluster(b *testing.B, roles ...string) *cluster {
 
 func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
 	b.Helper()
+	c := startCluster(b, config, roles...)
+	for i, r := range c.replicas {
+		if strings.HasPrefix(roles[i], apiOnly) {
+			warmUp(b, r.target)
+		}
+	}
+	settle(b)
+	return c
+}
+
+// startCluster leaves warming up to whom the replicas let in.
+func startCluster(b *testing.B, config string, roles ...string) *cluster {
+	b.Helper()
 	c := &cluster{dbURL: newDatabase(b), config: config}
 	for _, r := range roles {
 		c.replicas = append(c.replicas, c.start(b, r))
 	}
 	c.db = connect(b, c.dbURL)
-	for i, r := range c.replicas {
-		if strings.HasPrefix(roles[i], apiOnly) {
-			measure(b, load.Options{Targets: []*load.Target{r.target}, Mode: load.Blocking, Text: "echo:hello", InFlight: 8, Count: 200})
-			measure(b, load.Options{Targets: []*load.Target{r.target}, Mode: load.Stream, Text: "chunks=100 size=256", InFlight: 2, Count: 4})
-		}
-	}
-	settle(b)
 	return c
+}
+
+func warmUp(b *testing.B, t *load.Target) {
+	b.Helper()
+	measure(b, load.Options{Targets: []*load.Target{t}, Mode: load.Blocking, Text: "echo:hello", InFlight: 8, Count: 200})
+	measure(b, load.Options{Targets: []*load.Target{t}, Mode: load.Stream, Text: "chunks=100 size=256", InFlight: 2, Count: 4})
 }
 
 func (c *cluster) start(b *testing.B, roles string) *replica {

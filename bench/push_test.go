@@ -2,9 +2,7 @@ package bench
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -300,26 +298,10 @@ func pushCost(b *testing.B) {
 // hookedTasks has every client send tasks for a turn, one after the other, and returns how many there were per second.
 func hookedTasks(b *testing.B, clients []*hooked, hook func(n int) string) float64 {
 	b.Helper()
-	var wg sync.WaitGroup
-	done := make([]int, len(clients))
-	failed := make([]error, len(clients))
-	start := time.Now()
-	for i, h := range clients {
-		wg.Go(func() {
-			for failed[i] == nil && (done[i] < cmp.Or(tiny(), 1) || tiny() == 0 && time.Since(start) < turn()) {
-				failed[i] = h.send("echo:hello", hook(i), true)
-				done[i]++
-			}
-		})
-	}
-	wg.Wait()
-	elapsed := time.Since(start)
-	if err := errors.Join(failed...); err != nil {
-		b.Fatal(err)
-	}
-	total := 0
-	for _, n := range done {
-		total += n
-	}
-	return float64(total) / elapsed.Seconds()
+	var n atomic.Int64
+	elapsed := forATurn(b, clients, func(i int, h *hooked) error {
+		n.Add(1)
+		return h.send("echo:hello", hook(i), true)
+	})
+	return float64(n.Load()) / elapsed.Seconds()
 }

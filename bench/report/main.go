@@ -65,6 +65,7 @@ var tables = []struct {
 		{"raw echo requests/s", "requests/s", "RawEcho/inflight=%s", "inflight"},
 	}},
 	{"PushCost", "Blocking echo tasks with a webhook each, and without", nil},
+	{"Identity", "With authentication and isolation, and without", nil},
 	{"Replicas", "Replicas that share the machine", nil},
 	{"Stored", "With finished tasks stored", nil},
 }

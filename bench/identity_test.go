@@ -1,0 +1,299 @@
+package bench
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/holdfast-a2a/holdfast/internal/load"
+)
+
+// principals is how many callers the clients are, where there are any.
+const principals = 16
+
+// identity compares a replica that asks nobody, and trusts its predicates, with one that asks everybody and has the
+// database keep them apart, in turns. Under none/ both are of the former kind: what differs there is the error of the
+// method.
+func identity(b *testing.B) {
+	b.Helper()
+	const (
+		open     = "auth: {row_level_security: 'off'}\n"
+		isolated = "auth:\n  row_level_security: require\n  schemes:\n    - "
+		keys     = "{name: keys, kind: api_key}\n"
+		limits   = "limits:\n  per_principal: {rate: 1000000, streams: 10000, live_tasks: 1000}\n"
+	)
+	idp := newIssuer(b)
+	bare := newSided(b, open, nobody)
+	for _, v := range []struct {
+		name, config string
+		credentials  func(b *testing.B, c *cluster) []http.Header
+	}{
+		{"none", open, nobody},
+		{"api-key", isolated + keys, apiKeys},
+		{"api-key-limits", isolated + keys + limits, apiKeys},
+		{"jwt", isolated + fmt.Sprintf("{name: sso, kind: jwt, jwt: {issuer: %q, audience: [bench]}}\n", idp.URL), idp.tokens},
+	} {
+		b.Run(v.name, func(b *testing.B) {
+			known := newSided(b, v.config, v.credentials)
+			settle(b)
+			for _, o := range identityOperations {
+				b.Run(o.name, func(b *testing.B) { o.compare(b, known, bare) })
+			}
+		})
+	}
+}
+
+// sided is a replica and its callers.
+type sided struct {
+	c       *cluster
+	callers []*asking
+	spent   time.Duration // processor time of the replica and its database
+	done    float64       // in this time
+}
+
+// asking is a caller, with tasks of its own.
+type asking struct {
+	target     *load.Target
+	get, large []byte // requests
+	list, logs []byte
+}
+
+func newSided(b *testing.B, more string, credentials func(*testing.B, *cluster) []http.Header) *sided {
+	b.Helper()
+	file := filepath.Join(b.TempDir(), "holdfast.yaml")
+	if err := os.WriteFile(file, []byte(config+more), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	s := &sided{c: startCluster(b, file, whole)}
+	for _, h := range credentials(b, s.c) {
+		target := func(version string) *load.Target {
+			h := h.Clone()
+			h.Set("A2a-Version", version)
+			t, err := load.NewTarget("http://"+s.c.replicas[0].addr, h)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return t
+		}
+		a := &asking{target: target("0.3")}
+		warmUp(b, a.target)
+		// What is read is the same on both sides, however many callers there are: one conversation.
+		conversation, id := "c-"+rand.Text(), ""
+		conn := dial(b, a.target)
+		for range 60 {
+			body, err := conn.Call(a.target.Request("message/send", inContext(conversation), ""))
+			if err != nil {
+				b.Fatal(err)
+			}
+			o, err := load.ReadOutcome(body)
+			if err != nil || o.State != "completed" {
+				b.Fatalf("the task was left %s: %v", o.State, err)
+			}
+			id = o.TaskID
+		}
+		newest := target("1.0")
+		a.get = a.target.Request("tasks/get", load.TaskQuery(id), "")
+		a.large = a.target.Request("tasks/get", load.TaskQuery(newTask(b, a.target, chunks(1000))), "")
+		a.list = newest.Request("ListTasks", fmt.Appendf(nil, `{"contextId":%q,"pageSize":50,"historyLength":0}`, conversation), "")
+		a.logs = newest.Request("ListTasks", fmt.Appendf(nil, `{"contextId":%q,"pageSize":50,"includeArtifacts":true}`, conversation), "")
+		s.callers = append(s.callers, a)
+	}
+	exec1(b, s.c.db, "VACUUM (ANALYZE) holdfast.tasks, holdfast.task_events, holdfast.task_queue")
+	return s
+}
+
+func inContext(id string) []byte {
+	return fmt.Appendf(nil, `{"message":{"kind":"message","messageId":%q,"contextId":%q,"role":"user",`+
+		`"parts":[{"kind":"text","text":"echo:hello"}]},"configuration":{"blocking":true}}`, rand.Text(), id)
+}
+
+// identityOperation works for a turn and returns how often it was done, and how long that took.
+type identityOperation struct {
+	name string
+	do   func(b *testing.B, s *sided) (n int, took time.Duration)
+}
+
+var identityOperations = []identityOperation{
+	{"get/inflight=16", calling(func(a *asking) []byte { return a.get }, 1, `"completed"`)},
+	{"get-1000-chunks/inflight=16", calling(func(a *asking) []byte { return a.large }, 1, `"completed"`)},
+	{"list/inflight=16", calling(func(a *asking) []byte { return a.list }, 50, `"TASK_STATE_COMPLETED"`)},
+	{"list-with-logs/inflight=16", calling(func(a *asking) []byte { return a.logs }, 50, `"TASK_STATE_COMPLETED"`)},
+	{"blocking/inflight=64", loading(load.Options{Mode: load.Blocking, Text: "echo:hello", InFlight: 64})},
+	{"poll/inflight=64", loading(load.Options{Mode: load.Poll, Text: "echo:hello", InFlight: 64, PollEvery: 10 * time.Millisecond})},
+	{"stream-100-chunks/streams=16", loading(load.Options{Mode: load.Stream, Text: chunks(100), InFlight: 16})},
+}
+
+// calling repeats one request of each caller, whose answer has a text so many times.
+func calling(request func(*asking) []byte, times int, text string) func(*testing.B, *sided) (int, time.Duration) {
+	type client struct {
+		conn *load.Conn
+		req  []byte
+	}
+	return func(b *testing.B, s *sided) (int, time.Duration) {
+		b.Helper()
+		var clients []client
+		for _, a := range s.callers {
+			clients = append(clients, client{dial(b, a.target), request(a)})
+		}
+		var n atomic.Int64
+		took := forATurn(b, clients, func(_ int, c client) error {
+			body, err := c.conn.Call(c.req)
+			if err == nil && bytes.Count(body, []byte(text)) != times {
+				err = fmt.Errorf("not %d times %s: %.200s", times, text, body)
+			}
+			n.Add(1)
+			return err
+		})
+		return int(n.Load()), took
+	}
+}
+
+func loading(o load.Options) func(*testing.B, *sided) (int, time.Duration) {
+	return func(b *testing.B, s *sided) (int, time.Duration) {
+		b.Helper()
+		o := o
+		for _, a := range s.callers {
+			o.Targets = append(o.Targets, a.target)
+		}
+		if o.Count = tiny(); o.Count == 0 {
+			o.Duration = turn()
+		}
+		r := measure(b, o)
+		return r.Tasks, r.Elapsed
+	}
+}
+
+func (o *identityOperation) compare(b *testing.B, known, bare *sided) {
+	b.Helper()
+	known.spent, known.done, bare.spent, bare.done = 0, 0, 0, 0
+	rates, without, ratios := inTurns(func() float64 { return o.rate(b, known) }, func() float64 { return o.rate(b, bare) })
+	metric(b, median(without), "without/s")
+	metric(b, median(rates), "with/s")
+	metric(b, 100*(median(ratios)-1), "%slower")
+	if bare.spent > 0 {
+		metric(b, us(bare), "without-cpu-µs")
+		metric(b, us(known), "with-cpu-µs")
+	}
+}
+
+func us(s *sided) float64 { return float64(s.spent.Microseconds()) / s.done }
+
+func (o *identityOperation) rate(b *testing.B, s *sided) float64 {
+	b.Helper()
+	before := s.processorTime(b)
+	n, took := o.do(b, s)
+	for pid, t := range s.processorTime(b) {
+		s.spent += t - before[pid]
+	}
+	s.done += float64(n)
+	return float64(n) / took.Seconds()
+}
+
+// processorTime is what the replica and the processes of its database's connections have used, as far as they run here.
+func (s *sided) processorTime(b *testing.B) map[int]time.Duration {
+	b.Helper()
+	used := map[int]time.Duration{}
+	pids := append(one[[]int](b, s.c.db, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()"), s.c.replicas[0].pid)
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return nil // not Linux, or elsewhere
+		}
+		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // behind the name of the program
+		for _, field := range f[11:13] {                                     // in user mode, and in the kernel
+			ticks, err := strconv.Atoi(field)
+			if err != nil {
+				b.Fatal(err)
+			}
+			used[pid] += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	return used
+}
+
+// nobody shows no credentials.
+func nobody(*testing.B, *cluster) []http.Header {
+	out := make([]http.Header, principals)
+	for i := range out {
+		out[i] = http.Header{}
+	}
+	return out
+}
+
+func apiKeys(b *testing.B, c *cluster) []http.Header {
+	b.Helper()
+	out := nobody(b, c)
+	for i, h := range out {
+		cmd := exec.Command(binary, "keys", "create", "--subject", fmt.Sprint("caller-", i))
+		cmd.Env = append(os.Environ(), "HOLDFAST_DATABASE_URL="+c.dbURL)
+		key, err := cmd.Output()
+		if err != nil {
+			b.Fatal(err)
+		}
+		h.Set("X-Api-Key", strings.TrimSpace(string(key)))
+	}
+	return out
+}
+
+// issuer makes tokens.
+type issuer struct {
+	*httptest.Server
+	key jose.JSONWebKey
+}
+
+func newIssuer(b *testing.B) *issuer {
+	b.Helper()
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		b.Fatal(err)
+	}
+	i := &issuer{key: jose.JSONWebKey{Key: private, KeyID: "one", Algorithm: string(jose.RS256), Use: "sig"}}
+	mux := http.NewServeMux()
+	i.Server = httptest.NewServer(mux)
+	b.Cleanup(i.Close)
+	answer := func(path string, v any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v) })
+	}
+	answer("/.well-known/openid-configuration", map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+	answer("/keys", jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.key.Public()}})
+	return i
+}
+
+func (i *issuer) tokens(b *testing.B, c *cluster) []http.Header {
+	b.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	out := nobody(b, c)
+	for n, h := range out {
+		now := time.Now()
+		claims, _ := json.Marshal(map[string]any{
+			"iss": i.URL, "aud": "bench", "sub": fmt.Sprint("caller-", n), "iat": now.Unix(), "exp": now.Add(12 * time.Hour).Unix(),
+		})
+		signed, err := signer.Sign(claims)
+		if err != nil {
+			b.Fatal(err)
+		}
+		token, err := signed.CompactSerialize()
+		if err != nil {
+			b.Fatal(err)
+		}
+		h.Set("Authorization", "Bearer "+token)
+	}
+	return out
+}
