@@ -12,7 +12,8 @@ FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/holdfast /holdfast
 USER 65532:65532
-# The admin port must be reachable from the balancer's health checks; do not publish it.
+# The admin port must be reachable from the balancer's health checks. It serves these alone until there is an auth.schemes
+# to ask operators by.
 ENV HOLDFAST_LISTEN=:8080 HOLDFAST_GRPC_LISTEN=:8081 HOLDFAST_ADMIN_LISTEN=:9090
 EXPOSE 8080 8081 9090
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["/holdfast", "ready"]

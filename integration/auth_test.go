@@ -171,6 +171,15 @@ type certificate struct {
 	pair            tls.Certificate
 }
 
+// clientTLS is a client that trusts some authorities and shows certificates.
+func clientTLS(roots *x509.CertPool, certificates ...*certificate) *http.Client {
+	config := &tls.Config{RootCAs: roots}
+	for _, c := range certificates {
+		config.Certificates = append(config.Certificates, c.pair)
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+}
+
 // newCertificate is signed by an issuer, or by itself.
 func newCertificate(t testing.TB, issuer *certificate, template *x509.Certificate) *certificate {
 	t.Helper()

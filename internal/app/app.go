@@ -273,11 +273,14 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 		s.api = rpc.New(api)
 	}
 	s.admin = &http.Server{
-		Handler:           telemetry.AdminHandler(registry, s.checks()...),
+		Handler:           telemetry.AdminHandler(registry, callers.admits(), s.checks()...),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if cfg.Admin.TLS {
+		s.admin.TLSConfig = callers.tlsConfig()
 	}
 	return s, nil
 }
@@ -396,7 +399,11 @@ func withTimeout(ctx context.Context, d time.Duration) context.Context {
 }
 
 func serveAdmin(s *http.Server, l net.Listener) error {
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	serve := s.Serve
+	if s.TLSConfig != nil {
+		serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("admin server: %w", err)
 	}
 	return nil
@@ -420,7 +427,10 @@ func (s *server) baseURL() string {
 
 // announce tells operators where things are, and a newcomer what to do next.
 func (s *server) announce() {
-	admin := "http://" + config.ReachableAddr(s.adminL.Addr().String())
+	admin := s.cfg.AdminURL(s.adminL.Addr().String())
+	if s.banner != nil && s.cfg.AdminExposed() && s.cfg.AdminAccess() == config.AdminOpen {
+		_, _ = fmt.Fprintf(s.banner, adminBanner, s.cfg.AdminListen)
+	}
 	if s.public == nil {
 		s.log.Info("holdfast runs agents", "admin", admin)
 		return
@@ -451,6 +461,10 @@ Try:
 
 const openBanner = `Nobody is asked who they are, and more than this machine can reach this server (auth.none).
 Whoever does uses its agents and sees all of their tasks.
+
+`
+
+const adminBanner = `Everybody who reaches %s may read metrics and the memory of this process (admin.open).
 
 `
 

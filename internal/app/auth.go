@@ -24,6 +24,7 @@ type callers struct {
 	cfg           *config.Config
 	log           *slog.Logger
 	authenticator *auth.Authenticator // nil: no agent asks
+	admin         *auth.Authenticator // nil: the admin address asks nobody
 	tls           *auth.TLS           // nil: none
 	files         *auth.Reloader
 	basic         *auth.Basic
@@ -35,11 +36,12 @@ type callers struct {
 // and refuses to let everybody in by mistake.
 func buildAuth(cfg *config.Config, log *slog.Logger) (*callers, error) {
 	c := &callers{cfg: cfg, log: log, files: auth.NewReloader(filesEvery, log)}
-	if !cfg.HasRole(config.RoleAPI) {
-		return c, nil
-	}
+	adminExposed(cfg, log)
 	if err := exposed(cfg, log); err != nil {
 		return nil, err
+	}
+	if !c.asks() && !cfg.Admin.TLS {
+		return c, nil
 	}
 	if t := cfg.TLS; t.Enabled() {
 		var err error
@@ -56,6 +58,11 @@ func buildAuth(cfg *config.Config, log *slog.Logger) (*callers, error) {
 	}
 	c.background = append(c.background, c.files.Run)
 	return c, nil
+}
+
+// asks reports whether this process serves anything that asks who calls.
+func (c *callers) asks() bool {
+	return c.cfg.HasRole(config.RoleAPI) || c.cfg.AdminAccess() == config.AdminAsks
 }
 
 func (c *callers) loadUsers(s *config.AuthScheme) (err error) {
@@ -82,7 +89,7 @@ func (c *callers) loadUsers(s *config.AuthScheme) (err error) {
 
 // open makes the authenticator, when there is a store.
 func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
-	if len(c.cfg.Auth.Schemes) == 0 || !c.cfg.HasRole(config.RoleAPI) {
+	if len(c.cfg.Auth.Schemes) == 0 || !c.asks() {
 		return
 	}
 	o := auth.Options{Observe: m.Authenticated, Log: c.log}
@@ -110,6 +117,16 @@ func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
 		}
 	}
 	c.authenticator = auth.New(o)
+	if c.cfg.AdminAccess() == config.AdminAsks {
+		o.Schemes = c.adminSchemes(o.Schemes)
+		// Probes come without a credential, all the time.
+		o.Observe = func(scheme, outcome string) {
+			if outcome != string(auth.Missing) {
+				m.Authenticated(scheme, outcome)
+			}
+		}
+		c.admin = auth.New(o)
+	}
 }
 
 // forgetKeys may be called before open: the hub listens early.

@@ -77,6 +77,7 @@ type KeyStore interface {
 type APIKeys struct {
 	name   string
 	header string
+	either bool // in Authorization, too
 	store  KeyStore
 	known  *cache[*engine.Principal]
 	// lookups bounds the queries that unknown keys cause, so that they take no connection from anybody.
@@ -98,6 +99,14 @@ func NewAPIKeys(name, header string, s KeyStore) *APIKeys {
 	}
 }
 
+// OrBearer is the same scheme for those who show keys as bearer tokens, too: what scrapes metrics often knows no other
+// header.
+func (s *APIKeys) OrBearer() *APIKeys {
+	both := *s
+	both.either = true
+	return &both
+}
+
 // Name implements Scheme.
 func (s *APIKeys) Name() string { return s.name }
 
@@ -106,10 +115,14 @@ func (s *APIKeys) kind() string { return KindAPIKey }
 func (s *APIKeys) bearer() bool { return s.header == "Authorization" }
 
 func (s *APIKeys) shown(r *Request, a *authorization) []string {
-	if s.bearer() {
-		return a.take("bearer", func(c string) bool { return strings.HasPrefix(c, keyPrefix) })
+	var keys []string
+	if s.bearer() || s.either {
+		keys = a.take("bearer", func(c string) bool { return strings.HasPrefix(c, keyPrefix) })
 	}
-	return r.Header(s.header)
+	if s.bearer() {
+		return keys
+	}
+	return append(keys, r.Header(s.header)...)
 }
 
 func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*engine.Principal, error) {
@@ -160,7 +173,7 @@ func (s *APIKeys) find(ctx context.Context, id string) (*store.KnownKey, error) 
 func (s *APIKeys) Forget() { s.known.clear() }
 
 func (s *APIKeys) challenge(refused bool) string {
-	if s.bearer() {
+	if s.bearer() || s.either {
 		return bearerChallenge(refused)
 	}
 	return `ApiKey ` + realm + `, header="` + s.header + `"`

@@ -98,6 +98,8 @@ type Options struct {
 type Authenticator struct {
 	opt    Options
 	byName map[string]Scheme
+	// issuer is the one scheme that takes tokens. Nil: none does, or several do.
+	issuer *JWT
 }
 
 // New makes an authenticator.
@@ -114,7 +116,7 @@ func New(o Options) *Authenticator {
 		}
 	}
 	if len(issuers) == 1 {
-		issuers[0].alone = true
+		a.issuer = issuers[0]
 	}
 	return a
 }
@@ -161,6 +163,7 @@ const maxCredential = 16 << 10
 
 func (a *Authenticator) find(ctx context.Context, r *Request) (name string, p *engine.Principal, err error) {
 	header := readAuthorization(r)
+	header.issuer = a.issuer
 	var (
 		scheme     Scheme
 		credential string
@@ -198,6 +201,7 @@ type authorization struct {
 	count      int
 	read       bool // a scheme looks at this header
 	taken      bool // and has found its own
+	issuer     *JWT // that takes every token, for there is no other
 }
 
 func readAuthorization(r *Request) *authorization {

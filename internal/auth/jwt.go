@@ -56,7 +56,6 @@ var Algorithms = []string{
 type JWT struct {
 	opt        JWTOptions
 	algorithms []jose.SignatureAlgorithm
-	alone      bool // no other scheme takes tokens
 	*keySource
 }
 
@@ -86,7 +85,7 @@ func (s *JWT) kind() string { return KindJWT }
 // shown takes what names this issuer, or every token where there is no other issuer.
 func (s *JWT) shown(_ *Request, a *authorization) []string {
 	return a.take("bearer", func(c string) bool {
-		return !strings.HasPrefix(c, keyPrefix) && (s.alone || issuerOf(c) == s.opt.Issuer)
+		return !strings.HasPrefix(c, keyPrefix) && (a.issuer == s || issuerOf(c) == s.opt.Issuer)
 	})
 }
 

@@ -158,16 +158,18 @@ func (c *Config) Exposed() []string {
 		return nil
 	}
 	for _, address := range []string{c.Listen, c.GRPCListen} {
-		if address == GRPCOff {
-			continue
-		}
-		// What listens resolves a name in the same way.
-		at, err := net.ResolveTCPAddr("tcp", address)
-		if err != nil || !at.IP.IsLoopback() {
+		if address != GRPCOff && reachable(address) {
 			out = append(out, address)
 		}
 	}
 	return out
+}
+
+// reachable reports whether more than this machine can reach an address to listen on.
+func reachable(address string) bool {
+	// What listens resolves a name in the same way.
+	at, err := net.ResolveTCPAddr("tcp", address)
+	return err != nil || !at.IP.IsLoopback()
 }
 
 // LocalOnly reports whether agents ask nobody who they are because only this machine can reach them.

@@ -138,3 +138,45 @@ func TestLocalOnly(t *testing.T) {
 	require.False(t, load("auth: {schemes: [{name: keys, kind: api_key}]}").LocalOnly(), "who asks may be called by any name")
 	require.False(t, load(`listen: ":0"`).LocalOnly())
 }
+
+// Off loopback metrics and profiles are for operators, or for nobody; everybody has to be said.
+func TestAdminAccess(t *testing.T) {
+	t.Parallel()
+	const schemes = `
+auth: {schemes: [{name: keys, kind: api_key}, {name: certs, kind: mtls}]}
+tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
+`
+	for about, c := range map[string]struct {
+		content string
+		want    AdminAccess
+		schemes []string
+	}{
+		"on loopback":                    {schemes, AdminLocal, nil},
+		"on loopback, asking":            {schemes + "admin: {schemes: [keys]}", AdminAsks, []string{"keys"}},
+		"reachable":                      {schemes + `admin_listen: ":9090"`, AdminAsks, []string{"keys"}},
+		"reachable, with certificates":   {schemes + "admin_listen: \":9090\"\nadmin: {tls: true}", AdminAsks, []string{"keys", "certs"}},
+		"reachable, with some":           {schemes + "admin_listen: \":9090\"\nadmin: {tls: true, schemes: [certs]}", AdminAsks, []string{"certs"}},
+		"reachable, and nobody asked":    {`admin_listen: ":9090"`, AdminProbes, nil},
+		"reachable, asking is off":       {schemes + "admin_listen: \":9090\"\nadmin: {schemes: []}", AdminProbes, nil},
+		"reachable, and for everybody":   {"admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
+		"for everybody, and be it asked": {schemes + "admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
+	} {
+		cfg, err := Load(Source{File: file(t, c.content)})
+		require.NoError(t, err, about)
+		require.Equal(t, c.want, cfg.AdminAccess(), about)
+		require.Equal(t, c.schemes, append([]string(nil), cfg.Admin.Schemes...), about)
+	}
+	for want, content := range map[string]string{
+		`"x" is not among auth.schemes`:           schemes + "admin: {schemes: [x]}",
+		`"keys" is given twice`:                   schemes + "admin: {schemes: [keys, keys]}",
+		"nobody can show without admin.tls":       schemes + "admin: {schemes: [certs]}",
+		"needs tls.cert_file":                     "admin: {tls: true}",
+		"goes without admin.schemes":              schemes + "admin: {schemes: [keys], open: true}",
+		`admin.scope: "" is not a scope`:          `admin: {scope: ""}`,
+		`admin.scope: "holdfast operator" is not`: `admin: {scope: "holdfast operator"}`,
+	} {
+		found := problems(t, content, nil)
+		require.Len(t, found, 1, "%s: %v", want, found)
+		require.Contains(t, found[0], want)
+	}
+}

@@ -38,6 +38,7 @@ type Config struct {
 	Audit    Audit    `yaml:"audit"`
 	Push     Push     `yaml:"push"`
 	Auth     Auth     `yaml:"auth"`
+	Admin    Admin    `yaml:"admin"`
 	TLS      TLS      `yaml:"tls"`
 	Agents   []Agent  `yaml:"agents"`
 }

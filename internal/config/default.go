@@ -36,6 +36,7 @@ func Default() *Config {
 		Hub:     Hub{PollInterval: 2 * time.Second},
 		Store:   Store{PoolSize: 10, WriterConns: 1},
 		Auth:    Auth{Visibility: VisibleToOwner, RowSecurity: RowSecurityPrefer},
+		Admin:   Admin{Scope: "holdfast:operator"},
 		Audit:   Audit{Enabled: true},
 		Signing: Signing{Cards: true, RotateEvery: 90 * 24 * time.Hour, Overlap: 30 * 24 * time.Hour},
 		Push: Push{

@@ -92,6 +92,7 @@ func (l *loader) validate(c *Config) {
 	l.push(&c.Push)
 
 	l.auth(c)
+	l.admin(c)
 	l.agents(c)
 }
 

@@ -503,6 +503,27 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
+func TestOperators(t *testing.T) {
+	t.Parallel()
+	for _, c := range map[string]struct {
+		listen string
+		admin  config.Admin
+		want   Status
+		says   string
+	}{
+		"local":            {"127.0.0.1:0", config.Admin{}, OK, "only this machine"},
+		"open, and local":  {"127.0.0.1:0", config.Admin{Open: true}, OK, "only this machine"},
+		"probes":           {":0", config.Admin{}, OK, "the probes alone"},
+		"open":             {":0", config.Admin{Open: true}, Warn, "admin.open"},
+		"asks":             {":0", config.Admin{Schemes: []string{"keys"}, Scope: "x"}, Warn, "without TLS"},
+		"asks, and is TLS": {":0", config.Admin{Schemes: []string{"keys"}, Scope: "x", TLS: true}, OK, "asks for the scope x"},
+	} {
+		cfg := configuration(t, "postgres://127.0.0.1:1/x")
+		cfg.AdminListen, cfg.Admin = c.listen, c.admin
+		examine(t, Options{Config: cfg}).is(t, "operators", c.want, c.says)
+	}
+}
+
 func TestItChangesNothing(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ func (e *examination) surroundings() []check {
 		{"grpc_listen", e.grpcListen},
 		{"callers", e.callers},
 		{"admin_listen", e.adminListen},
+		{"operators", e.operators},
 		{"open files", e.openFiles},
 	}
 	if e.Config.HasRole(config.RoleWorker) {
@@ -133,7 +135,8 @@ func (e *examination) callers(context.Context) ([]Finding, error) {
 }
 
 func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {
-	return address(ctx, e.Config.AdminListen, func(base string) (findings, error) {
+	return address(ctx, e.Config.AdminListen, func(string) (findings, error) {
+		base := e.Config.AdminURL(e.Config.AdminListen)
 		var ready struct {
 			Status string
 			Checks []struct{ Name, Status, Error string }
@@ -145,6 +148,9 @@ func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {
 			return oks("%s is served: ready", e.Config.AdminListen), nil
 		}
 		var bad []string
+		if len(ready.Checks) == 0 {
+			bad = append(bad, "it tells operators why")
+		}
 		for _, c := range ready.Checks {
 			if c.Status != "ok" {
 				bad = append(bad, c.Name+": "+c.Error)
@@ -153,6 +159,30 @@ func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {
 		return warns("%s is served, and the server is %s: %s", e.Config.AdminListen, ready.Status, strings.Join(bad, "; ")).
 			advise("see /readyz in docs/operations.md"), nil
 	})
+}
+
+// operators tells who may have metrics and profiles.
+func (e *examination) operators(context.Context) ([]Finding, error) {
+	cfg := e.Config
+	switch at := cfg.AdminListen; cfg.AdminAccess() {
+	case config.AdminLocal:
+		return oks("%s asks nobody who they are; only this machine can reach it", at), nil
+	case config.AdminProbes:
+		return oks("%s serves the probes alone: more than this machine can reach it, and nobody is asked who they are", at), nil
+	case config.AdminOpen:
+		if !cfg.AdminExposed() {
+			return oks("%s asks nobody who they are (admin.open); only this machine can reach it", at), nil
+		}
+		return warns("%s gives metrics, and profiles with what is in memory, to everybody who reaches it (admin.open)", at).
+			advise("set auth.schemes and take admin.open away, unless nobody else can reach it"), nil
+	case config.AdminAsks:
+		if cfg.AdminExposed() && !cfg.Admin.TLS {
+			return warns("%s asks for the scope %s, and what operators show goes there without TLS", at, cfg.Admin.Scope).
+				advise("set admin.tls, unless the network between is yours"), nil
+		}
+		return oks("%s asks for the scope %s", at, cfg.Admin.Scope), nil
+	}
+	return nil, errors.New("unknown access")
 }
 
 // address is free, or served by what served recognises.
@@ -177,7 +207,7 @@ func getJSON(ctx context.Context, url string, into any) error {
 	if err != nil {
 		return err
 	}
-	resp, err := direct.Do(req)
+	resp, err := own.Do(req)
 	if err != nil {
 		return err
 	}
@@ -189,6 +219,12 @@ func getJSON(ctx context.Context, url string, into any) error {
 var direct = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// own asks the server at the address that it listens on, for which its certificate need not be. It shows no credential.
+var own = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // see above
+	CheckRedirect: direct.CheckRedirect,
 }
 
 func (e *examination) openFiles(context.Context) ([]Finding, error) {

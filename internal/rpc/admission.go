@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// shown is what a request over HTTP shows of its caller.
-func shown(r *http.Request) *auth.Request {
+// Shown is what a request over HTTP shows of its caller.
+func Shown(r *http.Request) *auth.Request {
 	a := &auth.Request{Header: r.Header.Values, Address: r.RemoteAddr}
 	if r.TLS != nil {
 		a.Chain = r.TLS.PeerCertificates
@@ -26,7 +26,7 @@ func shown(r *http.Request) *auth.Request {
 }
 
 func (s *Server) arrival(r *http.Request, agent string, common bool) operation.Endpoint {
-	return s.endpoint(r.Context(), shown(r), agent, common)
+	return s.endpoint(r.Context(), Shown(r), agent, common)
 }
 
 // endpoint is what operations learn of where a request arrived, and of who calls. A common
@@ -76,7 +76,7 @@ func (s *Server) reader(r *http.Request) *reader {
 	if s.opt.Auth == nil {
 		return nil
 	}
-	return &reader{s.opt.Auth.Authenticate(r.Context(), shown(r))}
+	return &reader{s.opt.Auth.Authenticate(r.Context(), Shown(r))}
 }
 
 // cardOf is the card of an agent as a reader sees it. Where an agent is for those only who

@@ -91,15 +91,21 @@ func ownHost(publicURL string) echo.MiddlewareFunc {
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			host := hostname(c.Request().Host)
-			_, noAddress := netip.ParseAddr(host) // an address leads nowhere else
-			if host == "" || host == public || host == "localhost" || strings.HasSuffix(host, ".localhost") || noAddress == nil {
+			if host := c.Request().Host; OfThisMachine(host) || hostname(host) == public {
 				return next(c)
 			}
 			return echo.NewHTTPError(http.StatusForbidden,
 				"this server asks nobody who they are and is for its own machine: call it by an address, localhost, or the host of its public_url")
 		}
 	}
+}
+
+// OfThisMachine reports whether the host that a request names cannot lead from elsewhere to here: it is an address,
+// localhost, or none.
+func OfThisMachine(host string) bool {
+	host = hostname(host)
+	_, noAddress := netip.ParseAddr(host) // an address leads nowhere else
+	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || noAddress == nil
 }
 
 // hostname is a host without its port, in the spelling to compare.

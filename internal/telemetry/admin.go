@@ -6,11 +6,15 @@ import (
 	"errors"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // Check is one thing that /readyz looks at. Probe returns a word on how it stands, and
@@ -48,38 +52,70 @@ type checkResult struct {
 
 type readiness struct {
 	Status string        `json:"status"`
-	Checks []checkResult `json:"checks"`
+	Checks []checkResult `json:"checks,omitzero"`
 }
 
-// AdminHandler serves /livez, /readyz, /metrics and /debug/pprof/. It belongs on an
-// address that only operators reach: profiles and check details are not for clients.
-func AdminHandler(metrics prometheus.Gatherer, checks ...Check) http.Handler {
-	mux := http.NewServeMux()
+// Admit decides whether a request comes from an operator. An error is a task.Error, and its answer.
+type Admit func(r *http.Request) error
+
+// AdminHandler serves /livez and /readyz to everybody, and to operators /metrics, /debug/pprof/ and what the checks of
+// /readyz have found: profiles and details are not for clients.
+func AdminHandler(metrics prometheus.Gatherer, admit Admit, checks ...Check) http.Handler {
+	mux, operators := http.NewServeMux(), http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		answer := probe(r.Context(), checks)
+		found := probe(r.Context(), checks)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		if answer.Status == statusFailed {
+		if found.Status == statusFailed {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(answer)
+		if admit(r) != nil {
+			found = found.brief()
+		}
+		_ = json.NewEncoder(w).Encode(found)
 	})
 	// One failing collector must not hide all the others.
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	operators.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	operators.HandleFunc("GET /debug/pprof/", pprof.Index)
+	operators.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	operators.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	operators.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	operators.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		// Before it is looked at what they want: who may not learns nothing.
+		if err := admit(r); err != nil {
+			refuse(w, err)
+			return
+		}
+		operators.ServeHTTP(w, r)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// An error message that quotes what somebody sent must not be read as a page.
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// refuse answers to who is no operator.
+func refuse(w http.ResponseWriter, err error) {
+	e := &task.Error{Kind: task.KindOf(err)}
+	errors.As(err, &e)
+	fault.Headers(e, w.Header().Add)
+	w.Header().Set("Cache-Control", "no-store")
+	status := fault.Base.Row(e.Kind).HTTP
+	http.Error(w, strings.TrimSuffix(http.StatusText(status)+": "+e.Msg, ": "), status)
+}
+
+// brief is what everybody may know: whether there is something to wait for.
+func (r readiness) brief() readiness {
+	if r.Status != statusFailed {
+		return readiness{Status: statusOK}
+	}
+	return readiness{Status: statusFailed}
 }
 
 // probe runs all checks at the same time and keeps their order.

@@ -111,7 +111,7 @@ func everything(t *testing.T) *prometheus.Registry {
 
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	status, body := get(t, AdminHandler(everything(t)), "/metrics")
+	status, body := get(t, AdminHandler(everything(t), everybody), "/metrics")
 	require.Equal(t, http.StatusOK, status)
 	for _, line := range []string{
 		`holdfast_queue_waiting{agent="weather"} 4`,
@@ -245,6 +245,39 @@ func TestTheQueueIsReadOncePerInterval(t *testing.T) {
 	})
 }
 
+func everybody(*http.Request) error { return nil }
+
+// Who is no operator learns whether there is something to wait for, and nothing else.
+func TestWhoIsNoOperator(t *testing.T) {
+	t.Parallel()
+	fine := Check{"database", func(context.Context) (string, error) { return "PostgreSQL 16.4", nil }}
+	polling := Check{"listener", func(context.Context) (string, error) { return "", Degraded(errors.New("polling every 2s")) }}
+	broken := Check{"worker", func(context.Context) (string, error) { return "", errors.New("no claim for 1m") }}
+	nobody := func(*http.Request) error {
+		return &task.Error{Kind: task.Unauthenticated, Challenges: []string{`Bearer realm="holdfast"`, `Basic realm="holdfast"`}}
+	}
+	for want, checks := range map[string][]Check{
+		`{"status":"ok"}`: {fine, polling}, `{"status":"failed"}`: {fine, broken},
+	} {
+		_, body := get(t, AdminHandler(prometheus.NewRegistry(), nobody, checks...), "/readyz")
+		require.JSONEq(t, want, body)
+	}
+	h := AdminHandler(everything(t), nobody, fine)
+	code, body := get(t, h, "/livez")
+	require.Equal(t, 200, code)
+	require.Equal(t, "ok\n", body)
+	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace", "/", "/no/such"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		require.Equal(t, 401, w.Code, path)
+		require.Equal(t, []string{`Bearer realm="holdfast"`, `Basic realm="holdfast"`}, w.Header().Values("WWW-Authenticate"))
+		require.Equal(t, "Unauthorized\n", w.Body.String(), path)
+	}
+	code, body = get(t, AdminHandler(everything(t), func(*http.Request) error { return task.Errorf(task.Forbidden, "the scope x is needed") }), "/metrics")
+	require.Equal(t, 403, code)
+	require.Equal(t, "Forbidden: the scope x is needed\n", body)
+}
+
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	fine := Check{"database", func(context.Context) (string, error) { return "PostgreSQL 16.4", nil }}
@@ -268,7 +301,7 @@ func TestReadiness(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, body := get(t, AdminHandler(prometheus.NewRegistry(), c.checks...), "/readyz")
+			code, body := get(t, AdminHandler(prometheus.NewRegistry(), everybody, c.checks...), "/readyz")
 			require.Equal(t, c.code, code)
 			require.True(t, json.Valid([]byte(body)))
 			require.JSONEq(t, c.want, body)
@@ -293,7 +326,7 @@ func TestAProbeThatHangsIsCutOff(t *testing.T) {
 func TestLivenessAndProfiles(t *testing.T) {
 	t.Parallel()
 	down := Check{"database", func(context.Context) (string, error) { return "", errors.New("away") }}
-	h := AdminHandler(prometheus.NewRegistry(), down)
+	h := AdminHandler(prometheus.NewRegistry(), everybody, down)
 	code, body := get(t, h, "/livez")
 	require.Equal(t, 200, code)
 	require.Equal(t, "ok\n", body)
