@@ -117,6 +117,7 @@ func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
 		}
 	}
 	c.authenticator = auth.New(o)
+	c.background = append(c.background, c.authenticator.Run)
 	if c.cfg.AdminAccess() == config.AdminAsks {
 		o.Schemes = c.adminSchemes(o.Schemes)
 		// Probes come without a credential, all the time.
@@ -133,6 +134,7 @@ func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
 func (c *callers) forgetKeys() {
 	if c.apiKeys != nil {
 		c.apiKeys.Forget()
+		c.authenticator.Recheck()
 	}
 }
 

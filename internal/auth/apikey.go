@@ -79,7 +79,7 @@ type APIKeys struct {
 	header string
 	either bool // in Authorization, too
 	store  KeyStore
-	known  *cache[*engine.Principal]
+	known  *cache[*proof]
 	// lookups bounds the queries that unknown keys cause, so that they take no connection from anybody.
 	lookups chan struct{}
 }
@@ -95,7 +95,7 @@ const (
 // NewAPIKeys makes the scheme. In the header Authorization a key is a bearer's.
 func NewAPIKeys(name, header string, s KeyStore) *APIKeys {
 	return &APIKeys{
-		name: name, header: header, store: s, known: newCache[*engine.Principal](keysKept), lookups: make(chan struct{}, keyLookups),
+		name: name, header: header, store: s, known: newCache[*proof](keysKept), lookups: make(chan struct{}, keyLookups),
 	}
 }
 
@@ -125,7 +125,7 @@ func (s *APIKeys) shown(r *Request, a *authorization) []string {
 	return append(keys, r.Header(s.header)...)
 }
 
-func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*engine.Principal, error) {
+func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*proof, error) {
 	id, ok := keyID(key)
 	if !ok {
 		return nil, refuse(Malformed, nil)
@@ -150,7 +150,9 @@ func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*engine.P
 		// Whether this is written decides nothing.
 		_ = s.store.RecordKeyUse(ctx, id)
 	}
-	p := &engine.Principal{Tenant: k.Tenant, Subject: k.Subject, Scopes: k.Scopes, Credential: s.name + "/" + id}
+	p := &proof{until: time.Now().Add(k.Left), Principal: engine.Principal{
+		Tenant: k.Tenant, Subject: k.Subject, Scopes: k.Scopes, Credential: s.name + "/" + id,
+	}}
 	s.known.put(hash, p, min(k.Left, keyFor), age)
 	return p, nil
 }

@@ -77,11 +77,17 @@ type Scheme interface {
 	kind() string
 	// shown finds its credentials in a request.
 	shown(r *Request, authorization *authorization) []string
-	// verify makes a principal of a credential. An error that is no refusal is nobody's fault,
+	// verify finds out whose a credential is. An error that is no refusal is nobody's fault,
 	// and may be gone with the next request.
-	verify(ctx context.Context, credential string, r *Request) (*engine.Principal, error)
+	verify(ctx context.Context, credential string, r *Request) (*proof, error)
 	// challenge is how 401 asks for it. Refused: such a credential was shown.
 	challenge(refused bool) string
+}
+
+// proof is what a credential shows.
+type proof struct {
+	engine.Principal
+	until time.Time // when it ends; zero: when somebody says so
 }
 
 // Observer counts what came of requests: with "ok" or a Reason, by the name of the scheme ("" for none).
@@ -100,6 +106,7 @@ type Authenticator struct {
 	byName map[string]Scheme
 	// issuer is the one scheme that takes tokens. Nil: none does, or several do.
 	issuer *JWT
+	*watch
 }
 
 // New makes an authenticator.
@@ -107,7 +114,7 @@ func New(o Options) *Authenticator {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Authenticator{opt: o, byName: map[string]Scheme{}}
+	a := &Authenticator{opt: o, byName: map[string]Scheme{}, watch: newWatch()}
 	var issuers []*JWT
 	for _, s := range o.Schemes {
 		a.byName[s.Name()] = s
@@ -123,9 +130,12 @@ func New(o Options) *Authenticator {
 
 // Identity is what a request has shown.
 type Identity struct {
-	principal engine.Principal
-	scheme    string // "" when none was found out
-	err       error  // nil when principal is who calls
+	proof
+	scheme string // "" when none was found out
+	err    error  // nil when principal is who calls
+	// What was shown, to look at it again.
+	credential string
+	chain      []*x509.Certificate
 }
 
 // errMissing is of most requests without an identity, and always the same.
@@ -133,12 +143,11 @@ var errMissing = refuse(Missing, nil)
 
 // Authenticate finds out who calls. It never fails: what is wrong shows when the identity is to be used.
 func (a *Authenticator) Authenticate(ctx context.Context, r *Request) *Identity {
-	scheme, p, err := a.find(ctx, r)
-	id := &Identity{scheme: scheme, err: err}
+	id := a.find(ctx, r)
+	scheme, err := id.scheme, id.err
 	outcome := "ok"
 	if err == nil {
-		id.principal = *p
-		id.principal.Method = a.byName[scheme].kind()
+		id.Method = a.byName[scheme].kind()
 	} else if outcome = "error"; errors.As(err, new(*refusal)) {
 		var bad *refusal
 		errors.As(err, &bad)
@@ -161,7 +170,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *Request) *Identity 
 // maxCredential bounds a credential, in bytes.
 const maxCredential = 16 << 10
 
-func (a *Authenticator) find(ctx context.Context, r *Request) (name string, p *engine.Principal, err error) {
+func (a *Authenticator) find(ctx context.Context, r *Request) *Identity {
 	header := readAuthorization(r)
 	header.issuer = a.issuer
 	var (
@@ -177,21 +186,32 @@ func (a *Authenticator) find(ctx context.Context, r *Request) (name string, p *e
 	}
 	switch {
 	case header.read && header.count > 1:
-		return "", nil, refuse(Several, nil)
+		return &Identity{err: refuse(Several, nil)}
 	case header.read && header.count == 1 && !header.taken:
-		return "", nil, refuse(Malformed, errors.New("it is of no scheme that is served"))
+		return &Identity{err: refuse(Malformed, errors.New("it is of no scheme that is served"))}
 	case count == 0:
-		return "", nil, errMissing
+		return &Identity{err: errMissing}
 	case count > 1:
-		return "", nil, refuse(Several, nil)
-	case len(credential) > maxCredential:
-		return scheme.Name(), nil, refuse(Malformed, errors.New("it is too long"))
+		return &Identity{err: refuse(Several, nil)}
 	}
-	p, err = scheme.verify(ctx, credential, r)
+	id := &Identity{scheme: scheme.Name(), credential: credential, chain: r.Chain}
+	if len(credential) > maxCredential {
+		id.err = refuse(Malformed, errors.New("it is too long"))
+		return id
+	}
+	id.verify(ctx, scheme, r)
+	return id
+}
+
+// verify fills in whose the credential is, or what is wrong with it.
+func (id *Identity) verify(ctx context.Context, scheme Scheme, r *Request) {
+	p, err := scheme.verify(ctx, id.credential, r)
 	if err == nil {
-		err = check(p)
+		err = check(&p.Principal)
 	}
-	return scheme.Name(), p, err
+	if id.err = err; err == nil {
+		id.proof = *p
+	}
 }
 
 // authorization is the header of this name.

@@ -94,7 +94,7 @@ func TestAPIKeys(t *testing.T) {
 	for range 3 {
 		got := a.Authenticate(t.Context(), shows("X-Api-Key", key))
 		require.NoError(t, got.err)
-		require.Equal(t, want, got.principal)
+		require.Equal(t, want, got.Principal)
 	}
 	require.Equal(t, 1, d.count(), "the rest is from memory")
 	stored, err := d.APIKeys(t.Context())
@@ -200,7 +200,7 @@ func TestBasic(t *testing.T) {
 	for range 3 {
 		id := a.Authenticate(t.Context(), basic("alice", "sesame:open"))
 		require.NoError(t, id.err)
-		require.Equal(t, engine.Principal{Tenant: "acme", Subject: "alice", Scopes: []string{"x"}, Method: KindBasic, Credential: "users/alice"}, id.principal)
+		require.Equal(t, engine.Principal{Tenant: "acme", Subject: "alice", Scopes: []string{"x"}, Method: KindBasic, Credential: "users/alice"}, id.Principal)
 	}
 	require.Len(t, compared, 1, "a password that is right is compared once")
 	require.Empty(t, reasonOf(t, a, basic("bob", "")))
@@ -385,7 +385,7 @@ func FuzzAuthorization(f *testing.F) {
 		return errors.New("no")
 	}
 	issuer := NewJWT(JWTOptions{Name: "sso", Issuer: "https://id.example.com", Audiences: []string{"a"}, Algorithms: Algorithms})
-	issuer.current.Store(&keySet{fetched: time.Now(), keep: time.Hour, good: newCache[*engine.Principal](10)})
+	issuer.current.Store(&keySet{fetched: time.Now(), keep: time.Hour, good: newCache[*proof](10)})
 	issuer.busy, issuer.well, issuer.tried, issuer.pace.apart = false, true, time.Now(), time.Hour
 	a := New(Options{Schemes: []Scheme{users, issuer, NewAPIKeys("keys", "X-Api-Key", nobodys{})}})
 	for _, s := range []string{
@@ -408,7 +408,7 @@ func FuzzAuthorization(f *testing.F) {
 		id := a.Authenticate(t.Context(), r)
 		if id.err != nil {
 			require.ErrorAs(t, id.err, new(*refusal), "a credential is refused, and breaks nothing")
-			require.Zero(t, id.principal)
+			require.Zero(t, id.Principal)
 			return
 		}
 		scheme, credential, _ := strings.Cut(authorization, " ")

@@ -46,11 +46,11 @@ type userList struct {
 	byName map[string]*User
 	decoy  []byte // what the password of an unknown user is compared with
 	key    [32]byte
-	right  *cache[*engine.Principal]
+	right  *cache[*proof]
 }
 
 const (
-	// passwordFor is how long a password is known to be right.
+	// passwordFor is how long a password is known to be right that nobody shows.
 	passwordFor   = 5 * time.Minute
 	passwordsKept = 10_000
 	// maxWaiting is how many may wait for a comparison; maxPassword what bcrypt looks at.
@@ -66,7 +66,7 @@ func NewBasic(name string, users []User) (*Basic, error) {
 
 // SetUsers replaces the users. On an error they stay.
 func (s *Basic) SetUsers(users []User) error {
-	l := &userList{byName: map[string]*User{}, right: newCache[*engine.Principal](passwordsKept)}
+	l := &userList{byName: map[string]*User{}, right: newCache[*proof](passwordsKept)}
 	cost := 0
 	for i := range users {
 		u := &users[i]
@@ -122,7 +122,7 @@ func (s *Basic) shown(_ *Request, a *authorization) []string {
 	return a.take("basic", func(string) bool { return true })
 }
 
-func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*engine.Principal, error) {
+func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*proof, error) {
 	decoded, err := base64.StdEncoding.Strict().DecodeString(credential)
 	if err != nil {
 		return nil, refuse(Malformed, nil)
@@ -133,7 +133,7 @@ func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*eng
 	}
 	l := s.users.Load()
 	digest := l.digest(decoded)
-	if p, ok := l.right.get(digest); ok {
+	if p, ok := l.right.keep(digest, passwordFor); ok {
 		return p, nil
 	}
 	// The same work, whether there is such a user or not.
@@ -149,7 +149,7 @@ func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*eng
 	if wrong || user == nil {
 		return nil, refuse(Unknown, nil)
 	}
-	p := &engine.Principal{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}
+	p := &proof{Principal: engine.Principal{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}}
 	l.right.put(digest, p, passwordFor, age)
 	return p, nil
 }

@@ -33,6 +33,19 @@ func (c *cache[V]) get(key [sha256.Size]byte) (v V, ok bool) {
 	return e.value, true
 }
 
+// keep is get of a value that is remembered anew because somebody has asked for it.
+func (c *cache[V]) keep(key [sha256.Size]byte, ttl time.Duration) (v V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	now := time.Now()
+	if !ok || now.After(e.until) {
+		return v, false
+	}
+	c.entries[key] = entry[V]{e.value, now.Add(ttl)}
+	return e.value, true
+}
+
 // age is to be taken before a value is looked up, and given to put.
 func (c *cache[V]) age() uint64 {
 	c.mu.Lock()

@@ -34,12 +34,12 @@ func (a *Authenticator) Admit(id *Identity, g *Gate) (engine.Principal, error) {
 	if err != nil {
 		return engine.Principal{}, a.refused(err, id.scheme, g)
 	}
-	if !id.principal.Has(g.Scope) {
+	if !id.Has(g.Scope) {
 		return engine.Principal{}, &task.Error{
 			Kind: task.Forbidden, Msg: "the scope " + g.Scope + " is needed", Challenges: a.wanting(id.scheme, g.Scope),
 		}
 	}
-	return id.principal, nil
+	return id.Principal, nil
 }
 
 func (a *Authenticator) refused(err error, scheme string, g *Gate) error {

@@ -102,7 +102,7 @@ func issuerOf(token string) string {
 	return claims.Issuer
 }
 
-func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*engine.Principal, error) {
+func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*proof, error) {
 	digest := sha256.Sum256([]byte(token))
 	if set := s.current.Load(); set != nil {
 		if p, ok := set.good.get(digest); ok {
@@ -118,11 +118,12 @@ func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*engine.Pri
 		return nil, err
 	}
 	now := time.Now()
-	p, expires, err := s.principal(c, now)
+	principal, expires, err := s.principal(c, now)
 	if err != nil {
 		return nil, err
 	}
-	set.good.put(digest, p, min(tokenFor, expires.Add(leeway).Sub(now)), set.good.age())
+	p := &proof{*principal, expires.Add(leeway)}
+	set.good.put(digest, p, min(tokenFor, p.until.Sub(now)), set.good.age())
 	return p, nil
 }
 

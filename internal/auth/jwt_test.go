@@ -37,7 +37,7 @@ func TestATokenOfTheIssuer(t *testing.T) {
 		for range 2 { // the second time from memory
 			id := a.Authenticate(t.Context(), bearer(token))
 			require.NoError(t, id.err)
-			require.Equal(t, want, id.principal)
+			require.Equal(t, want, id.Principal)
 		}
 	}
 	require.Equal(t, 2, i.count(), "metadata and keys, once")
@@ -309,7 +309,7 @@ func TestClaims(t *testing.T) {
 	require.NoError(t, id.err)
 	require.Equal(t, engine.Principal{
 		Tenant: "acme", Subject: "acme:a@example.com", Scopes: []string{"admin"}, Method: KindJWT, Credential: "sso/j-1",
-	}, id.principal)
+	}, id.Principal)
 	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", nil)))), "no tenant is not the tenant of everybody")
 	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", 1)))))
 }
@@ -320,8 +320,8 @@ func TestSeveralIssuers(t *testing.T) {
 	one, two := newIssuer(t), newIssuer(t)
 	first, second := one.accepting(), two.accepting(func(s *JWT) { s.opt.Name = "two" })
 	a := New(Options{Schemes: []Scheme{first, second}})
-	require.Equal(t, "two/j-1", a.Authenticate(t.Context(), bearer(two.token(two.usual()))).principal.Credential)
-	require.Equal(t, "sso/j-1", a.Authenticate(t.Context(), bearer(one.token(one.usual()))).principal.Credential)
+	require.Equal(t, "two/j-1", a.Authenticate(t.Context(), bearer(two.token(two.usual()))).Principal.Credential)
+	require.Equal(t, "sso/j-1", a.Authenticate(t.Context(), bearer(one.token(one.usual()))).Principal.Credential)
 	require.Equal(t, Signature, reasonOf(t, a, bearer(one.token(two.usual()))), "the keys of the one are not the other's")
 	require.Equal(t, Malformed, reasonOf(t, a, bearer(one.token(with(one.usual(), "iss", "https://id.example.com")))))
 }

@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"github.com/holdfast-a2a/holdfast/internal/engine"
 )
 
 // keySource is our copy of an issuer's keys. One goroutine fetches them, Run: in its own
@@ -78,7 +76,7 @@ type keySet struct {
 	raw     string
 	fetched time.Time
 	keep    time.Duration
-	good    *cache[*engine.Principal]
+	good    *cache[*proof]
 }
 
 // find is the keys that may have signed: those of the id, or all where a token names none. A
@@ -213,7 +211,7 @@ func (s *keySource) fetch(ctx context.Context) error {
 		set.good = old.good
 	} else {
 		// What a key was good for that is withdrawn now is not.
-		set.good = newCache[*engine.Principal](10_000)
+		set.good = newCache[*proof](10_000)
 	}
 	s.current.Store(set)
 	return nil

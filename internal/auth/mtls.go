@@ -29,7 +29,7 @@ type MTLSOptions struct {
 // MTLS is a scheme: the certificate of the client's end of a TLS connection.
 type MTLS struct {
 	opt   MTLSOptions
-	known *cache[*engine.Principal]
+	known *cache[*proof]
 }
 
 // certificateFor is how long a certificate is known to be good. Authorities that are
@@ -38,7 +38,7 @@ const certificateFor = 10 * time.Second
 
 // NewMTLS makes the scheme.
 func NewMTLS(o MTLSOptions) *MTLS {
-	return &MTLS{opt: o, known: newCache[*engine.Principal](10_000)}
+	return &MTLS{opt: o, known: newCache[*proof](10_000)}
 }
 
 // Name implements Scheme.
@@ -53,7 +53,7 @@ func (s *MTLS) shown(r *Request, _ *authorization) []string {
 	return []string{""} // the certificate itself is in the request
 }
 
-func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*engine.Principal, error) {
+func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*proof, error) {
 	leaf := r.Chain[0]
 	digest := sha256.Sum256(leaf.Raw)
 	if p, ok := s.known.get(digest); ok {
@@ -77,10 +77,10 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*engine.Principa
 	if err != nil {
 		return nil, refuse(Certificate, err)
 	}
-	p := &engine.Principal{
+	p := &proof{until: leaf.NotAfter, Principal: engine.Principal{
 		Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.opt.Scopes,
 		Credential: s.opt.Name + "/" + hex.EncodeToString(digest[:8]),
-	}
+	}}
 	if s.opt.TenantFromOrganization {
 		if n := len(leaf.Subject.Organization); n != 1 {
 			return nil, refuse(Certificate, errors.New("it must name one organization"))

@@ -115,7 +115,7 @@ func TestCertificates(t *testing.T) {
 		if c.want == "" {
 			continue
 		}
-		p := a.Authenticate(t.Context(), r).principal
+		p := a.Authenticate(t.Context(), r).Principal
 		require.Regexp(t, `^certs/[0-9a-f]{16}$`, p.Credential)
 		p.Credential = ""
 		require.Equal(t, engine.Principal{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
@@ -190,7 +190,7 @@ func TestTLSIsLoadedAnew(t *testing.T) {
 	a := New(Options{Schemes: []Scheme{NewMTLS(MTLSOptions{Name: "certs", Roots: s.tls.Roots})}})
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := a.Authenticate(r.Context(), &Request{Header: r.Header.Values, Chain: r.TLS.PeerCertificates})
-		_, _ = io.WriteString(w, id.principal.Subject)
+		_, _ = io.WriteString(w, id.Principal.Subject)
 	}))
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.TLS = s.tls.Config()

@@ -145,7 +145,7 @@ func (c *command) keysRevoke() *cobra.Command {
 		Short: "Revoke API keys",
 		Long: `Revoke API keys, by the ids that list shows: what stands between hfk_ and the next
 underscore. Servers refuse them from then on: at once if notifications arrive, else within
-ten seconds. Streams that are open go on.`,
+ten seconds. Streams that the key has opened end, too.`,
 		Example: `  holdfast keys revoke mzxw6ytboi5dkmrq`,
 		Args:    atLeastOne,
 	}

@@ -39,6 +39,7 @@ func (s *Server) endpoint(ctx context.Context, r *auth.Request, agent string, co
 	}
 	id := s.opt.Auth.Authenticate(ctx, r)
 	at.Admit = func(agent string) (engine.Principal, error) { return s.admit(id, agent) }
+	at.Watch = func(agent string, end func(error)) (stop func()) { return s.watch(id, agent, end) }
 	reachable := []string{agent}
 	if common {
 		reachable = append(reachable, slices.Sorted(maps.Keys(s.agents))...)
@@ -66,6 +67,15 @@ func (s *Server) admit(id *auth.Identity, agent string) (engine.Principal, error
 		return nobody, nil
 	}
 	return s.opt.Auth.Admit(id, &a.Gate)
+}
+
+// watch looks after what an agent has let in.
+func (s *Server) watch(id *auth.Identity, agent string, end func(error)) (stop func()) {
+	a := s.agents[agent]
+	if a == nil {
+		return func() {}
+	}
+	return s.opt.Auth.Watch(id, &a.Gate, end)
 }
 
 // reader is who reads cards. Nil is nobody in particular.

@@ -114,6 +114,8 @@ type Endpoint struct {
 	// Admit is who calls, as an agent sees it, or why the agent does not let the caller in. Nil:
 	// nobody in particular, whatever the agent.
 	Admit func(agent string) (engine.Principal, error)
+	// Watch calls end with an error when the agent would not let the caller in any more. Nil: it always will.
+	Watch func(agent string, end func(error)) (stop func())
 	// TurnedAway is why no agent that can be reached here lets the caller in. It is the answer
 	// to whatever the request says.
 	TurnedAway error

@@ -34,6 +34,8 @@ type Stream struct {
 	opened  bool // the task, or an event of it, has been shown
 	marks   bool // documents have their ids in them, too
 	cut     bool // the server stopped before the stream had ended
+	// watch ends it with the credential that has opened it. Nil: nothing does.
+	watch func(end func(error)) (stop func())
 }
 
 // Cut reports, of a stream that was followed, whether the server ended it because it
@@ -70,7 +72,11 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	}
 	opened = true
 	marks := slices.Contains(r.active, ResumeURI) && r.Codec.ID() != dialect.V01 // which has no extensions
-	return &Stream{runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release}, nil
+	s := &Stream{runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release}
+	if watch, agent := r.Watch, r.Agent; watch != nil {
+		s.watch = func(end func(error)) func() { return watch(agent, end) }
+	}
+	return s, nil
 }
 
 // Follow shows the stream until it ends, the client leaves, or the server stops.
@@ -82,9 +88,17 @@ func (s *Stream) Follow(ctx context.Context, out Sink) error {
 	if o := &s.runner.opt.Observer; o.StreamOpened != nil {
 		defer o.StreamOpened(s.codec.Version())()
 	}
+	followed, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if s.watch != nil {
+		defer s.watch(end)()
+	}
 	f := &following{Stream: s, out: out}
-	switch err := f.run(ctx); {
+	switch err := f.run(followed); {
 	case err == nil, ctx.Err() != nil, errors.As(err, new(writeError)):
+	case followed.Err() != nil:
+		// Who is not let in any more hears it in the words of the version.
+		return context.Cause(followed)
 	case errors.Is(err, engine.ErrClosed):
 		s.cut = true
 		// The end of the body is a write too, and the deadline of the last one may have passed.
@@ -131,6 +145,9 @@ func (s *following) run(ctx context.Context) error {
 	s.opened = s.opened || s.st.Task == nil
 	for {
 		evs, err := s.next(ctx)
+		if err == nil {
+			err = ctx.Err() // also where there is always something to show
+		}
 		if err != nil {
 			return err
 		}
