@@ -147,7 +147,7 @@ func TestADatabaseInGoodHealth(t *testing.T) {
 	r.is(t, "isolation", OK, "the database keeps callers apart, too")
 	r.is(t, "webhooks", OK, "0, of which 0 have something to deliver; 1 processes deliver")
 	r.is(t, "webhook secrets", OK, "there are none yet")
-	require.Len(t, r, 27)
+	require.Len(t, r, 28)
 }
 
 func TestWhatMayBeWrongInADatabase(t *testing.T) {
