@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
@@ -154,6 +155,11 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout time.D
 	cfg.MinIdleConns = 1
 	cfg.HealthCheckPeriod = 15 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	// The driver would write each UUID as text and read that again.
+	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+		pgxuuid.Register(c.TypeMap())
+		return nil
+	}
 	p := cfg.ConnConfig.RuntimeParams
 	if p["application_name"] == "" {
 		p["application_name"] = "holdfast"
