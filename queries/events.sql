@@ -83,10 +83,8 @@ WITH inp AS MATERIALIZED (
            CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) THEN e.claimed_at END
       FROM num n JOIN eff e ON e.id = n.task AND e.attempt = n.attempt
 ), due AS MATERIALIZED (
-    SELECT array_agg(id ORDER BY id) AS tasks,
-           array_agg(last_seq + status_rn ORDER BY id) AS statuses,
-           array_agg(last_seq + shown_rn ORDER BY id) AS newest
-      FROM eff WHERE pushes AND shown_rn IS NOT NULL
+    SELECT array_agg(id) AS tasks, array_agg(last_seq + status_rn) AS statuses, array_agg(last_seq + shown_rn) AS newest
+      FROM (SELECT id, last_seq, status_rn, shown_rn FROM eff WHERE pushes AND shown_rn IS NOT NULL ORDER BY id) e
 )
 SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS state, again::boolean AS again, now()::timestamptz AS at,
        (SELECT CASE WHEN due.tasks IS NULL THEN 0 ELSE holdfast.push_mark(due.tasks, due.statuses, due.newest) END FROM due)::integer AS marked

@@ -95,20 +95,22 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
-    SELECT unnest(@push_tasks::uuid[]) AS task,
-           unnest(@push_ids::text[]) AS config_id,
-           unnest(@push_dialects::text[]) AS dialect,
-           unnest(@push_urls::text[]) AS url,
-           unnest(@push_hosts::text[]) AS host,
-           unnest(@push_schemes::text[]) AS schemes,
-           unnest(@push_secrets::bytea[]) AS secrets,
-           unnest(@push_artifacts::boolean[]) AS artifacts
+    SELECT p.*
+      FROM (SELECT unnest(@push_tasks::uuid[]) AS task,
+                   unnest(@push_ids::text[]) AS config_id,
+                   unnest(@push_dialects::text[]) AS dialect,
+                   unnest(@push_urls::text[]) AS url,
+                   unnest(@push_hosts::text[]) AS host,
+                   unnest(@push_schemes::text[]) AS schemes,
+                   unnest(@push_secrets::bytea[]) AS secrets,
+                   unnest(@push_artifacts::boolean[]) AS artifacts) p
+      JOIN created c ON c.id = p.task
 ), configured AS (
     INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
-    SELECT p.task, p.config_id, p.dialect, p.url, p.schemes::json, p.secrets FROM push p JOIN created c ON c.id = p.task
+    SELECT task, config_id, dialect, url, schemes::json, secrets FROM push
 ), placed AS (
     INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
-    SELECT p.task, p.config_id, p.host, p.artifacts FROM push p JOIN created c ON c.id = p.task
+    SELECT task, config_id, host, artifacts FROM push
 ), audited AS MATERIALIZED (
     SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n FROM created c JOIN inp i ON i.id = c.id WHERE i.audit <> ''
 )

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -772,6 +773,42 @@ func TestNoMarkIsLostToARecord(t *testing.T) {
 		require.EqualValues(t, 3, due[0].Next)
 		require.EqualValues(t, 3, due[0].Upto)
 	}
+}
+
+// Records lock several cursors in the order of their keys. A mark in another order would, now and then, wait for one that
+// waits for it.
+func TestMarksLockInTheOrderOfKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var ids []uuid.UUID
+	for range 3 {
+		ids = append(ids, uuid.UUID(f.create(fresh("a")).ID))
+	}
+	// They lie in the table the other way round.
+	for _, id := range slices.Backward(ids) {
+		for _, c := range []string{"y", "x"} {
+			f.setPush(task.ID(id), hook(c, "h"))
+		}
+	}
+	tx, err := f.conn().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE task = $1 AND config_id = 'x' FOR UPDATE", ids[0])
+	require.NoError(t, err)
+	marking, done := f.conn(), make(chan error)
+	go func() {
+		var n int
+		err := marking.QueryRow(t.Context(), "SELECT holdfast.push_mark($1, $2, $2)", ids, []int64{7, 8, 9}).Scan(&n)
+		if err == nil && n != 6 {
+			err = fmt.Errorf("%d are marked", n)
+		}
+		done <- err
+	}()
+	f.blocked(1)
+	require.Equal(t, 5, scan[int](f, "SELECT count(*) FROM (SELECT FROM holdfast.push_cursors FOR UPDATE SKIP LOCKED) k"), "none but the one that it waits for")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, await(t, done))
+	require.Equal(t, "7,7,8,8,9,9", scan[string](f, "SELECT string_agg(due_seq::text, ',' ORDER BY task, config_id) FROM holdfast.push_cursors"))
+	f.exec("UPDATE holdfast.push_cursors SET due_seq = 0, due_at = NULL, due_since = NULL")
 }
 
 // Claims of many processes, writers, operators and records at once: each event is delivered, in order, by one process

@@ -478,20 +478,22 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
-    SELECT unnest($17::uuid[]) AS task,
-           unnest($18::text[]) AS config_id,
-           unnest($19::text[]) AS dialect,
-           unnest($20::text[]) AS url,
-           unnest($21::text[]) AS host,
-           unnest($22::text[]) AS schemes,
-           unnest($23::bytea[]) AS secrets,
-           unnest($24::boolean[]) AS artifacts
+    SELECT p.task, p.config_id, p.dialect, p.url, p.host, p.schemes, p.secrets, p.artifacts
+      FROM (SELECT unnest($17::uuid[]) AS task,
+                   unnest($18::text[]) AS config_id,
+                   unnest($19::text[]) AS dialect,
+                   unnest($20::text[]) AS url,
+                   unnest($21::text[]) AS host,
+                   unnest($22::text[]) AS schemes,
+                   unnest($23::bytea[]) AS secrets,
+                   unnest($24::boolean[]) AS artifacts) p
+      JOIN created c ON c.id = p.task
 ), configured AS (
     INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
-    SELECT p.task, p.config_id, p.dialect, p.url, p.schemes::json, p.secrets FROM push p JOIN created c ON c.id = p.task
+    SELECT task, config_id, dialect, url, schemes::json, secrets FROM push
 ), placed AS (
     INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
-    SELECT p.task, p.config_id, p.host, p.artifacts FROM push p JOIN created c ON c.id = p.task
+    SELECT task, config_id, host, artifacts FROM push
 ), audited AS MATERIALIZED (
     SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n FROM created c JOIN inp i ON i.id = c.id WHERE i.audit <> ''
 )
