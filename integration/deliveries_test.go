@@ -93,7 +93,10 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	for i, c := range cases {
 		require.Equal(t, asked, told.states["/"+strconv.Itoa(i)], c.name)
 		require.Equal(t, c.want, db.classes(tasks[i]), c.name)
-		require.Equal(t, 1, hook.tally(hostOf(hook.urls[i])).Most, "%s: one at a time", c.name)
+		// Only where it is the receiver that ends an exchange does it see that end before what comes next.
+		if !slices.ContainsFunc(c.acts, func(a act) bool { return a.Do != answers }) {
+			require.Equal(t, 1, hook.tally(hostOf(hook.urls[i])).Most, "%s: one at a time", c.name)
+		}
 		if c.last == "" {
 			continue
 		}
