@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
@@ -92,7 +93,8 @@ func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
 	if len(c.cfg.Auth.Schemes) == 0 || !c.asks() {
 		return
 	}
-	o := auth.Options{Observe: m.Authenticated, Log: c.log}
+	failures := c.cfg.Limits.FailedAuthentications
+	o := auth.Options{Observe: m.Authenticated, Failures: limit.New(limit.Options{Rate: failures, Burst: 10 * failures}), Log: c.log}
 	for i := range c.cfg.Auth.Schemes {
 		switch s := &c.cfg.Auth.Schemes[i]; s.Kind {
 		case config.AuthAPIKey:

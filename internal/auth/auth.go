@@ -9,15 +9,19 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -30,6 +34,9 @@ type Request struct {
 	Chain []*x509.Certificate
 	// Address is where the connection came from.
 	Address string
+
+	// before says that the same credential was good before.
+	before bool
 }
 
 // Reason says what is wrong with a credential. It is a label in metrics.
@@ -77,6 +84,8 @@ type Scheme interface {
 	kind() string
 	// shown finds its credentials in a request.
 	shown(r *Request, authorization *authorization) []string
+	// remembered is what a credential has shown not long ago, or nil.
+	remembered(credential string, r *Request) *proof
 	// verify finds out whose a credential is. An error that is no refusal is nobody's fault,
 	// and may be gone with the next request.
 	verify(ctx context.Context, credential string, r *Request) (*proof, error)
@@ -97,7 +106,9 @@ type Observer func(scheme, outcome string)
 type Options struct {
 	Schemes []Scheme
 	Observe Observer
-	Log     *slog.Logger
+	// Failures bounds how often credentials from one address may be refused. Nil: any number.
+	Failures *limit.Callers
+	Log      *slog.Logger
 }
 
 // Authenticator is the schemes of a server. Its methods may be called from many goroutines.
@@ -106,6 +117,8 @@ type Authenticator struct {
 	byName map[string]Scheme
 	// issuer is the one scheme that takes tokens. Nil: none does, or several do.
 	issuer *JWT
+	// good has the credentials that were good once.
+	good *cache[struct{}]
 	*watch
 }
 
@@ -114,7 +127,7 @@ func New(o Options) *Authenticator {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Authenticator{opt: o, byName: map[string]Scheme{}, watch: newWatch()}
+	a := &Authenticator{opt: o, byName: map[string]Scheme{}, good: newCache[struct{}](goodKept), watch: newWatch()}
 	var issuers []*JWT
 	for _, s := range o.Schemes {
 		a.byName[s.Name()] = s
@@ -141,24 +154,33 @@ type Identity struct {
 // errMissing is of most requests without an identity, and always the same.
 var errMissing = refuse(Missing, nil)
 
-// Authenticate finds out who calls. It never fails: what is wrong shows when the identity is to be used.
-func (a *Authenticator) Authenticate(ctx context.Context, r *Request) *Identity {
-	id := a.find(ctx, r)
+// Authenticate finds out who calls, for one of the gates; without gates, for any. It never fails: what is wrong shows when
+// the identity is to be used. What none of the gates takes is not looked at.
+func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*Gate) *Identity {
+	if len(gates) > 0 && !slices.ContainsFunc(gates, func(g *Gate) bool { return !g.Open() }) {
+		return &Identity{err: errMissing}
+	}
+	id := a.find(ctx, r, gates)
 	scheme, err := id.scheme, id.err
 	outcome := "ok"
-	if err == nil {
+	switch {
+	case err == nil:
 		id.Method = a.byName[scheme].kind()
-	} else if outcome = "error"; errors.As(err, new(*refusal)) {
+	case task.KindOf(err) == task.RateLimited:
+		outcome = "limited"
+	default:
+		outcome = "error"
 		var bad *refusal
-		errors.As(err, &bad)
-		outcome = string(bad.reason)
+		if errors.As(err, &bad) {
+			outcome = string(bad.reason)
+		}
 	}
 	if a.opt.Observe != nil {
 		a.opt.Observe(scheme, outcome)
 	}
-	switch {
-	case err == nil || outcome == string(Missing):
-	case outcome == "error" && task.KindOf(err) != task.RateLimited:
+	switch outcome {
+	case "ok", string(Missing):
+	case "error":
 		a.opt.Log.Warn("a credential could not be checked", "scheme", scheme, "error", err)
 	default:
 		// Anybody can cause these, in any number.
@@ -170,7 +192,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *Request) *Identity 
 // maxCredential bounds a credential, in bytes.
 const maxCredential = 16 << 10
 
-func (a *Authenticator) find(ctx context.Context, r *Request) *Identity {
+func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Identity {
 	header := readAuthorization(r)
 	header.issuer = a.issuer
 	var (
@@ -195,12 +217,70 @@ func (a *Authenticator) find(ctx context.Context, r *Request) *Identity {
 		return &Identity{err: refuse(Several, nil)}
 	}
 	id := &Identity{scheme: scheme.Name(), credential: credential, chain: r.Chain}
-	if len(credential) > maxCredential {
+	switch {
+	case len(gates) > 0 && !slices.ContainsFunc(gates, func(g *Gate) bool { return slices.Contains(g.Schemes, id.scheme) }):
+		id.err = refuse(Elsewhere, nil)
+	case len(credential) > maxCredential:
 		id.err = refuse(Malformed, errors.New("it is too long"))
-		return id
+	default:
+		a.check(ctx, id, r)
 	}
-	id.verify(ctx, scheme, r)
 	return id
+}
+
+// check finds out whose the credential is. What is remembered to be good is so for whoever shows it; of what is not, an
+// address may have a certain number refused. Who stands behind the same address with something that was good once is
+// not kept from having it checked.
+func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
+	scheme := a.byName[id.scheme]
+	if p := scheme.remembered(id.credential, r); p != nil {
+		id.proof = *p
+		return
+	}
+	from := limit.Caller{Subject: sender(r.Address)}
+	shown := id.digest()
+	asked := *r
+	_, asked.before = a.good.get(shown)
+	if wait, ok := a.opt.Failures.Ready(from); !ok && !asked.before {
+		id.err = &task.Error{Kind: task.RateLimited, Msg: "too many credentials from your address were not accepted", RetryAfter: wait}
+		return
+	}
+	id.verify(ctx, scheme, &asked)
+	switch {
+	case id.err == nil:
+		a.good.put(shown, struct{}{}, goodFor, 0)
+	case errors.As(id.err, new(*refusal)):
+		a.opt.Failures.Allow(from)
+	}
+}
+
+// digest names what was shown.
+func (id *Identity) digest() [sha256.Size]byte {
+	shown := []byte(id.scheme + "\x00" + id.credential)
+	if id.credential == "" && len(id.chain) > 0 {
+		shown = append(shown, id.chain[0].Raw...)
+	}
+	return sha256.Sum256(shown)
+}
+
+// goodFor is how long a credential is known to have been good, goodKept how many are.
+const (
+	goodFor  = 24 * time.Hour
+	goodKept = 50_000
+)
+
+// sender is whose an address is: of IPv6 a customer has 64 bits at least.
+func sender(address string) string {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		network, _ := ip.Prefix(64) // which it is long enough for
+		return network.String()
+	}
+	return ip.String()
 }
 
 // verify fills in whose the credential is, or what is wrong with it.

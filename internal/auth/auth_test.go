@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -233,29 +235,197 @@ func TestBasic(t *testing.T) {
 	require.Empty(t, reasonOf(t, a, basic("alice", "new")), "they stay")
 }
 
-// Comparing is slow, so that who has no password could keep all processors busy with it.
+// blocked makes comparisons last until they are released, and counts them.
+func blocked(s *Basic) (begun *atomic.Int64, release func()) {
+	begun = new(atomic.Int64)
+	gate := make(chan struct{})
+	s.compare = func(hash, password []byte) error {
+		begun.Add(1)
+		<-gate
+		// As the real one, but for the time that it takes.
+		if known, _ := hashes.Load(string(password)); known == string(hash) {
+			return nil
+		}
+		return bcrypt.ErrMismatchedHashAndPassword
+	}
+	return begun, sync.OnceFunc(func() { close(gate) })
+}
+
+func from(r *Request, address string) *Request {
+	r.Address = address
+	return r
+}
+
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.all
+}
+
+// Comparing is slow, so that who has no password could keep all processors busy with it, and others out.
 func TestPasswordsAreComparedFewAtATime(t *testing.T) {
 	t.Parallel()
-	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
+	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}, {Name: "bob", Hash: hashed(t, "y")}, {Name: "carol", Hash: hashed(t, "z")}})
 	require.NoError(t, err)
 	var log strings.Builder
 	a := New(Options{Schemes: []Scheme{s}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.Empty(t, reasonOf(t, a, basic("alice", "x")))
-	release := make(chan struct{})
-	s.compare = func([]byte, []byte) error {
-		<-release
-		return errors.New("no")
-	}
+	require.Empty(t, reasonOf(t, a, basic("carol", "z")))
+	_, release := blocked(s)
+	defer release()
 	var waiting sync.WaitGroup
-	for range maxWaiting {
-		waiting.Go(func() { a.Authenticate(context.Background(), basic("mallory", "x")) })
+	waits := func(name, password, address string) <-chan *Identity {
+		before, got := s.waiting.length(), make(chan *Identity, 1)
+		waiting.Go(func() { got <- a.Authenticate(context.Background(), from(basic(name, password), address)) })
+		require.Eventually(t, func() bool { return s.waiting.length() == before+1 }, 10*time.Second, time.Millisecond, "%s %s", name, address)
+		return got
 	}
-	require.Eventually(t, func() bool { return s.waiting.Load() == maxWaiting }, 10*time.Second, time.Millisecond)
-	require.Equal(t, task.RateLimited, task.KindOf(a.Authenticate(t.Context(), basic("mallory", "x")).err))
-	require.Empty(t, reasonOf(t, a, basic("alice", "x")), "whose password is known to be right does not wait")
-	close(release)
-	waiting.Wait()
+	busy := func(name, password, address string) {
+		t.Helper()
+		require.Equal(t, task.RateLimited, task.KindOf(a.Authenticate(t.Context(), from(basic(name, password), address)).err), "%s %s", name, address)
+	}
+	// Whoever guesses the password of one keeps nobody else out.
+	for n := range maxWaitingOfName {
+		waits("bob", fmt.Sprint(n), fmt.Sprintf("10.0.0.%d:1", n))
+	}
+	busy("bob", "more", "10.0.1.1:1")
+	busy("bob", "y", "10.0.1.1:1")
+	// Nor does who guesses names, but from where they do.
+	for n := range maxWaitingFrom {
+		waits(fmt.Sprint("nobody", n), "x", fmt.Sprintf("10.0.2.1:%d", n))
+	}
+	busy("mallory", "x", "10.0.2.1:99")
+	require.Empty(t, reasonOf(t, a, from(basic("alice", "x"), "10.0.2.1:1")), "whose password is known to be right does not wait")
+	right := waits("dave", "x", "[2001:db8:1::1]:1")
+	for n := range maxWaitingFrom - 1 {
+		waits(fmt.Sprint("somebody", n), "x", fmt.Sprintf("[2001:db8:1::%x]:1", n+2))
+	}
+	busy("mallory", "x", "[2001:db8:1::ffff]:1")
+	for n := s.waiting.length(); n < maxWaiting; n++ {
+		waits(fmt.Sprint("anybody", n), "x", fmt.Sprintf("10.1.0.%d:1", n))
+	}
+	busy("mallory", "x", "10.2.0.1:1")
 	require.Empty(t, log.String(), "anybody can have this happen, in any number")
+	// Who was right before is compared all the same.
+	s.users.Load().right.clear()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(gone, from(basic("carol", "z"), "10.0.2.1:1")).err), "she waits")
+	}
+	release()
+	waiting.Wait()
+	require.NoError(t, a.Authenticate(t.Context(), from(basic("carol", "z"), "10.0.2.1:1")).err)
+	require.Error(t, (<-right).err)
+	require.Zero(t, s.waiting.length())
+	require.Empty(t, s.waiting.by)
+}
+
+// Many requests of one caller that come at once cost one comparison.
+func TestTheSamePasswordIsComparedOnce(t *testing.T) {
+	t.Parallel()
+	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
+	require.NoError(t, err)
+	begun, release := blocked(s)
+	defer release()
+	a := New(Options{Schemes: []Scheme{s}})
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if err := a.Authenticate(context.Background(), basic("alice", "x")).err; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return begun.Load() == 1 }, 10*time.Second, time.Millisecond)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(gone, basic("alice", "x")).err), "who does not wait takes nobody along")
+	release()
+	all.Wait()
+	require.EqualValues(t, 1, begun.Load())
+}
+
+// A credential of a scheme that no gate takes is not looked at.
+func TestOnlyWhatIsTakenIsChecked(t *testing.T) {
+	t.Parallel()
+	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
+	require.NoError(t, err)
+	s.compare = func([]byte, []byte) error { t.Error("a password was compared"); return nil }
+	d := openDatabase(t)
+	outcomes := map[string]int{}
+	a := New(Options{
+		Schemes: []Scheme{s, NewAPIKeys("keys", "X-Api-Key", d)},
+		Observe: func(scheme, outcome string) { outcomes[scheme+" "+outcome]++ },
+	})
+	keys, open := &Gate{Schemes: []string{"keys"}}, &Gate{}
+	id := a.Authenticate(t.Context(), basic("alice", "x"), keys, open)
+	_, err = a.Admit(id, keys)
+	require.Equal(t, task.Unauthenticated, task.KindOf(err))
+	require.Equal(t, map[string]int{"users elsewhere": 1}, outcomes)
+	key, _ := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
+	p, err := a.Admit(a.Authenticate(t.Context(), shows("X-Api-Key", key), open), open)
+	require.NoError(t, err)
+	require.Zero(t, p)
+	require.Zero(t, d.count(), "who is asked nothing causes no look-up")
+	require.Equal(t, Several, reasonOfFor(t, a, shows("X-Api-Key", key, "Authorization", "Basic YWxpY2U6eA=="), keys), "two are two")
+}
+
+func reasonOfFor(t *testing.T, a *Authenticator, r *Request, g *Gate) Reason {
+	t.Helper()
+	var bad *refusal
+	require.ErrorAs(t, a.Authenticate(t.Context(), r, g).err, &bad)
+	return bad.reason
+}
+
+// What one address has refused is bounded, and does not touch what is good, from there or elsewhere.
+func TestRefusalsOfAnAddressAreBounded(t *testing.T) {
+	t.Parallel()
+	d := openDatabase(t)
+	keys := NewAPIKeys("keys", "X-Api-Key", d)
+	outcomes := map[string]int{}
+	a := New(Options{
+		Schemes: []Scheme{keys}, Failures: limit.New(limit.Options{Rate: 1, Burst: 5}),
+		Observe: func(_, outcome string) { outcomes[outcome]++ },
+	})
+	good, _ := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
+	late, _ := addKey(t, d, store.APIKey{Subject: "bob"}, 0)
+	require.NoError(t, a.Authenticate(t.Context(), from(shows("X-Api-Key", good), "10.0.0.1:1")).err)
+	for range 50 {
+		a.Authenticate(t.Context(), from(shows(), "10.0.0.1:1"))
+	}
+	var last error
+	asked := 0
+	for n := range 50 {
+		stranger, _, _ := NewAPIKey()
+		asked = d.count()
+		if last = a.Authenticate(t.Context(), from(shows("X-Api-Key", stranger), fmt.Sprintf("10.0.0.1:%d", n))).err; task.KindOf(last) == task.RateLimited {
+			require.GreaterOrEqual(t, n, 5)
+			break
+		}
+	}
+	var e *task.Error
+	require.ErrorAs(t, last, &e)
+	require.Equal(t, task.RateLimited, e.Kind)
+	require.Positive(t, e.RetryAfter)
+	require.LessOrEqual(t, e.RetryAfter, time.Second)
+	require.Equal(t, asked, d.count(), "nobody was asked")
+	require.Equal(t, 50, outcomes["missing"], "who shows nothing is told to")
+	require.Equal(t, 1, outcomes["limited"])
+	check := func(key, address string) error {
+		return a.Authenticate(t.Context(), from(shows("X-Api-Key", key), address)).err
+	}
+	require.NoError(t, check(good, "10.0.0.1:9"))
+	keys.Forget()
+	require.NoError(t, check(good, "10.0.0.1:9"), "what was good once is looked at")
+	require.Equal(t, task.RateLimited, task.KindOf(check(late, "10.0.0.1:9")), "what was not is in the hands of its neighbours")
+	require.NoError(t, check(late, "10.0.0.2:9"))
+
+	for address, want := range map[string]string{
+		"10.0.0.1:5": "10.0.0.1", "[::ffff:10.0.0.1]:5": "10.0.0.1", "[2001:db8:1:2:3:4:5:6]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:5": "fe80::/64", "@": "@",
+	} {
+		require.Equal(t, want, sender(address))
+	}
 }
 
 func TestUsersInAFile(t *testing.T) {

@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -37,7 +39,8 @@ type Basic struct {
 	// checks bounds how many passwords are compared at a time, waiting how many may wait for that: a
 	// comparison is slow by intent, and anybody may ask for one.
 	checks  chan struct{}
-	waiting atomic.Int64
+	waiting queue
+	flights singleflight.Group
 	compare func(hash, password []byte) error
 }
 
@@ -53,14 +56,18 @@ const (
 	// passwordFor is how long a password is known to be right that nobody shows.
 	passwordFor   = 5 * time.Minute
 	passwordsKept = 10_000
-	// maxWaiting is how many may wait for a comparison; maxPassword what bcrypt looks at.
-	maxWaiting  = 64
-	maxPassword = 72
+	// maxWaiting is how many passwords may wait for a comparison, maxWaitingOfName of one user, maxWaitingFrom from one
+	// address; maxPassword what bcrypt looks at.
+	maxWaiting       = 64
+	maxWaitingOfName = 4
+	maxWaitingFrom   = 16
+	maxPassword      = 72
 )
 
 // NewBasic makes the scheme.
 func NewBasic(name string, users []User) (*Basic, error) {
 	s := &Basic{name: name, checks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), compare: bcrypt.CompareHashAndPassword}
+	s.waiting.by = map[string]int{}
 	return s, s.SetUsers(users)
 }
 
@@ -122,7 +129,17 @@ func (s *Basic) shown(_ *Request, a *authorization) []string {
 	return a.take("basic", func(string) bool { return true })
 }
 
-func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*proof, error) {
+func (s *Basic) remembered(credential string, _ *Request) *proof {
+	decoded, err := base64.StdEncoding.Strict().DecodeString(credential)
+	if err != nil {
+		return nil
+	}
+	l := s.users.Load()
+	p, _ := l.right.keep(l.digest(decoded), passwordFor)
+	return p
+}
+
+func (s *Basic) verify(ctx context.Context, credential string, r *Request) (*proof, error) {
 	decoded, err := base64.StdEncoding.Strict().DecodeString(credential)
 	if err != nil {
 		return nil, refuse(Malformed, nil)
@@ -133,18 +150,25 @@ func (s *Basic) verify(ctx context.Context, credential string, _ *Request) (*pro
 	}
 	l := s.users.Load()
 	digest := l.digest(decoded)
-	if p, ok := l.right.keep(digest, passwordFor); ok {
-		return p, nil
-	}
-	// The same work, whether there is such a user or not.
+	// The same work, whether there is such a user or not; and once for all who show the same at the same time.
 	age := l.right.age()
-	hash, user := l.decoy, l.byName[name]
-	if user != nil {
-		hash = []byte(user.Hash)
-	}
-	wrong, err := s.check(ctx, hash, []byte(password))
-	if err != nil {
-		return nil, err
+	user := l.byName[name]
+	found := s.flights.DoChan(string(digest[:]), func() (any, error) {
+		hash := l.decoy
+		if user != nil {
+			hash = []byte(user.Hash)
+		}
+		return s.check(hash, []byte(password), name, r)
+	})
+	var wrong bool
+	select {
+	case f := <-found:
+		if f.Err != nil {
+			return nil, f.Err
+		}
+		wrong, _ = f.Val.(bool)
+	case <-ctx.Done():
+		return nil, unavailable("the password could not be checked in time", context.Cause(ctx))
 	}
 	if wrong || user == nil {
 		return nil, refuse(Unknown, nil)
@@ -162,19 +186,49 @@ func (l *userList) digest(credential []byte) (d [sha256.Size]byte) {
 	return d
 }
 
-func (s *Basic) check(ctx context.Context, hash, password []byte) (wrong bool, err error) {
-	if s.waiting.Add(1) > maxWaiting {
-		s.waiting.Add(-1)
-		return false, &task.Error{Kind: task.RateLimited, Msg: "too many passwords are being checked", RetryAfter: time.Second}
+// check compares a password when it is its turn. A password that was right before may wait in any case.
+func (s *Basic) check(hash, password []byte, name string, r *Request) (wrong bool, err error) {
+	if !r.before {
+		leave, ok := s.waiting.enter("name "+name, "from "+sender(r.Address))
+		if !ok {
+			return false, &task.Error{Kind: task.RateLimited, Msg: "too many passwords are being checked", RetryAfter: time.Second}
+		}
+		defer leave()
 	}
-	defer s.waiting.Add(-1)
-	select {
-	case s.checks <- struct{}{}:
-		defer func() { <-s.checks }()
-	case <-ctx.Done():
-		return false, unavailable("the password could not be checked in time", context.Cause(ctx))
-	}
+	s.checks <- struct{}{}
+	defer func() { <-s.checks }()
 	return s.compare(hash, password) != nil, nil
+}
+
+// queue is who waits. Who waits often, by name or by address, leaves room for others.
+type queue struct {
+	mu  sync.Mutex
+	all int
+	by  map[string]int
+}
+
+// enter takes a place, unless there is none.
+func (q *queue) enter(name, from string) (leave func(), ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.all == maxWaiting || q.by[name] == maxWaitingOfName || q.by[from] == maxWaitingFrom {
+		return nil, false
+	}
+	q.add(1, name, from)
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.add(-1, name, from)
+	}, true
+}
+
+func (q *queue) add(n int, of ...string) {
+	q.all += n
+	for _, who := range of {
+		if q.by[who] += n; q.by[who] == 0 {
+			delete(q.by, who)
+		}
+	}
 }
 
 func (s *Basic) challenge(bool) string { return `Basic ` + realm + `, charset="UTF-8"` }

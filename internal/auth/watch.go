@@ -117,7 +117,12 @@ func (a *Authenticator) again(ctx context.Context, w *ongoing) error {
 	ctx, cancel := context.WithTimeout(ctx, watchFor)
 	defer cancel()
 	now := &Identity{scheme: w.id.scheme, credential: w.id.credential}
-	now.verify(ctx, a.byName[w.id.scheme], &Request{Chain: w.id.chain})
+	scheme, r := a.byName[now.scheme], &Request{Chain: w.id.chain, before: true}
+	if p := scheme.remembered(now.credential, r); p != nil {
+		now.proof = *p
+	} else {
+		now.verify(ctx, scheme, r)
+	}
 	if now.err == nil && (now.Tenant != w.id.Tenant || now.Subject != w.id.Subject) {
 		now.err = refuse(Unknown, errors.New("it is somebody else's by now"))
 	}

@@ -81,6 +81,8 @@ type Limits struct {
 	BodyTimeout   time.Duration `yaml:"body_timeout"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout"`
 	PerPrincipal  PerPrincipal  `yaml:"per_principal"`
+	// FailedAuthentications are those in a second of one address; 0: any number.
+	FailedAuthentications int `yaml:"failed_authentications"`
 }
 
 // PerPrincipal bounds what each caller may ask. 0 means no limit.

@@ -21,6 +21,8 @@ func Default() *Config {
 			HeaderTimeout: 10 * time.Second,
 			BodyTimeout:   60 * time.Second,
 			IdleTimeout:   120 * time.Second,
+
+			FailedAuthentications: 50,
 		},
 		CORS: CORS{MaxAge: time.Hour},
 		Protocol: Protocol{

@@ -65,6 +65,24 @@ func (c *Callers) Allow(who Caller) (wait time.Duration, ok bool) {
 	return wait, false
 }
 
+// Ready says whether Allow would take a request, and takes none.
+func (c *Callers) Ready(who Caller) (wait time.Duration, ok bool) {
+	if c == nil || c.opt.Rate == 0 {
+		return 0, true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.all[who]
+	if a == nil {
+		return 0, true
+	}
+	missing := 1 - a.bucket.Tokens()
+	if missing <= 0 {
+		return 0, true
+	}
+	return time.Duration(missing / float64(c.opt.Rate) * float64(time.Second)), false
+}
+
 // Open takes a place for a stream, which the caller gives back with closed when it was ok.
 func (c *Callers) Open(who Caller) (closed func(), ok bool) {
 	if c == nil || c.opt.Streams == 0 {

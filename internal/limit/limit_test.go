@@ -13,6 +13,27 @@ import (
 
 var alice, bob = Caller{"t", "alice"}, Caller{"t", "bob"}
 
+// Who only looks takes nothing.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	c, who := New(Options{Rate: 1, Burst: 2}), Caller{Subject: "a"}
+	for range 2 {
+		for range 5 {
+			_, ok := c.Ready(who)
+			require.True(t, ok)
+		}
+		_, ok := c.Allow(who)
+		require.True(t, ok)
+	}
+	wait, ok := c.Ready(who)
+	require.False(t, ok)
+	require.Positive(t, wait)
+	_, ok = c.Ready(Caller{Subject: "b"})
+	require.True(t, ok)
+	_, ok = (*Callers)(nil).Ready(who)
+	require.True(t, ok)
+}
+
 func TestRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

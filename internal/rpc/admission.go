@@ -37,13 +37,13 @@ func (s *Server) endpoint(ctx context.Context, r *auth.Request, agent string, co
 	if s.opt.Auth == nil {
 		return at
 	}
-	id := s.opt.Auth.Authenticate(ctx, r)
-	at.Admit = func(agent string) (engine.Principal, error) { return s.admit(id, agent) }
-	at.Watch = func(agent string, end func(error)) (stop func()) { return s.watch(id, agent, end) }
 	reachable := []string{agent}
 	if common {
 		reachable = append(reachable, slices.Sorted(maps.Keys(s.agents))...)
 	}
+	id := s.opt.Auth.Authenticate(ctx, r, s.gates(reachable...)...)
+	at.Admit = func(agent string) (engine.Principal, error) { return s.admit(id, agent) }
+	at.Watch = func(agent string, end func(error)) (stop func()) { return s.watch(id, agent, end) }
 	for _, name := range reachable {
 		if s.agents[name] == nil {
 			continue // nobody is the common one
@@ -58,6 +58,17 @@ func (s *Server) endpoint(ctx context.Context, r *auth.Request, agent string, co
 		}
 	}
 	return at
+}
+
+// gates are those of agents.
+func (s *Server) gates(agents ...string) []*auth.Gate {
+	var gates []*auth.Gate
+	for _, name := range agents {
+		if a := s.agents[name]; a != nil {
+			gates = append(gates, &a.Gate)
+		}
+	}
+	return gates
 }
 
 // admit asks an agent. One that is not served has nothing to hide.
@@ -81,12 +92,12 @@ func (s *Server) watch(id *auth.Identity, agent string, end func(error)) (stop f
 // reader is who reads cards. Nil is nobody in particular.
 type reader struct{ id *auth.Identity }
 
-// reader finds out who reads.
-func (s *Server) reader(r *http.Request) *reader {
+// reader finds out who reads about agents.
+func (s *Server) reader(r *http.Request, agents ...string) *reader {
 	if s.opt.Auth == nil {
 		return nil
 	}
-	return &reader{s.opt.Auth.Authenticate(r.Context(), Shown(r))}
+	return &reader{s.opt.Auth.Authenticate(r.Context(), Shown(r), s.gates(agents...)...)}
 }
 
 // cardOf is the card of an agent as a reader sees it. Where an agent is for those only who

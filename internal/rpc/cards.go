@@ -53,7 +53,7 @@ func (s *Server) cardRoutes(e *echo.Echo, base string, a *Agent) {
 	get(e, base+"/agent/authenticatedExtendedCard", func(c echo.Context) error {
 		shown := a.Card.For(nobody.Has)
 		if s.opt.Auth != nil {
-			p, err := s.opt.Auth.Admit(s.reader(c.Request()).id, &a.Gate)
+			p, err := s.opt.Auth.Admit(s.reader(c.Request(), a.Name).id, &a.Gate)
 			if err != nil {
 				return turnAway(c, err)
 			}
@@ -98,7 +98,7 @@ func (s *Server) card(c echo.Context, base string, a *Agent, r card.Rendering) e
 	if !a.personal() {
 		return s.render(c, base, a, &a.Card, r, publicCard)
 	}
-	shown, err := s.cardOf(a, s.reader(c.Request()))
+	shown, err := s.cardOf(a, s.reader(c.Request(), a.Name))
 	if err != nil {
 		return turnAway(c, err)
 	}

@@ -56,7 +56,7 @@ func (s *Server) serveCatalog(c echo.Context) error {
 	cacheControl := publicCard
 	for _, a := range s.agents {
 		if by == nil && a.personal() {
-			by, cacheControl = s.reader(c.Request()), privateCard
+			by, cacheControl = s.reader(c.Request(), slices.Collect(maps.Keys(s.agents))...), privateCard
 		}
 	}
 	page := catalog{Agents: []listed{}, PageSize: q.size}

@@ -252,8 +252,8 @@ func (s *Server) Serve(l net.Listener) error {
 
 // ServeGRPC answers gRPC on a listener until Shutdown.
 func (s *Server) ServeGRPC(l net.Listener) error {
-	return s.opt.GRPC.Serve(l, func(ctx context.Context, values func(string) []string, chain []*x509.Certificate) operation.Endpoint {
-		return s.endpoint(ctx, &auth.Request{Header: values, Chain: chain}, s.common, true)
+	return s.opt.GRPC.Serve(l, func(ctx context.Context, values func(string) []string, chain []*x509.Certificate, address string) operation.Endpoint {
+		return s.endpoint(ctx, &auth.Request{Header: values, Chain: chain, Address: address}, s.common, true)
 	})
 }
 

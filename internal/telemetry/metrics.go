@@ -74,7 +74,7 @@ var (
 
 // What comes of a credential: ok, error when it could not be checked, or why it was refused.
 var authOutcomes = set("ok", "error", "missing", "several", "malformed", "unknown", "revoked", "expired", "early", "algorithm",
-	"signature", "issuer", "audience", "claims", "certificate")
+	"signature", "issuer", "audience", "claims", "certificate", "elsewhere", "limited")
 
 func set(members ...string) map[string]bool {
 	m := make(map[string]bool, len(members))

@@ -71,7 +71,7 @@ type Binding struct {
 
 // Arrival is where a call arrives, with the caller's metadata, by their names as canonical
 // HTTP headers, and its end of the connection.
-type Arrival func(ctx context.Context, values func(name string) []string, chain []*x509.Certificate) operation.Endpoint
+type Arrival func(ctx context.Context, values func(name string) []string, chain []*x509.Certificate, address string) operation.Endpoint
 
 // service is the service of a version.
 type service struct {

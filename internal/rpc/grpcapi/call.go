@@ -42,8 +42,7 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	c.cancel, _ = c.ctx.Value(cancelKey{}).(context.CancelFunc)
 	c.Codec = s.Codec
 	defer c.contain(&err)
-	c.Endpoint = b.at(c.ctx, c.values, peerChain(c.ctx))
-	c.Address = peerAddress(c.ctx)
+	c.Endpoint = b.at(c.ctx, c.values, peerChain(c.ctx), peerAddress(c.ctx))
 	if c.TurnedAway != nil {
 		return c.fail(c.TurnedAway)
 	}
