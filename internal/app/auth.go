@@ -80,6 +80,13 @@ func (c *callers) loadUsers(s *config.AuthScheme) (err error) {
 		if err != nil {
 			return err
 		}
+		if agents := c.cfg.TenantVisible(s.Name); len(agents) > 0 {
+			for _, u := range users {
+				if u.Tenant == "" {
+					return fmt.Errorf("user %q has no tenant, and %s shows tasks to all of one (auth.visibility)", u.Name, agents[0])
+				}
+			}
+		}
 		if c.basic == nil {
 			c.basic, err = auth.NewBasic(s.Name, users)
 			return err

@@ -319,30 +319,47 @@ func (l *loader) issuerURL(key, value string, allowHTTP bool) {
 // is called alice by the one would have the tasks of the other's alice. Users and API keys
 // are the operator's own, who may mean the same person by both.
 func (l *loader) subjects(schemes []AuthScheme) {
-	type authority struct{ path, tenant, prefix string }
-	var outside []authority
+	outside := map[string]*Authority{}
+	var paths []string
 	for i := range schemes {
-		s, path := &schemes[i], fmt.Sprintf("auth.schemes[%d]", i)
-		a := authority{tenant: "=" + s.JWT.Tenant, prefix: s.JWT.SubjectPrefix, path: path + ".jwt"}
-		switch {
-		case s.Kind == AuthMTLS:
-			a = authority{tenant: "=" + s.MTLS.Tenant, prefix: s.MTLS.SubjectPrefix, path: path + ".mtls"}
-			if s.MTLS.TenantFrom == TenantFromOrganization {
-				a.tenant = ""
-			}
-		case s.Kind != AuthJWT:
+		a := schemes[i].Authority()
+		if a == nil {
 			continue
-		case s.JWT.TenantClaim != "":
-			a.tenant = ""
 		}
-		for _, b := range outside {
-			same := a.tenant == "" || b.tenant == "" || a.tenant == b.tenant
-			if same && (strings.HasPrefix(a.prefix, b.prefix) || strings.HasPrefix(b.prefix, a.prefix)) {
-				l.at(a.path+".subject_prefix", "does not keep its subjects apart from those of %s: give both a prefix, or each a tenant of its own", b.path)
+		path := fmt.Sprintf("auth.schemes[%d].%s", i, schemes[i].Kind)
+		for _, other := range paths {
+			b := outside[other]
+			same := a.AnyTenant || b.AnyTenant || a.Tenant == b.Tenant
+			if same && (strings.HasPrefix(a.Prefix, b.Prefix) || strings.HasPrefix(b.Prefix, a.Prefix)) {
+				l.at(path+".subject_prefix", "does not keep its subjects apart from those of %s: give both a prefix, or each a tenant of its own", other)
 			}
 		}
-		outside = append(outside, a)
+		outside[path], paths = a, append(paths, path)
 	}
+}
+
+// Authority is somebody else who says who is whom: of which tenant, and beginning with what.
+type Authority struct {
+	Tenant    string
+	AnyTenant bool // it names the tenant, too
+	Prefix    string
+}
+
+// Authority is who vouches for the subjects of a scheme. Nil: the operator does.
+func (s *AuthScheme) Authority() *Authority {
+	switch s.Kind {
+	case AuthJWT:
+		return &Authority{Tenant: s.JWT.Tenant, AnyTenant: s.JWT.TenantClaim != "", Prefix: s.JWT.SubjectPrefix}
+	case AuthMTLS:
+		return &Authority{Tenant: s.MTLS.Tenant, AnyTenant: s.MTLS.TenantFrom == TenantFromOrganization, Prefix: s.MTLS.SubjectPrefix}
+	default:
+		return nil
+	}
+}
+
+// MaySpeakOf reports whether an authority may name a subject.
+func (a *Authority) MaySpeakOf(tenant, subject string) bool {
+	return (a.AnyTenant || a.Tenant == tenant) && strings.HasPrefix(subject, a.Prefix)
 }
 
 // scopes are separated by spaces where they are on the wire, and shown in quotes.
@@ -372,6 +389,9 @@ func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
 			a.Auth.Schemes = append(a.Auth.Schemes, schemes[i].Name)
 		}
 	}
+	if a.Auth.Visibility == VisibleToTenant {
+		l.tenants(path, a, all)
+	}
 	for i, name := range named {
 		if !slices.ContainsFunc(schemes, func(s AuthScheme) bool { return s.Name == name }) {
 			l.at(path+".auth.schemes", "%q is not among auth.schemes", name)
@@ -393,6 +413,49 @@ func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
 	for i := range a.Card.Skills {
 		scope(fmt.Sprintf("%s.card.skills[%d].scope", path, i), a.Card.Skills[i].Scope)
 	}
+}
+
+// tenants refuses to show tasks to all of a tenant where a scheme names none: they would be those of everybody whom nobody
+// has put anywhere. What it cannot see, API keys and files of users, counts as of nobody else when it is met.
+func (l *loader) tenants(path string, a *Agent, all *Auth) {
+	key := path + ".auth.visibility"
+	if !l.given(key) {
+		key = "auth.visibility"
+	}
+	for i := range all.Schemes {
+		s := &all.Schemes[i]
+		if why := s.withoutTenant(); why != "" && slices.Contains(a.Auth.Schemes, s.Name) && !l.hasProblem(key) {
+			l.at(key, "tenant: whom auth.schemes[%d] lets in has no tenant: %s", i, why)
+		}
+	}
+}
+
+// withoutTenant says what is missing for a scheme to give everybody a tenant, as far as the configuration tells.
+func (s *AuthScheme) withoutTenant() string {
+	switch {
+	case s.Kind == AuthJWT && s.JWT.Tenant == "" && s.JWT.TenantClaim == "":
+		return "set jwt.tenant or jwt.tenant_claim"
+	case s.Kind == AuthMTLS && s.MTLS.Tenant == "" && s.MTLS.TenantFrom == TenantFixed:
+		return "set mtls.tenant or mtls.tenant_from"
+	case s.Kind == AuthBasic:
+		for i := range s.Basic.Users {
+			if s.Basic.Users[i].Tenant == "" {
+				return fmt.Sprintf("set that of basic.users[%d]", i)
+			}
+		}
+	}
+	return ""
+}
+
+// TenantVisible are the names of the agents that take a scheme and show their tasks to all of a tenant.
+func (c *Config) TenantVisible(scheme string) []string {
+	var out []string
+	for i := range c.Agents {
+		if a := &c.Agents[i]; a.Auth.Visibility == VisibleToTenant && slices.Contains(a.Auth.Schemes, scheme) {
+			out = append(out, a.Name)
+		}
+	}
+	return out
 }
 
 func (l *loader) tls(t *TLS) {

@@ -82,6 +82,16 @@ func TestMistakesInSchemes(t *testing.T) {
 		"authorities alone":  {"tls: {client_ca_file: c.pem}", "needs cert_file"},
 		"an unknown scheme":  {"agents: [{name: a, executor: {kind: demo}, auth: {schemes: [x]}}]", `"x" is not among auth.schemes`},
 		"a scope for nobody": {"agents: [{name: a, executor: {kind: demo}, auth: {scope: x}}]", "needs a scheme"},
+		"tasks for tenants, and tokens without": {
+			scheme(`{name: a, `+jwt("")+`}`) + "\nagents: [{name: a, executor: {kind: demo}, auth: {visibility: tenant}}]", "agents[0].auth.visibility: tenant: whom auth.schemes[0] lets in has no tenant: set jwt.tenant",
+		},
+		"users without": {
+			"auth:\n  visibility: tenant\n  schemes: [{name: a, kind: basic, basic: {users: [{name: x, tenant: t, password_hash: \"" + hash + "\"}, {name: y, password_hash: \"" + hash + "\"}]}}]",
+			": auth.visibility: tenant: whom auth.schemes[0] lets in has no tenant: set that of basic.users[1]",
+		},
+		"certificates without": {
+			"auth: {visibility: tenant, schemes: [{name: a, kind: mtls}]}\ntls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}", "set mtls.tenant or mtls.tenant_from",
+		},
 		"a scope with a space": {
 			scheme(`{name: a, kind: api_key}`) + "\nagents: [{name: a, executor: {kind: demo}, auth: {scope: x y}}]", "is not a scope",
 		},
@@ -124,6 +134,24 @@ agents:
 	require.Equal(t, VisibleToTenant, c.Agents[0].Auth.Visibility)
 	require.Equal(t, VisibleToOwner, c.Agents[1].Auth.Visibility)
 	require.Equal(t, RowSecurityRequire, c.Auth.RowSecurity)
+}
+
+// A scheme without tenants is fine where an agent does not take it, and so are keys, of which each may have one.
+func TestTenantsAreNeededWhereTheyMeanSomething(t *testing.T) {
+	t.Parallel()
+	c, err := Load(Source{File: file(t, `
+auth:
+  schemes:
+    - {name: keys, kind: api_key}
+    - {name: orgs, kind: jwt, jwt: {issuer: "https://org.example.com", audience: [a], tenant_claim: org}}
+    - {name: users, kind: basic, basic: {users_file: users}}
+agents:
+  - {name: shared, executor: {kind: demo}, auth: {visibility: tenant}}
+  - {name: own, executor: {kind: demo}, auth: {schemes: [users]}}
+  - {name: open, executor: {kind: demo}, auth: {visibility: tenant, schemes: []}}
+`)})
+	require.NoError(t, err)
+	require.Equal(t, []string{"shared"}, c.TenantVisible("users"))
 }
 
 func TestLocalOnly(t *testing.T) {

@@ -50,6 +50,7 @@ func (e *examination) database(ctx context.Context) {
 		{"role", d.role},
 		{"schema", d.schema},
 		{"isolation", d.isolation},
+		{"subjects", d.subjects},
 		{"partitions", d.partitions},
 		{"workers", d.workers},
 		{"queue", d.queue},
@@ -77,7 +78,7 @@ func (e *examination) database(ctx context.Context) {
 }
 
 // needsSchema are the checks that have nothing to look at in a database that was never migrated.
-var needsSchema = map[string]bool{"isolation": true, "partitions": true, "workers": true, "queue": true, "runs": true, "webhooks": true, "webhook secrets": true}
+var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "runs": true, "webhooks": true, "webhook secrets": true}
 
 type database struct {
 	*examination

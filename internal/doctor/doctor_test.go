@@ -147,7 +147,7 @@ func TestADatabaseInGoodHealth(t *testing.T) {
 	r.is(t, "isolation", OK, "the database keeps callers apart, too")
 	r.is(t, "webhooks", OK, "0, of which 0 have something to deliver; 1 processes deliver")
 	r.is(t, "webhook secrets", OK, "there are none yet")
-	require.Len(t, r, 28)
+	require.Len(t, r, 29)
 }
 
 func TestWhatMayBeWrongInADatabase(t *testing.T) {
@@ -522,6 +522,36 @@ func TestOperators(t *testing.T) {
 		cfg.AdminListen, cfg.Admin = c.listen, c.admin
 		examine(t, Options{Config: cfg}).is(t, "operators", c.want, c.says)
 	}
+}
+
+func TestSubjects(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	s := open(t, url)
+	for _, k := range []store.APIKey{{Subject: "alice"}, {Subject: "alice"}, {Subject: "bob", Tenant: "acme"}, {Subject: "sso:carol"}} {
+		k.ID, k.Hash = store.NewID().String(), []byte(strings.Repeat("x", 32))
+		_, err := s.AddAPIKey(t.Context(), &k, 0)
+		require.NoError(t, err)
+	}
+	cfg := configuration(t, url)
+	look := func(schemes ...config.AuthScheme) report {
+		cfg.Auth.Schemes = append([]config.AuthScheme{{Name: "keys", Kind: config.AuthAPIKey}}, schemes...)
+		cfg.Agents[0].Auth.Schemes = []string{"keys"}
+		return examine(t, Options{Config: cfg})
+	}
+	look().is(t, "subjects", OK, "3 of keys and users")
+	users := config.AuthScheme{Name: "users", Kind: config.AuthBasic, Basic: config.BasicAuth{Users: []config.BasicUser{{Name: "sso:dave"}}}}
+	look(users).is(t, "subjects", OK, "4 of keys and users")
+	sso := config.AuthScheme{Name: "sso", Kind: config.AuthJWT}
+	look(users, sso).is(t, "subjects", Warn, "3 subjects of keys or users may be named by the scheme sso, too, such as")
+	sso.JWT.SubjectPrefix = "sso:"
+	look(users, sso).is(t, "subjects", Warn, "2 subjects of keys or users")
+	sso.JWT.Tenant = "acme"
+	look(users, sso).is(t, "subjects", OK, "4 of")
+	sso.JWT = config.JWTAuth{TenantClaim: "org"}
+	look(sso).is(t, "subjects", Warn, "3 subjects")
+	cfg.Agents[0].Auth.Visibility = config.VisibleToTenant
+	look().is(t, "subjects", Warn, "2 subjects of API keys have no tenant, and demo shows tasks to all of one")
 }
 
 func TestItChangesNothing(t *testing.T) {

@@ -201,6 +201,7 @@ func (e *Engine) as(c Caller) Store {
 func (e *Engine) owner(c Caller) store.Owner {
 	return store.Owner{
 		Tenant: c.Principal.Tenant, Subject: c.Principal.Subject, Agent: c.Agent,
-		TenantWide: e.agents[c.Agent].TenantVisible,
+		// Those without a tenant have none in common.
+		TenantWide: e.agents[c.Agent].TenantVisible && c.Principal.Tenant != "",
 	}
 }

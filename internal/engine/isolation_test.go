@@ -257,3 +257,35 @@ func TestTasksThatATenantShares(t *testing.T) {
 		})
 	}
 }
+
+// Those without a tenant have nothing in common.
+func TestNoTenantIsNoneToShareWith(t *testing.T) {
+	t.Parallel()
+	for _, without := range []bool{true, false} {
+		t.Run(fmt.Sprintf("row-level security %v", !without), func(t *testing.T) {
+			t.Parallel()
+			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
+			alice := engine.Caller{Principal: engine.Principal{Subject: "alice"}, Agent: "shared"}
+			bob := engine.Caller{Principal: engine.Principal{Subject: "bob"}, Agent: "shared"}
+			for _, name := range []string{"chosen", ""} {
+				q := send("ask")
+				q.Caller, q.TaskID, q.MayCreate, q.ContextID = alice, name, name != "", "context"
+				h := r.must(t, q)
+				_, err := r.Get(t.Context(), &engine.GetRequest{Caller: alice, TaskID: h.PublicID})
+				require.NoError(t, err)
+				for about, op := range aboutATask {
+					_, err := op(t.Context(), r, bob, h.PublicID)
+					require.ErrorIs(t, err, task.NotFound, about)
+				}
+			}
+			page, err := r.List(t.Context(), &engine.ListRequest{Caller: bob, PageSize: 10, ExactTotal: true})
+			require.NoError(t, err)
+			require.Empty(t, page.Tasks)
+			require.Zero(t, page.Total)
+			// A name of 0.1 that somebody else has is free for bob.
+			q := send("ask")
+			q.Caller, q.TaskID, q.MayCreate = bob, "chosen", true
+			require.Equal(t, "bob", r.must(t, q).Owner)
+		})
+	}
+}

@@ -78,7 +78,7 @@ func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*
 	// A server-made id can only be continued. Any other is most likely new, and creating it
 	// finds out if it is not; but not if it is that of somebody else whose tasks the caller sees.
 	_, notOurs := task.ParseID(r.TaskID)
-	if r.MayCreate && notOurs != nil && !agent.TenantVisible {
+	if r.MayCreate && notOurs != nil && !e.owner(r.Caller).TenantWide {
 		return e.create(ctx, r, n, subscribe)
 	}
 	h, err := e.Find(ctx, r.Caller, r.TaskID)

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+)
+
+// Users without a tenant would share their tasks with whoever else has none.
+func TestAFileOfUsersHasTheirTenants(t *testing.T) {
+	t.Parallel()
+	const hash = "$2a$12$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"
+	for visibility, users := range map[config.Visibility]string{
+		config.VisibleToTenant: "alice:" + hash + ":acme\nbob:" + hash + "\n", config.VisibleToOwner: "bob:" + hash + "\n",
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "users")
+		require.NoError(t, os.WriteFile(file, []byte(users), 0o600))
+		yaml := filepath.Join(dir, "holdfast.yaml")
+		require.NoError(t, os.WriteFile(yaml, []byte("auth: {visibility: "+string(visibility)+", schemes: [{name: users, kind: basic, basic: {users_file: "+file+"}}]}"), 0o600))
+		cfg, err := config.Load(config.Source{File: yaml})
+		require.NoError(t, err)
+		_, err = buildAuth(cfg, slog.New(slog.DiscardHandler))
+		if visibility == config.VisibleToOwner {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, `user "bob" has no tenant, and demo shows tasks to all of one`)
+		require.NoError(t, os.WriteFile(file, []byte("alice:"+hash+":acme\n"), 0o600))
+		_, err = buildAuth(cfg, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+	}
+}

@@ -1,0 +1,70 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+)
+
+// subjects looks at whose tasks API keys and users reach: those of nobody else, although they were to be shared, or those
+// of somebody of whom another authority speaks, too.
+func (d *database) subjects(ctx context.Context) ([]Finding, error) {
+	var tenant, subject string
+	var named, keys, homeless int
+	var keyScheme string
+	var shared []string
+	for i := range d.Config.Auth.Schemes {
+		if s := &d.Config.Auth.Schemes[i]; s.Kind == config.AuthAPIKey {
+			keyScheme, shared = s.Name, d.Config.TenantVisible(s.Name)
+		}
+	}
+	outside := map[string]*config.Authority{}
+	coincide, example := map[string]int{}, map[string]string{}
+	for i := range d.Config.Auth.Schemes {
+		if a := d.Config.Auth.Schemes[i].Authority(); a != nil {
+			outside[d.Config.Auth.Schemes[i].Name] = a
+		}
+	}
+	look := func(tenant, subject string) {
+		named++
+		for name, a := range outside {
+			if a.MaySpeakOf(tenant, subject) {
+				coincide[name]++
+				example[name] = strings.TrimSuffix(subject+" of "+tenant, " of ")
+			}
+		}
+	}
+	for i := range d.Config.Auth.Schemes {
+		for _, u := range d.Config.Auth.Schemes[i].Basic.Users {
+			look(u.Tenant, u.Name)
+		}
+	}
+	if keyScheme != "" {
+		err := d.forEach(ctx, `SELECT DISTINCT tenant, subject FROM holdfast.api_keys
+			WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) ORDER BY 1, 2 LIMIT 10000`,
+			[]any{&tenant, &subject}, func() {
+				keys++
+				if tenant == "" {
+					homeless++
+				}
+				look(tenant, subject)
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var found findings
+	if homeless > 0 && len(shared) > 0 {
+		found = append(found, warns("%d subjects of API keys have no tenant, and %s shows tasks to all of one: theirs are seen by nobody else",
+			homeless, strings.Join(shared, ", ")).advise("make them keys with --tenant, and revoke these")...)
+	}
+	for i := range d.Config.Auth.Schemes {
+		if name := d.Config.Auth.Schemes[i].Name; coincide[name] > 0 {
+			found = append(found, warns("%d subjects of keys or users may be named by the scheme %s, too, such as %s, and whoever shows either has the tasks of both",
+				coincide[name], name, example[name]).
+				advise("if they are not the same people, give the scheme a subject_prefix, or a tenant of its own")...)
+		}
+	}
+	return found.orOK("%d of keys and users, and nobody else speaks of them", named), nil
+}
