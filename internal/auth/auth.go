@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -119,6 +120,8 @@ type Authenticator struct {
 	issuer *JWT
 	// good has the credentials that were good once.
 	good *cache[struct{}]
+	// troubles are, by scheme, of what could not be checked.
+	troubles map[string]*trouble
 	*watch
 }
 
@@ -127,10 +130,11 @@ func New(o Options) *Authenticator {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Authenticator{opt: o, byName: map[string]Scheme{}, good: newCache[struct{}](goodKept), watch: newWatch()}
+	a := &Authenticator{opt: o, byName: map[string]Scheme{}, good: newCache[struct{}](goodKept), troubles: map[string]*trouble{}, watch: newWatch()}
 	var issuers []*JWT
 	for _, s := range o.Schemes {
 		a.byName[s.Name()] = s
+		a.troubles[s.Name()] = &trouble{}
 		if j, ok := s.(*JWT); ok {
 			issuers = append(issuers, j)
 		}
@@ -178,15 +182,39 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*
 	if a.opt.Observe != nil {
 		a.opt.Observe(scheme, outcome)
 	}
-	switch outcome {
-	case "ok", string(Missing):
-	case "error":
-		a.opt.Log.Warn("a credential could not be checked", "scheme", scheme, "error", err)
+	switch {
+	case outcome == "ok", outcome == string(Missing):
+	case outcome == "error" && !errors.Is(ctx.Err(), context.Canceled): // which is that the client has left
+		// During an outage that is so with every request.
+		if count := a.troubles[scheme].tell(); count > 0 {
+			a.opt.Log.Warn("credentials could not be checked", "scheme", scheme, "requests", count, "error", err)
+		}
 	default:
 		// Anybody can cause these, in any number.
 		a.opt.Log.Debug("a credential was refused", "scheme", scheme, "reason", err)
 	}
 	return id
+}
+
+// trouble is told of once in a while.
+type trouble struct {
+	mu    sync.Mutex
+	count int // of what is not told yet
+	told  time.Time
+}
+
+// troubleEvery is how often it is told.
+const troubleEvery = 10 * time.Second
+
+// tell counts one more, and returns how many there were if it is time to say so.
+func (t *trouble) tell() (count int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count++
+	if now := time.Now(); now.Sub(t.told) >= troubleEvery {
+		count, t.count, t.told = t.count, 0, now
+	}
+	return count
 }
 
 // maxCredential bounds a credential, in bytes.

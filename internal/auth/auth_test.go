@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -165,6 +166,37 @@ type away struct{ *database }
 
 func (away) FindAPIKey(context.Context, string) (*store.KnownKey, error) {
 	return nil, &task.Error{Kind: task.Unavailable}
+}
+
+// An outage is told of, and not with every request.
+func TestAnOutageIsToldOfNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		a := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", away{})}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		key, _, _ := NewAPIKey()
+		requests := func(n int) []string {
+			log.Reset()
+			for range n {
+				require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(t.Context(), shows("X-Api-Key", key)).err))
+			}
+			return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+		}
+		lines := requests(100)
+		require.Len(t, lines, 1)
+		require.Contains(t, lines[0], "scheme=keys requests=1 error=")
+		time.Sleep(troubleEvery)
+		lines = requests(50)
+		require.Len(t, lines, 1)
+		require.Contains(t, lines[0], "requests=100 ")
+		time.Sleep(troubleEvery - time.Nanosecond)
+		require.Equal(t, []string{""}, requests(50))
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		time.Sleep(troubleEvery)
+		a.Authenticate(left, shows("X-Api-Key", key))
+		require.Empty(t, log.String(), "whoever leaves is no trouble")
+	})
 }
 
 // hashed is the hash of a password, made once: that is slow by intent.
