@@ -145,7 +145,7 @@ func TestAuthRequired(t *testing.T) {
 	password := "password-sesame-0123456789"
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost+6)
 	require.NoError(t, err)
-	config := replace(hooked(""), "executor: {kind: demo}", fmt.Sprintf("executor: {kind: http, http: {url: %q}}", agent.url+"/run")) + fmt.Sprintf(`
+	config := replace(hooked(nil), "executor: {kind: demo}", fmt.Sprintf("executor: {kind: http, http: {url: %q}}", agent.url+"/run")) + fmt.Sprintf(`
 auth:
   schemes:
     - {name: keys, kind: api_key}
@@ -155,7 +155,7 @@ auth:
 	a := start(t, replicaOptions{Name: "a", DB: db.url, Config: config, Env: i.trust()})
 	b := start(t, replicaOptions{Name: "b", DB: db.url, Config: config, Env: i.trust()})
 	t.Cleanup(db.sound)
-	hook := receive(t, "", nil)
+	hook := receive(t, 1)
 	key := newAccounts(t, db.url, 1)[0].key
 	basic := base64.StdEncoding.EncodeToString([]byte("bob:" + password))
 	token := i.token("carol")
@@ -203,19 +203,19 @@ auth:
 	}
 	states := map[string][]string{}
 	for ended := 0; ended < len(paths); {
-		n := within(t, "the webhooks of every task", hook.got)
-		state := strings.TrimPrefix(n.state(t), "task ")
-		states[n.path] = append(states[n.path], state)
-		if strings.HasSuffix(strings.ToLower(state), "completed") {
+		n := hook.next("the webhooks of every task")
+		state := n.state(t)
+		states[n.Path] = append(states[n.Path], state)
+		if state == "completed" {
 			ended++
 		}
 		for _, secret := range secrets {
-			require.NotContains(t, string(n.body)+fmt.Sprint(n.header), secret)
+			require.NotContains(t, string(n.Body)+fmt.Sprint(n.Header), secret)
 		}
 	}
 	for path, w := range paths {
 		hooked := way{version: w.version, binding: onJSONRPC} // webhooks have the words of the version
-		require.Contains(t, states[path], hooked.worded("auth-required"), w.name)
+		require.Contains(t, states[path], inOldWords(hooked.worded("auth-required")), w.name)
 	}
 
 	for _, r := range []*replica{a, b} {
