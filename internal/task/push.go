@@ -25,7 +25,7 @@ func (c *PushConfig) Triggers(e *Event) bool {
 // process delivers for it.
 type PushDue struct {
 	Task     ID
-	PublicID string     // what the receiver knows the task by
+	PublicID string // what the receiver knows the task by
 	Agent    string
 	Host     string     // of the URL, with its port: by it deliveries are bounded
 	Config   PushConfig // with its secrets
