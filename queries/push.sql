@@ -81,18 +81,24 @@ WITH ready AS MATERIALIZED (
            FOR NO KEY UPDATE SKIP LOCKED
      ) x
      LIMIT @max_rows::integer
+), many AS MATERIALIZED (
+    -- By way of arrays, of which the planner expects several rows. For the one that it expects of a claim it would seek each
+    -- row by the array of all.
+    SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
        SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval
-      FROM mine WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = mine.task AND k.config_id = mine.config_id
+      FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
 SELECT won.task, won.config_id, won.host, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
        c.dialect, c.url, c.schemes, c.secrets, c.created_at, coalesce(t.client_id, c.public_id, t.id::text)::text AS public_id, t.agent
   FROM won
-  JOIN holdfast.push_configs c ON c.task = won.task AND c.config_id = won.config_id
-  JOIN holdfast.tasks t ON t.id = won.task
- WHERE c.task = ANY(ARRAY(SELECT task FROM won)) AND t.id = ANY(ARRAY(SELECT task FROM won));
+ CROSS JOIN LATERAL (
+    SELECT x.dialect, x.url, x.schemes, x.secrets, x.created_at, x.public_id FROM holdfast.push_configs x
+     WHERE x.task = won.task AND x.config_id = won.config_id OFFSET 0
+ ) c
+ CROSS JOIN LATERAL (SELECT x.id, x.client_id, x.agent FROM holdfast.tasks x WHERE x.id = won.task OFFSET 0) t;
 
 -- name: PushNext :one
 -- How long until the next one is due. Index push_cursors_due.
@@ -105,6 +111,21 @@ SELECT (k.due_at - now())::interval FROM holdfast.push_cursors k
 SELECT * FROM holdfast.task_events
  WHERE task = @task AND seq >= @next_seq AND (kind = 2 OR kind = 3 AND @artifacts::boolean)
  ORDER BY seq LIMIT @max_rows;
+
+-- name: PushAhead :many
+-- The same for one configuration of each of many tasks. The lowest and the highest of these keep the partitions out that
+-- hold none of them.
+SELECT e.*
+  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@next_seqs::bigint[]) AS next_seq, unnest(@artifacts::boolean[]) AS artifacts) c
+ CROSS JOIN LATERAL (
+    SELECT * FROM holdfast.task_events x
+     WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts) AND x.task BETWEEN @lowest AND @highest
+     ORDER BY x.seq LIMIT @max_rows
+ ) e;
+
+-- name: PushTasks :many
+-- The headers of these tasks, by primary key.
+SELECT * FROM holdfast.tasks WHERE id = ANY(@ids::uuid[]);
 
 -- name: PushExtend :execrows
 UPDATE holdfast.push_cursors

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ func (s *Store) ClaimPush(
 		}
 		due = append(due, d)
 	}
+	s.readAhead(ctx, due)
 	if len(rows) == limit {
 		return due, 0, nil
 	}
@@ -74,8 +76,68 @@ func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.Push
 	return d, err
 }
 
-// PushBatch reads the events that a claimed configuration wants next, at most limit, and the header of their task.
+// aheadRows is how many events of each claim are read ahead, less one: those of a short task, and few enough to be held while
+// a claim waits for its turn.
+const aheadRows = 8
+
+// readAhead reads what claims have to deliver, for all of them at once. One that has more, or that cannot be read, or whose
+// task has another one among them, asks for itself.
+func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
+	claims := make(map[uuid.UUID]*task.PushDue, len(due))
+	arg := dbsqlc.PushAheadParams{MaxRows: aheadRows}
+	for _, d := range due {
+		id := uuid.UUID(d.Task)
+		if d.Unreadable != nil || claims[id] != nil {
+			continue
+		}
+		claims[id] = d
+		if len(arg.Tasks) == 0 || bytes.Compare(id[:], arg.Lowest[:]) < 0 {
+			arg.Lowest = id
+		}
+		if bytes.Compare(id[:], arg.Highest[:]) > 0 {
+			arg.Highest = id
+		}
+		arg.Tasks, arg.NextSeqs, arg.Artifacts = append(arg.Tasks, id), append(arg.NextSeqs, int64(d.Next)), append(arg.Artifacts, d.Config.Artifacts)
+	}
+	if len(claims) == 0 {
+		return
+	}
+	headers, err := s.q.PushTasks(ctx, s.api, arg.Tasks)
+	if err != nil {
+		return
+	}
+	rows, err := s.q.PushAhead(ctx, s.api, arg)
+	if err != nil {
+		return
+	}
+	for i := range headers {
+		d := claims[headers[i].ID]
+		d.Ahead = &task.PushAhead{Header: header(&headers[i])}
+		d.Ahead.Header.PublicID = d.PublicID
+	}
+	for i := range rows {
+		d := claims[rows[i].Task]
+		if d.Ahead == nil {
+			continue
+		}
+		e, err := event(&rows[i], d.Ahead.Header)
+		if err != nil || len(d.Ahead.Events) == aheadRows-1 {
+			d.Ahead = nil
+			continue
+		}
+		d.Ahead.Events = append(d.Ahead.Events, e)
+	}
+}
+
+// PushBatch reads the events that a claimed configuration wants next, at most limit, and the header of their task. What was
+// read with the claim it gives once.
 func (s *Store) PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error) {
+	if a := due.Ahead; a != nil {
+		due.Ahead = nil
+		if len(a.Events) <= limit {
+			return a.Header, a.Events, nil
+		}
+	}
 	h, err := s.pushed(ctx, due)
 	if err != nil {
 		return nil, nil, err

@@ -37,6 +37,14 @@ type PushDue struct {
 
 	Failures     int // since the last success
 	FailingSince time.Time
+
+	Ahead *PushAhead // nil: it was not read
+}
+
+// PushAhead is what was read with a claim of what it has to deliver: the first events, and the header of their task.
+type PushAhead struct {
+	Header *Task
+	Events []*Event
 }
 
 // PushOutcome is what came of one attempt to deliver.

@@ -13,6 +13,68 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const pushAhead = `-- name: PushAhead :many
+SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, e.request_id, e.created_at, e.worker_id, e.claimed_at
+  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS next_seq, unnest($3::boolean[]) AS artifacts) c
+ CROSS JOIN LATERAL (
+    SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events x
+     WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts) AND x.task BETWEEN $4 AND $5
+     ORDER BY x.seq LIMIT $6
+ ) e
+`
+
+type PushAheadParams struct {
+	Tasks     []uuid.UUID
+	NextSeqs  []int64
+	Artifacts []bool
+	Lowest    uuid.UUID
+	Highest   uuid.UUID
+	MaxRows   int32
+}
+
+// The same for one configuration of each of many tasks. The lowest and the highest of these keep the partitions out that
+// hold none of them.
+func (q *Queries) PushAhead(ctx context.Context, db DBTX, arg PushAheadParams) ([]Event, error) {
+	rows, err := db.Query(ctx, pushAhead,
+		arg.Tasks,
+		arg.NextSeqs,
+		arg.Artifacts,
+		arg.Lowest,
+		arg.Highest,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Event
+	for rows.Next() {
+		var i Event
+		if err := rows.Scan(
+			&i.Task,
+			&i.Seq,
+			&i.Kind,
+			&i.State,
+			&i.Attempt,
+			&i.Append,
+			&i.Last,
+			&i.ArtifactID,
+			&i.Payload,
+			&i.RequestID,
+			&i.CreatedAt,
+			&i.WorkerID,
+			&i.ClaimedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pushAttempts = `-- name: PushAttempts :many
 WITH a AS MATERIALIZED (
     SELECT task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, id, delivery_id, class, worker_id FROM holdfast.push_attempts
@@ -171,18 +233,24 @@ WITH ready AS MATERIALIZED (
            FOR NO KEY UPDATE SKIP LOCKED
      ) x
      LIMIT $4::integer
+), many AS MATERIALIZED (
+    -- By way of arrays, of which the planner expects several rows. For the one that it expects of a claim it would seek each
+    -- row by the array of all.
+    SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
        SET claim = gen_random_uuid(), worker_id = $5::uuid, locked_until = now() + $6::interval, due_at = now() + $6::interval
-      FROM mine WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = mine.task AND k.config_id = mine.config_id
+      FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
 SELECT won.task, won.config_id, won.host, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
        c.dialect, c.url, c.schemes, c.secrets, c.created_at, coalesce(t.client_id, c.public_id, t.id::text)::text AS public_id, t.agent
   FROM won
-  JOIN holdfast.push_configs c ON c.task = won.task AND c.config_id = won.config_id
-  JOIN holdfast.tasks t ON t.id = won.task
- WHERE c.task = ANY(ARRAY(SELECT task FROM won)) AND t.id = ANY(ARRAY(SELECT task FROM won))
+ CROSS JOIN LATERAL (
+    SELECT x.dialect, x.url, x.schemes, x.secrets, x.created_at, x.public_id FROM holdfast.push_configs x
+     WHERE x.task = won.task AND x.config_id = won.config_id OFFSET 0
+ ) c
+ CROSS JOIN LATERAL (SELECT x.id, x.client_id, x.agent FROM holdfast.tasks x WHERE x.id = won.task OFFSET 0) t
 `
 
 type PushClaimParams struct {
@@ -855,4 +923,57 @@ func (q *Queries) PushTaskLock(ctx context.Context, db DBTX, id uuid.UUID) (int6
 	var last_seq int64
 	err := row.Scan(&last_seq)
 	return last_seq, err
+}
+
+const pushTasks = `-- name: PushTasks :many
+SELECT id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, cancel_requested, direct, dialect, metadata, traceparent, created_at, claimed_at, cancel_requested_at, pushes, stream_base, artifact_bytes FROM holdfast.tasks WHERE id = ANY($1::uuid[])
+`
+
+// The headers of these tasks, by primary key.
+func (q *Queries) PushTasks(ctx context.Context, db DBTX, ids []uuid.UUID) ([]Task, error) {
+	rows, err := db.Query(ctx, pushTasks, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Task
+	for rows.Next() {
+		var i Task
+		if err := rows.Scan(
+			&i.ID,
+			&i.ClientID,
+			&i.Agent,
+			&i.Tenant,
+			&i.Owner,
+			&i.ContextID,
+			&i.State,
+			&i.LastSeq,
+			&i.StatusSeq,
+			&i.StatusAt,
+			&i.Attempt,
+			&i.RunOrdinal,
+			&i.Runs,
+			&i.Turns,
+			&i.Pending,
+			&i.WorkerID,
+			&i.CancelRequested,
+			&i.Direct,
+			&i.Dialect,
+			&i.Metadata,
+			&i.Traceparent,
+			&i.CreatedAt,
+			&i.ClaimedAt,
+			&i.CancelRequestedAt,
+			&i.Pushes,
+			&i.StreamBase,
+			&i.ArtifactBytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
