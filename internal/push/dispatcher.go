@@ -395,23 +395,24 @@ func (d *Dispatcher) record(ctx context.Context, c *claim, o *task.PushOutcome, 
 	recording, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.until)
 	defer cancel()
 	ours, more, err := d.opt.Store.RecordPush(recording, o)
-	log := d.opt.Log.With("task_id", c.PublicID, "config_id", c.Config.ID, "host", c.Host, "seq", int64(o.To))
+	// Not by With, which would format them for each delivery that nobody logs.
+	about := []any{"task_id", c.PublicID, "config_id", c.Config.ID, "host", c.Host, "seq", int64(o.To), "class", o.Class}
 	if d.opt.Observer.Attempted != nil && o.Class != string(Silent) {
 		d.opt.Observer.Attempted(o.Class, o.Took)
 	}
 	switch {
 	case err != nil:
-		log.Warn("a delivery was not recorded and may be repeated", "class", o.Class, "error", err)
+		d.opt.Log.Warn("a delivery was not recorded and may be repeated", append(about, "error", err)...)
 		return false
 	case !ours:
-		log.Info("a delivery no longer counts: its webhook was changed, or claimed by another process", "class", o.Class)
+		d.opt.Log.Info("a delivery no longer counts: its webhook was changed, or claimed by another process", about...)
 		return false
 	case o.Disable != "":
-		log.Warn("a webhook is disabled", "class", o.Class, "reason", o.Disable)
+		d.opt.Log.Warn("a webhook is disabled", append(about, "reason", o.Disable)...)
 	case !o.Delivered:
-		log.Info("a delivery failed", "class", o.Class, "status", o.Status, "failures", c.Failures+1, "retry_in", o.RetryIn, "error", o.Error)
+		d.opt.Log.Info("a delivery failed", append(about, "status", o.Status, "failures", c.Failures+1, "retry_in", o.RetryIn, "error", o.Error)...)
 	default:
-		log.Debug("delivered", "class", o.Class, "status", o.Status, "took", o.Took)
+		d.opt.Log.Debug("delivered", append(about, "status", o.Status, "took", o.Took)...)
 		if d.opt.Observer.Lag != nil && p.event != nil {
 			d.opt.Observer.Lag(time.Since(p.event.At))
 		}
