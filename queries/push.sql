@@ -127,6 +127,10 @@ SELECT e.*
 -- The headers of these tasks, by primary key.
 SELECT * FROM holdfast.tasks WHERE id = ANY(@ids::uuid[]);
 
+-- name: PushLog :many
+-- What a log has behind one event, up to another one, by primary key.
+SELECT * FROM holdfast.task_events WHERE task = @task AND seq > @after AND seq <= @upto ORDER BY seq;
+
 -- name: PushExtend :execrows
 UPDATE holdfast.push_cursors
    SET locked_until = now() + @lock::interval, due_at = CASE WHEN disabled_at IS NULL THEN now() + @lock::interval END

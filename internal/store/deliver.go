@@ -167,14 +167,33 @@ func (s *Store) pushed(ctx context.Context, due *task.PushDue) (*task.Task, erro
 	return h, nil
 }
 
-// TaskAsOf folds the log of a claimed configuration's task up to an event.
+// TaskAsOf folds the log of a claimed configuration's task up to an event. For one that comes later the same task goes on
+// from there: each event is read once for all deliveries of a claim.
 func (s *Store) TaskAsOf(ctx context.Context, due *task.PushDue, seq task.Seq) (*task.Task, error) {
-	h, err := s.pushed(ctx, due)
-	if err != nil {
-		return nil, err
+	t := due.Told
+	due.Told = nil // should this fail on the way
+	if t == nil || t.LastSeq > seq {
+		h, err := s.pushed(ctx, due)
+		if err != nil {
+			return nil, err
+		}
+		t = Empty(h)
 	}
-	h.LastSeq = min(h.LastSeq, seq)
-	return s.Snapshot(ctx, h, true)
+	rows, err := s.q.PushLog(ctx, s.api, dbsqlc.PushLogParams{Task: uuid.UUID(due.Task), After: int64(t.LastSeq), Upto: int64(seq)})
+	if err != nil {
+		return nil, translate("read task", err)
+	}
+	for i := range rows {
+		e, err := event(&rows[i], t)
+		if err != nil {
+			return nil, translate("read task", err)
+		}
+		if err := t.Apply(e); err != nil {
+			return nil, err
+		}
+	}
+	due.Told = t
+	return t, nil
 }
 
 // ExtendPush keeps a claim for lock from now on. task.LeaseLost: it is no longer ours.

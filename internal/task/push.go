@@ -39,6 +39,7 @@ type PushDue struct {
 	FailingSince time.Time
 
 	Ahead *PushAhead // nil: it was not read
+	Told  *Task      // as the last delivery showed it, where deliveries show the whole task
 }
 
 // PushAhead is what was read with a claim of what it has to deliver: the first events, and the header of their task.

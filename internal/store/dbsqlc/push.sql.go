@@ -670,6 +670,51 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 	return items, nil
 }
 
+const pushLog = `-- name: PushLog :many
+SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events WHERE task = $1 AND seq > $2 AND seq <= $3 ORDER BY seq
+`
+
+type PushLogParams struct {
+	Task  uuid.UUID
+	After int64
+	Upto  int64
+}
+
+// What a log has behind one event, up to another one, by primary key.
+func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Event, error) {
+	rows, err := db.Query(ctx, pushLog, arg.Task, arg.After, arg.Upto)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Event
+	for rows.Next() {
+		var i Event
+		if err := rows.Scan(
+			&i.Task,
+			&i.Seq,
+			&i.Kind,
+			&i.State,
+			&i.Attempt,
+			&i.Append,
+			&i.Last,
+			&i.ArtifactID,
+			&i.Payload,
+			&i.RequestID,
+			&i.CreatedAt,
+			&i.WorkerID,
+			&i.ClaimedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pushNext = `-- name: PushNext :one
 SELECT (k.due_at - now())::interval FROM holdfast.push_cursors k
  WHERE k.due_at > now() AND k.host <> ALL($1::text[])
