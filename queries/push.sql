@@ -11,7 +11,7 @@ SELECT last_seq FROM holdfast.tasks WHERE id = @id FOR NO KEY UPDATE;
 -- Behind PushTaskLock. Adds a configuration, or replaces what one says: it keeps its place in the log and begins to live
 -- anew, and what is on its way to the old URL no longer counts. No row: the task has as many as it may.
 WITH room AS MATERIALIZED (
-    SELECT t.id FROM holdfast.tasks t
+    SELECT t.id, holdfast.push_caller(t.tenant, t.owner) AS caller FROM holdfast.tasks t
      WHERE t.id = @task
        AND ((SELECT count(*) FROM holdfast.push_configs c WHERE c.task = @task) < @most::integer
             OR EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @config_id))
@@ -31,8 +31,8 @@ WITH room AS MATERIALIZED (
                       WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM old) AND (e.kind = 2 OR e.kind = 3 AND @artifacts::boolean)
                       ORDER BY e.seq DESC LIMIT 1), 0) AS seq
 ), place AS (
-    INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, next_seq)
-    SELECT id, @config_id, @host, @artifacts, @next_seq FROM room
+    INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, next_seq)
+    SELECT id, @config_id, @host, caller, @artifacts, @next_seq FROM room
     ON CONFLICT (task, config_id) DO UPDATE
        SET host = excluded.host, artifacts = excluded.artifacts,
            due_seq = (SELECT seq FROM due),
@@ -64,17 +64,20 @@ WITH gone AS (
 DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @config_id;
 
 -- name: PushClaim :many
--- Takes due configurations for a process: at most max_rows, and per_host of one host, so that a slow one does not take all
--- the room. It looks at no more than @window_rows of those that are due. Index push_cursors_due. The end of the claim is
--- when they are due again, so that nobody passes over what others have.
+-- Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
+-- slow ones do not take all the room. It looks at no more than @window_rows of those that are due. Index push_cursors_due.
+-- The end of the claim is when they are due again, so that nobody passes over what others have.
 WITH ready AS MATERIALIZED (
-    SELECT r.task, r.config_id, r.due_at, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS nth
-      FROM (SELECT k.task, k.config_id, k.host, k.due_at FROM holdfast.push_cursors k
-             WHERE k.due_at <= now() AND k.host <> ALL(@busy_hosts::text[])
+    SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
+           row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
+      FROM (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
+             WHERE k.due_at <= now() AND k.host <> ALL(@busy_hosts::text[]) AND k.caller <> ALL(@busy_callers::bigint[])
              ORDER BY k.due_at LIMIT @window_rows::integer) r
 ), mine AS MATERIALIZED (
     SELECT x.task, x.config_id
-      FROM (SELECT * FROM ready WHERE nth <= @per_host::integer ORDER BY due_at) r
+      FROM (SELECT * FROM ready
+             WHERE of_host <= @per_host::integer AND (of_caller <= @per_caller::integer OR caller = 0)
+             ORDER BY due_at) r
      CROSS JOIN LATERAL (
         SELECT k.task, k.config_id FROM holdfast.push_cursors k
          WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at <= now()
@@ -89,9 +92,9 @@ WITH ready AS MATERIALIZED (
     UPDATE holdfast.push_cursors k
        SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
-    RETURNING k.task, k.config_id, k.host, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
+    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
-SELECT won.task, won.config_id, won.host, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
+SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
        c.dialect, c.url, c.schemes, c.secrets, c.created_at, coalesce(t.client_id, c.public_id, t.id::text)::text AS public_id, t.agent
   FROM won
  CROSS JOIN LATERAL (
@@ -103,7 +106,7 @@ SELECT won.task, won.config_id, won.host, won.claim::uuid AS claim, won.next_seq
 -- name: PushNext :one
 -- How long until the next one is due. Index push_cursors_due.
 SELECT (k.due_at - now())::interval FROM holdfast.push_cursors k
- WHERE k.due_at > now() AND k.host <> ALL(@busy_hosts::text[])
+ WHERE k.due_at > now() AND k.host <> ALL(@busy_hosts::text[]) AND k.caller <> ALL(@busy_callers::bigint[])
  ORDER BY k.due_at LIMIT 1;
 
 -- name: PushBatch :many

@@ -87,7 +87,7 @@ WITH inp AS MATERIALIZED (
      -- each other.
      ORDER BY f.tenant, f.owner, f.agent, f.client_id, f.id
     ON CONFLICT DO NOTHING
-    RETURNING id, agent, worker_id, runs, created_at
+    RETURNING id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries)
     SELECT id, agent, worker_id, 1, runs FROM created
@@ -95,7 +95,7 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
-    SELECT p.*
+    SELECT p.*, c.tenant, c.owner
       FROM (SELECT unnest(@push_tasks::uuid[]) AS task,
                    unnest(@push_ids::text[]) AS config_id,
                    unnest(@push_dialects::text[]) AS dialect,
@@ -109,8 +109,8 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
     SELECT task, config_id, dialect, url, schemes::json, secrets FROM push
 ), placed AS (
-    INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
-    SELECT task, config_id, host, artifacts FROM push
+    INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
+    SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push
 ), audited AS MATERIALIZED (
     SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n FROM created c JOIN inp i ON i.id = c.id WHERE i.audit <> ''
 )

@@ -159,7 +159,8 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	s.hub = hub.New(hubOptions)
 	s.store, err = store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
-		Listener: s.hub, PushesDue: s.hub.PushesDue, SecretKeys: SecretKeys(cfg), PushPerHost: cfg.Push.ConcurrencyPerHost,
+		Listener: s.hub, PushesDue: s.hub.PushesDue, SecretKeys: SecretKeys(cfg),
+		PushPerHost: cfg.Push.ConcurrencyPerHost, PushPerCaller: push.PerCaller(cfg.Push.Concurrency),
 		Observer: s.storeObserver(), RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff,
 		WithoutAudit: !cfg.Audit.Enabled, Log: log,
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 
 // Store is what the dispatcher asks of the database.
 type Store interface {
-	// ClaimPush takes due configurations, none of a busy host. next is how long until another one
-	// is due: 0 when there may be more at once, negative when there is none.
-	ClaimPush(ctx context.Context, worker task.ID, limit int, busyHosts []string, lock time.Duration) (
+	// ClaimPush takes due configurations, none of a host or caller that is busy. next is how long until
+	// another one is due: 0 when there may be more at once, negative when there is none.
+	ClaimPush(ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration) (
 		due []*task.PushDue, next time.Duration, err error)
 	PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error)
 	TaskAsOf(ctx context.Context, due *task.PushDue, seq task.Seq) (*task.Task, error)
@@ -65,24 +66,31 @@ type Dispatcher struct {
 	wake chan struct{}
 
 	mu         sync.Mutex
-	hosts      map[string]*host // those with claims
+	hosts      map[string]*share // those with claims
+	callers    map[int64]*share
+	waiting    []*claim // for their host or their caller, the oldest first
 	active     int
 	more       bool // the last claim took all that it could: there may be others
 	deliveries sync.WaitGroup
 	stop       <-chan struct{} // closed when nothing new is to begin
 }
 
-// host is where claims of this process lead. Its fields are guarded by Dispatcher.mu.
-type host struct {
-	active  int
-	waiting []*claim // claimed while it had fewer under way
+// share is what a host, or a caller, has of this process. Its fields are guarded by Dispatcher.mu.
+type share struct {
+	active int // deliveries under way
+	claims int // these, and those that wait
 }
 
 // claim is a configuration that is ours until a moment.
 type claim struct {
 	*task.PushDue
-	until time.Time
+	until        time.Time
+	host, caller *share
 }
+
+// PerCaller is how many of so many deliveries at once may be for one caller: with half of them stuck at hosts of one, however
+// many names these have, the others have the other half.
+func PerCaller(concurrency int) int { return (concurrency + 1) / 2 }
 
 const (
 	// recordTime is what a claim has beyond an attempt. A longer one delays what a process leaves
@@ -105,7 +113,7 @@ func New(o Options) *Dispatcher {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Lock = cmp.Or(o.Lock, o.Sender.opt.Timeout+recordTime)
-	return &Dispatcher{opt: o, wake: make(chan struct{}, 1), hosts: map[string]*host{}}
+	return &Dispatcher{opt: o, wake: make(chan struct{}, 1), hosts: map[string]*share{}, callers: map[int64]*share{}}
 }
 
 // Wake says that something may be due.
@@ -150,7 +158,7 @@ func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
 	due, next, err := d.opt.Store.ClaimPush(claiming, worker, free, busy, d.opt.Lock)
 	crowded := false
 	for _, c := range due {
-		crowded = d.accept(work, &claim{c, start.Add(d.opt.Lock)}) || crowded
+		crowded = d.accept(work, &claim{PushDue: c, until: start.Add(d.opt.Lock)}) || crowded
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -160,7 +168,7 @@ func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// The claims of a host that takes no more may have hidden those of others.
+	// The claims of who takes no more may have hidden those of others.
 	if crowded {
 		next = 0
 	}
@@ -172,45 +180,76 @@ func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
 	return next
 }
 
-// room is how many deliveries may be started, and the hosts that take no more.
-func (d *Dispatcher) room() (free int, busy []string) {
+// room is how many deliveries may be started, and who takes no more.
+func (d *Dispatcher) room() (free int, busy *task.PushBusy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	busy = new(task.PushBusy)
 	for name, h := range d.hosts {
-		if h.active+len(h.waiting) >= d.opt.PerHost {
-			busy = append(busy, name)
+		if h.claims >= d.opt.PerHost {
+			busy.Hosts = append(busy.Hosts, name)
+		}
+	}
+	for caller, s := range d.callers {
+		if caller != 0 && s.claims >= PerCaller(d.opt.Concurrency) {
+			busy.Callers = append(busy.Callers, caller)
 		}
 	}
 	return max(d.opt.Concurrency-d.active, 0), busy
 }
 
-// accept starts a claim, or lets it wait for its host: others may have started since room
-// looked, and a claim does not know what is under way. It reports whether the host takes no more.
+// accept starts a claim, or lets it wait for its host or caller: others may have started since room
+// looked, and a claim does not know what is under way. It reports whether one of the two takes no more.
 func (d *Dispatcher) accept(work context.Context, c *claim) (crowded bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := d.hosts[c.Host]
-	if h == nil {
-		h = &host{}
-		d.hosts[c.Host] = h
+	c.host, c.caller = join(d.hosts, c.Host), join(d.callers, c.Caller)
+	if d.fits(c) {
+		d.start(work, c)
+	} else {
+		d.waiting = append(d.waiting, c)
 	}
-	if h.active >= d.opt.PerHost {
-		h.waiting = append(h.waiting, c)
-		return true
-	}
-	h.active++
-	d.start(work, h, c)
-	return h.active >= d.opt.PerHost
+	return d.crowded(c)
 }
 
-// start takes a slot for a claim whose host has counted it.
-func (d *Dispatcher) start(work context.Context, h *host, c *claim) {
+func join[K comparable](shares map[K]*share, of K) *share {
+	s := shares[of]
+	if s == nil {
+		s = new(share)
+		shares[of] = s
+	}
+	s.claims++
+	return s
+}
+
+func leave[K comparable](shares map[K]*share, of K) {
+	s := shares[of]
+	s.active--
+	if s.claims--; s.claims == 0 {
+		delete(shares, of)
+	}
+}
+
+// fits reports whether a claim may be started. Where nobody is asked who they are, there is nobody to be fair to.
+func (d *Dispatcher) fits(c *claim) bool {
+	return d.active < d.opt.Concurrency && c.host.active < d.opt.PerHost &&
+		(c.Caller == 0 || c.caller.active < PerCaller(d.opt.Concurrency))
+}
+
+func (d *Dispatcher) crowded(c *claim) bool {
+	return c.host.claims >= d.opt.PerHost || c.Caller != 0 && c.caller.claims >= PerCaller(d.opt.Concurrency)
+}
+
+// start takes a slot for a claim.
+func (d *Dispatcher) start(work context.Context, c *claim) {
 	d.active++
+	c.host.active++
+	c.caller.active++
 	d.deliveries.Go(func() {
 		d.count(1)
 		d.deliver(work, c)
 		d.count(-1)
-		d.finish(work, h, c.Host)
+		d.finish(work, c)
 	})
 }
 
@@ -221,22 +260,22 @@ func (d *Dispatcher) count(delta int) {
 }
 
 // finish hands a slot on.
-func (d *Dispatcher) finish(work context.Context, h *host, name string) {
+func (d *Dispatcher) finish(work context.Context, c *claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	wasCrowded := d.crowded(c)
 	d.active--
-	wasBusy := h.active+len(h.waiting) >= d.opt.PerHost
-	if len(h.waiting) > 0 && !d.stopping() {
-		next := h.waiting[0]
-		h.waiting = h.waiting[1:]
-		d.start(work, h, next)
-		return
+	leave(d.hosts, c.Host)
+	leave(d.callers, c.Caller)
+	if !d.stopping() {
+		d.waiting = slices.DeleteFunc(d.waiting, func(w *claim) (started bool) {
+			if started = d.fits(w); started {
+				d.start(work, w)
+			}
+			return started
+		})
 	}
-	h.active--
-	if h.active == 0 && len(h.waiting) == 0 {
-		delete(d.hosts, name)
-	}
-	if d.more || wasBusy {
+	if d.active < d.opt.Concurrency && (d.more || wasCrowded) {
 		d.Wake()
 	}
 }
@@ -473,11 +512,8 @@ func (d *Dispatcher) stopping() bool {
 // drain is the stop.
 func (d *Dispatcher) drain(ctx context.Context, interrupt context.CancelFunc) {
 	d.mu.Lock()
-	var waiting []*claim
-	for _, h := range d.hosts {
-		waiting = append(waiting, h.waiting...)
-		h.waiting = nil
-	}
+	waiting := d.waiting
+	d.waiting = nil
 	d.mu.Unlock()
 	for _, c := range waiting {
 		d.giveBack(ctx, c, nil)

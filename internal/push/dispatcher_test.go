@@ -87,9 +87,14 @@ type run struct {
 // begin creates a task that a worker runs.
 func (r *replica) begin(c *task.PushConfig) *run {
 	r.t.Helper()
+	return r.beginFor("", c)
+}
+
+func (r *replica) beginFor(owner string, c *task.PushConfig) *run {
+	r.t.Helper()
 	id := store.NewID()
 	_, err := r.Create(r.t.Context(), &store.NewTask{
-		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", ContextID: "c", Dialect: "1.0"},
+		Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", Owner: owner, ContextID: "c", Dialect: "1.0"},
 		Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("hello")}},
 		Worker:  r.id, Push: c,
 	})
@@ -414,15 +419,37 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	require.InDelta(t, time.Hour, time.Until(r.cursor(of.id).DueAt), float64(time.Minute))
 }
 
+// gauge counts what goes on at once.
+type gauge struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (g *gauge) add(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now += n
+	g.most = max(g.most, g.now)
+}
+
+func (g *gauge) peak() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.most
+}
+
+// hang takes a request and does not answer.
+func (g *gauge) hang(_ http.ResponseWriter, r *http.Request) {
+	g.add(1)
+	defer g.add(-1)
+	<-r.Context().Done()
+}
+
 // TestADeadHostStallsNobody has one that takes connections and never answers.
 func TestADeadHostStallsNobody(t *testing.T) {
 	t.Parallel()
-	var now, most atomic.Int64
-	dead, _ := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
-		most.Store(max(most.Load(), now.Add(1)))
-		defer now.Add(-1)
-		<-r.Context().Done()
-	})
+	var held gauge
+	dead, _ := receiver(t, held.hang)
 	good, got := receiver(t, accept)
 	r := start(t, storetest.New(t).URL, func(o *push.Options) {
 		o.Concurrency, o.PerHost, o.StopGrace = 6, 3, 0
@@ -435,7 +462,31 @@ func TestADeadHostStallsNobody(t *testing.T) {
 		r.emit(r.begin(hook(good, "1.0")), status(task.StateWorking, text))
 		require.Equal(t, text, said(t, (<-got).body))
 	}
-	require.Equal(t, int64(3), most.Load())
+	require.Equal(t, 3, held.peak())
+}
+
+// TestACallerHasHalfOfTheSlots has one who sets webhooks at many hosts that take connections and never answer.
+func TestACallerHasHalfOfTheSlots(t *testing.T) {
+	t.Parallel()
+	var held gauge
+	var dead []string
+	for range 5 {
+		url, _ := receiver(t, held.hang)
+		dead = append(dead, url)
+	}
+	good, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		o.Concurrency, o.PerHost, o.StopGrace = 6, 2, 0
+	})
+	for i := range 20 {
+		r.emit(r.beginFor("slow", hook(dead[i%len(dead)], "1.0")), status(task.StateWorking, "x"))
+	}
+	for i := range 20 {
+		text := fmt.Sprint(i)
+		r.emit(r.beginFor("quick", hook(good, "1.0")), status(task.StateWorking, text))
+		require.Equal(t, text, said(t, (<-got).body))
+	}
+	require.Equal(t, 3, held.peak())
 }
 
 func TestTwoReplicasShareTheWork(t *testing.T) {

@@ -10,11 +10,12 @@
 //
 // Deliveries of one configuration are in the order of the log, one at a time. Those of
 // different configurations know nothing of each other, but that a host takes only so many at
-// a time: one that does not answer holds up its own.
+// a time: one that does not answer holds up its own. And no caller has more than half of the
+// slots: who sets webhooks at many such hosts holds up their own.
 //
 // # A claim
 //
-//	claimed -> waiting     its host has as many deliveries under way as it may
+//	claimed -> waiting     its host or its caller has as many deliveries under way as it may
 //	        -> delivering  one POST after the other, while there are events and they succeed
 //	        -> released    all was delivered, or the next attempt has a date, or the server stops
 //	        -> lost        it ran out before it was recorded; what was sent may be sent again

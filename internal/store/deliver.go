@@ -14,20 +14,21 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// ClaimPush takes due configurations for a process, at most limit, none of the busy hosts (as PushDue.Host tells them) and
-// of another host no more than Options.PushPerHost. Until lock has passed nobody else delivers for them. next is how long
-// until another one is due: 0 when there may be more at once, negative when there is none.
+// ClaimPush takes due configurations for a process, at most limit, none of what is busy (nil: nothing), of another host no
+// more than Options.PushPerHost and of another caller no more than Options.PushPerCaller. Until lock has passed nobody else
+// delivers for them. next is how long until another one is due: 0 when there may be more at once, negative when there is none.
 func (s *Store) ClaimPush(
-	ctx context.Context, worker task.ID, limit int, busyHosts []string, lock time.Duration,
+	ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration,
 ) (due []*task.PushDue, next time.Duration, err error) {
-	if busyHosts == nil {
-		busyHosts = []string{}
+	hosts, callers := []string{}, []int64{} // a null is neither in a list nor out of it
+	if busy != nil {
+		hosts, callers = append(hosts, busy.Hosts...), append(callers, busy.Callers...)
 	}
 	start := time.Now()
 	rows, err := s.q.PushClaim(ctx, s.hot, dbsqlc.PushClaimParams{
 		// Several processes look at the same moment, and each passes over what another has locked.
-		WindowRows: int32(8*limit + 64), PerHost: int32(s.pushPerHost), MaxRows: int32(limit),
-		BusyHosts: busyHosts, Worker: uuid.UUID(worker), Lock: lock,
+		WindowRows: int32(8*limit + 64), PerHost: int32(s.pushPerHost), PerCaller: int32(s.pushPerCaller), MaxRows: int32(limit),
+		BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
 	})
 	if err != nil {
 		return nil, 0, translate("claim pushes", err)
@@ -48,7 +49,7 @@ func (s *Store) ClaimPush(
 	if len(rows) == limit {
 		return due, 0, nil
 	}
-	next, err = s.q.PushNext(ctx, s.hot, busyHosts)
+	next, err = s.q.PushNext(ctx, s.hot, dbsqlc.PushNextParams{BusyHosts: hosts, BusyCallers: callers})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return due, -1, nil
 	}
@@ -62,7 +63,7 @@ func (s *Store) ClaimPush(
 func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.PushDue, error) {
 	d := &task.PushDue{
 		Task: task.ID(r.Task), PublicID: r.PublicID, Agent: r.Agent, Claim: r.Claim,
-		Host: r.Host, Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
+		Host: r.Host, Caller: r.Caller, Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
 		Failures: int(r.Attempts), FailingSince: r.FailingSince.Time,
 	}
 	var err error

@@ -29,9 +29,9 @@ func (f *fixture) setPush(id task.ID, c *task.PushConfig) {
 }
 
 // duePushes claims what is due.
-func (f *fixture) duePushes(limit int, busy ...string) []*task.PushDue {
+func (f *fixture) duePushes(limit int, busyHosts ...string) []*task.PushDue {
 	f.t.Helper()
-	due, _, err := f.ClaimPush(f.t.Context(), NewID(), limit, busy, time.Hour)
+	due, _, err := f.ClaimPush(f.t.Context(), NewID(), limit, &task.PushBusy{Hosts: busyHosts}, time.Hour)
 	require.NoError(f.t, err)
 	return due
 }
@@ -704,6 +704,42 @@ func TestOneHostDoesNotTakeAllTheRoom(t *testing.T) {
 }
 
 // An append that was waiting for the task while a configuration was set began before that was there.
+func TestOneCallerDoesNotTakeAllTheRoom(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pushPerCaller = 3
+	hooked := func(tenant, owner string) {
+		n := fresh("a")
+		n.Task.Tenant, n.Task.Owner, n.Push = tenant, owner, hook("inline", tenant+owner+"inline")
+		h := f.create(n)
+		f.setPush(h.ID, hook("set", tenant+owner+"set"))
+		_, err := f.Cancel(t.Context(), h)
+		require.NoError(t, err)
+	}
+	for range 4 {
+		hooked("t", "slow")
+	}
+	hooked("t", "quick")
+	hooked("tslow", "")
+	hooked("", "")
+	hooked("", "")
+	f.exec("UPDATE holdfast.push_cursors SET due_at = due_at - interval '1 minute' WHERE task IN (SELECT id FROM holdfast.tasks WHERE owner = 'slow')")
+	claimed := map[int64]int{}
+	of := map[string]int64{}
+	for _, d := range f.duePushes(20) {
+		claimed[d.Caller]++
+		h, err := f.Header(t.Context(), d.Task)
+		require.NoError(t, err)
+		of[h.Tenant+" "+h.Owner] = d.Caller
+	}
+	require.Zero(t, of[" "])
+	require.Equal(t, map[int64]int{of["t slow"]: 3, of["t quick"]: 2, of["tslow "]: 2, 0: 4}, claimed, "nobody is not one")
+	due, _, err := f.ClaimPush(t.Context(), NewID(), 20, &task.PushBusy{Callers: []int64{of["t slow"]}}, time.Hour)
+	require.NoError(t, err)
+	require.Empty(t, due)
+	require.Len(t, f.duePushes(20), 3)
+}
+
 func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -68,7 +68,9 @@ type Options struct {
 	WithoutAudit bool
 	// PushPerHost is how many deliveries to one host a claim takes at most; default 8.
 	PushPerHost int
-	Log         *slog.Logger
+	// PushPerCaller is how many a claim takes at most of webhooks of one caller; default 32.
+	PushPerCaller int
+	Log           *slog.Logger
 }
 
 // Store is the database. Its methods may be called from many goroutines.
@@ -89,11 +91,11 @@ type Store struct {
 	rowSecurity        bool
 	withoutRowSecurity string
 
-	pushesDue   func()
-	pushPerHost int
-	secretKeys  [][]byte
-	ringMu      sync.Mutex
-	ring        *seal.Keys // made when it is first needed
+	pushesDue                  func()
+	pushPerHost, pushPerCaller int
+	secretKeys                 [][]byte
+	ringMu                     sync.Mutex
+	ring                       *seal.Keys // made when it is first needed
 
 	cancel  context.CancelFunc
 	stop    chan struct{}
@@ -121,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
-		pushesDue: o.PushesDue, pushPerHost: cmp.Or(o.PushPerHost, 8), secretKeys: o.SecretKeys,
+		pushesDue: o.PushesDue, pushPerHost: cmp.Or(o.PushPerHost, 8), pushPerCaller: cmp.Or(o.PushPerCaller, 32), secretKeys: o.SecretKeys,
 		withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
 	}
 	s.View = View{s: s, db: api, by: o.By}

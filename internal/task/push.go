@@ -28,6 +28,7 @@ type PushDue struct {
 	PublicID string // what the receiver knows the task by
 	Agent    string
 	Host     string     // of the URL, with its port: by it deliveries are bounded
+	Caller   int64      // whose task it is, and by that, too; 0: nobody's
 	Config   PushConfig // with its secrets
 	Claim    [16]byte   // the fence
 	Next     Seq        // first event that was not delivered
@@ -46,6 +47,12 @@ type PushDue struct {
 type PushAhead struct {
 	Header *Task
 	Events []*Event
+}
+
+// PushBusy is what has as much under way as it may, as PushDue tells it.
+type PushBusy struct {
+	Hosts   []string
+	Callers []int64
 }
 
 // PushOutcome is what came of one attempt to deliver.

@@ -108,6 +108,8 @@ type PushCursor struct {
 	// Since when nothing is delivered, for the reason in disabled_for. Events go on to be marked.
 	DisabledAt  pgtype.Timestamptz
 	DisabledFor pgtype.Text
+	// push_caller of the task's tenant and owner.
+	Caller int64
 }
 
 // Where each task stands: the projection of its log in task_events.

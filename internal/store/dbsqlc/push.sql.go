@@ -220,30 +220,33 @@ func (q *Queries) PushBatch(ctx context.Context, db DBTX, arg PushBatchParams) (
 
 const pushClaim = `-- name: PushClaim :many
 WITH ready AS MATERIALIZED (
-    SELECT r.task, r.config_id, r.due_at, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS nth
-      FROM (SELECT k.task, k.config_id, k.host, k.due_at FROM holdfast.push_cursors k
-             WHERE k.due_at <= now() AND k.host <> ALL($1::text[])
-             ORDER BY k.due_at LIMIT $2::integer) r
+    SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
+           row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
+      FROM (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
+             WHERE k.due_at <= now() AND k.host <> ALL($1::text[]) AND k.caller <> ALL($2::bigint[])
+             ORDER BY k.due_at LIMIT $3::integer) r
 ), mine AS MATERIALIZED (
     SELECT x.task, x.config_id
-      FROM (SELECT task, config_id, due_at, nth FROM ready WHERE nth <= $3::integer ORDER BY due_at) r
+      FROM (SELECT task, config_id, due_at, caller, of_host, of_caller FROM ready
+             WHERE of_host <= $4::integer AND (of_caller <= $5::integer OR caller = 0)
+             ORDER BY due_at) r
      CROSS JOIN LATERAL (
         SELECT k.task, k.config_id FROM holdfast.push_cursors k
          WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at <= now()
            FOR NO KEY UPDATE SKIP LOCKED
      ) x
-     LIMIT $4::integer
+     LIMIT $6::integer
 ), many AS MATERIALIZED (
     -- By way of arrays, of which the planner expects several rows. For the one that it expects of a claim it would seek each
     -- row by the array of all.
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
-       SET claim = gen_random_uuid(), worker_id = $5::uuid, locked_until = now() + $6::interval, due_at = now() + $6::interval
+       SET claim = gen_random_uuid(), worker_id = $7::uuid, locked_until = now() + $8::interval, due_at = now() + $8::interval
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
-    RETURNING k.task, k.config_id, k.host, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
+    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
-SELECT won.task, won.config_id, won.host, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
+SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
        c.dialect, c.url, c.schemes, c.secrets, c.created_at, coalesce(t.client_id, c.public_id, t.id::text)::text AS public_id, t.agent
   FROM won
  CROSS JOIN LATERAL (
@@ -254,18 +257,21 @@ SELECT won.task, won.config_id, won.host, won.claim::uuid AS claim, won.next_seq
 `
 
 type PushClaimParams struct {
-	BusyHosts  []string
-	WindowRows int32
-	PerHost    int32
-	MaxRows    int32
-	Worker     uuid.UUID
-	Lock       time.Duration
+	BusyHosts   []string
+	BusyCallers []int64
+	WindowRows  int32
+	PerHost     int32
+	PerCaller   int32
+	MaxRows     int32
+	Worker      uuid.UUID
+	Lock        time.Duration
 }
 
 type PushClaimRow struct {
 	Task         uuid.UUID
 	ConfigID     string
 	Host         string
+	Caller       int64
 	Claim        uuid.UUID
 	NextSeq      int64
 	DueSeq       int64
@@ -281,14 +287,16 @@ type PushClaimRow struct {
 	Agent        string
 }
 
-// Takes due configurations for a process: at most max_rows, and per_host of one host, so that a slow one does not take all
-// the room. It looks at no more than @window_rows of those that are due. Index push_cursors_due. The end of the claim is
-// when they are due again, so that nobody passes over what others have.
+// Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
+// slow ones do not take all the room. It looks at no more than @window_rows of those that are due. Index push_cursors_due.
+// The end of the claim is when they are due again, so that nobody passes over what others have.
 func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) ([]PushClaimRow, error) {
 	rows, err := db.Query(ctx, pushClaim,
 		arg.BusyHosts,
+		arg.BusyCallers,
 		arg.WindowRows,
 		arg.PerHost,
+		arg.PerCaller,
 		arg.MaxRows,
 		arg.Worker,
 		arg.Lock,
@@ -304,6 +312,7 @@ func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) (
 			&i.Task,
 			&i.ConfigID,
 			&i.Host,
+			&i.Caller,
 			&i.Claim,
 			&i.NextSeq,
 			&i.DueSeq,
@@ -355,7 +364,7 @@ func (q *Queries) PushConfigDelete(ctx context.Context, db DBTX, arg PushConfigD
 
 const pushConfigSet = `-- name: PushConfigSet :one
 WITH room AS MATERIALIZED (
-    SELECT t.id FROM holdfast.tasks t
+    SELECT t.id, holdfast.push_caller(t.tenant, t.owner) AS caller FROM holdfast.tasks t
      WHERE t.id = $1
        AND ((SELECT count(*) FROM holdfast.push_configs c WHERE c.task = $1) < $2::integer
             OR EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = $1 AND c.config_id = $3))
@@ -375,8 +384,8 @@ WITH room AS MATERIALIZED (
                       WHERE e.task = $1 AND e.seq >= (SELECT next_seq FROM old) AND (e.kind = 2 OR e.kind = 3 AND $8::boolean)
                       ORDER BY e.seq DESC LIMIT 1), 0) AS seq
 ), place AS (
-    INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, next_seq)
-    SELECT id, $3, $9, $8, $10 FROM room
+    INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, next_seq)
+    SELECT id, $3, $9, caller, $8, $10 FROM room
     ON CONFLICT (task, config_id) DO UPDATE
        SET host = excluded.host, artifacts = excluded.artifacts,
            due_seq = (SELECT seq FROM due),
@@ -523,7 +532,7 @@ func (q *Queries) PushDisable(ctx context.Context, db DBTX, arg PushDisableParam
 
 const pushEnable = `-- name: PushEnable :one
 WITH l AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
+    SELECT k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
       FROM holdfast.push_cursors k WHERE k.task = $1 AND k.config_id = $2 FOR NO KEY UPDATE
 )
 UPDATE holdfast.push_cursors k
@@ -572,7 +581,7 @@ func (q *Queries) PushExtend(ctx context.Context, db DBTX, arg PushExtendParams)
 }
 
 const pushList = `-- name: PushList :many
-SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, c.public_id, k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, t.client_id, t.agent, t.tenant, t.owner
+SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, c.public_id, k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
   JOIN holdfast.tasks t ON t.id = c.task
@@ -655,6 +664,7 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 			&i.PushCursor.Claim,
 			&i.PushCursor.DisabledAt,
 			&i.PushCursor.DisabledFor,
+			&i.PushCursor.Caller,
 			&i.ClientID,
 			&i.Agent,
 			&i.Tenant,
@@ -717,13 +727,18 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Ev
 
 const pushNext = `-- name: PushNext :one
 SELECT (k.due_at - now())::interval FROM holdfast.push_cursors k
- WHERE k.due_at > now() AND k.host <> ALL($1::text[])
+ WHERE k.due_at > now() AND k.host <> ALL($1::text[]) AND k.caller <> ALL($2::bigint[])
  ORDER BY k.due_at LIMIT 1
 `
 
+type PushNextParams struct {
+	BusyHosts   []string
+	BusyCallers []int64
+}
+
 // How long until the next one is due. Index push_cursors_due.
-func (q *Queries) PushNext(ctx context.Context, db DBTX, busyHosts []string) (time.Duration, error) {
-	row := db.QueryRow(ctx, pushNext, busyHosts)
+func (q *Queries) PushNext(ctx context.Context, db DBTX, arg PushNextParams) (time.Duration, error) {
+	row := db.QueryRow(ctx, pushNext, arg.BusyHosts, arg.BusyCallers)
 	var column_1 time.Duration
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -752,7 +767,7 @@ WITH inp AS MATERIALIZED (
            i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.keep, i.delay
       FROM (SELECT task, config_id, claim, from_seq, to_seq, delivery_id, status, error, class, took, delivered, keep, delay, disable FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
-        SELECT task, config_id, next_seq, due_at, attempts, worker_id, locked_until, last_error, host, artifacts, due_seq, due_since, failing_since, claim, disabled_at, disabled_for FROM holdfast.push_cursors x
+        SELECT task, config_id, next_seq, due_at, attempts, worker_id, locked_until, last_error, host, artifacts, due_seq, due_since, failing_since, claim, disabled_at, disabled_for, caller FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k

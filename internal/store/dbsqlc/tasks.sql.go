@@ -470,7 +470,7 @@ WITH inp AS MATERIALIZED (
      -- each other.
      ORDER BY f.tenant, f.owner, f.agent, f.client_id, f.id
     ON CONFLICT DO NOTHING
-    RETURNING id, agent, worker_id, runs, created_at
+    RETURNING id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries)
     SELECT id, agent, worker_id, 1, runs FROM created
@@ -478,7 +478,7 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
-    SELECT p.task, p.config_id, p.dialect, p.url, p.host, p.schemes, p.secrets, p.artifacts
+    SELECT p.task, p.config_id, p.dialect, p.url, p.host, p.schemes, p.secrets, p.artifacts, c.tenant, c.owner
       FROM (SELECT unnest($17::uuid[]) AS task,
                    unnest($18::text[]) AS config_id,
                    unnest($19::text[]) AS dialect,
@@ -492,8 +492,8 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
     SELECT task, config_id, dialect, url, schemes::json, secrets FROM push
 ), placed AS (
-    INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts)
-    SELECT task, config_id, host, artifacts FROM push
+    INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
+    SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push
 ), audited AS MATERIALIZED (
     SELECT holdfast.audit('[' || string_agg(i.audit, ',') || ']') AS n FROM created c JOIN inp i ON i.id = c.id WHERE i.audit <> ''
 )
