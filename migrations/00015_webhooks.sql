@@ -19,8 +19,13 @@ UPDATE holdfast.push_cursors k SET caller = holdfast.push_caller(t.tenant, t.own
 
 COMMENT ON COLUMN holdfast.push_cursors.caller IS 'push_caller of the task''s tenant and owner.';
 
+-- A lane is what one caller has for one host. Behind thousands of webhooks of a host that takes no more, or of a caller that
+-- may have no more, the others are found by going from lane to lane.
+CREATE INDEX push_cursors_lanes ON holdfast.push_cursors (caller, host, due_at) WHERE due_at IS NOT NULL;
+
 -- +goose Down
 SET LOCAL lock_timeout = '5s';
+DROP INDEX holdfast.push_cursors_lanes;
 ALTER TABLE holdfast.push_cursors DROP COLUMN caller;
 DROP FUNCTION holdfast.push_caller;
 ALTER TABLE holdfast.push_configs DROP COLUMN public_id;

@@ -65,14 +65,27 @@ DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @conf
 
 -- name: PushClaim :many
 -- Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
--- slow ones do not take all the room. It looks at no more than @window_rows of those that are due. Index push_cursors_due.
--- The end of the claim is when they are due again, so that nobody passes over what others have.
-WITH ready AS MATERIALIZED (
+-- slow ones do not take all the room. It looks at the @window_rows that are due for longest (index push_cursors_due), busy
+-- ones among them, and at the lanes that it is given (index push_cursors_lanes). The end of the claim is when they are due
+-- again, so that nobody passes over what others have.
+WITH lane AS MATERIALIZED (
+    SELECT unnest(@lane_callers::bigint[]) AS caller, unnest(@lane_hosts::text[]) AS host
+), ready AS MATERIALIZED (
     SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
-      FROM (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-             WHERE k.due_at <= now() AND k.host <> ALL(@busy_hosts::text[]) AND k.caller <> ALL(@busy_callers::bigint[])
-             ORDER BY k.due_at LIMIT @window_rows::integer) r
+      FROM (
+        (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
+          WHERE k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer)
+         UNION ALL
+        SELECT x.task, x.config_id, x.host, x.caller, x.due_at
+          FROM lane
+         CROSS JOIN LATERAL (
+            SELECT k.* FROM holdfast.push_cursors k
+             WHERE k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
+             ORDER BY k.due_at LIMIT @per_host::integer
+         ) x
+      ) r
+     WHERE r.host <> ALL(@busy_hosts::text[]) AND r.caller <> ALL(@busy_callers::bigint[])
 ), mine AS MATERIALIZED (
     SELECT x.task, x.config_id
       FROM (SELECT * FROM ready
@@ -104,10 +117,40 @@ SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, 
  CROSS JOIN LATERAL (SELECT x.id, x.client_id, x.agent FROM holdfast.tasks x WHERE x.id = won.task OFFSET 0) t;
 
 -- name: PushNext :one
--- How long until the next one is due. Index push_cursors_due.
-SELECT (k.due_at - now())::interval FROM holdfast.push_cursors k
- WHERE k.due_at > now() AND k.host <> ALL(@busy_hosts::text[]) AND k.caller <> ALL(@busy_callers::bigint[])
- ORDER BY k.due_at LIMIT 1;
+-- Whether as many as @most are due, and in how many seconds the next one is; negative: unknown, for want of one among the first
+-- few that is not busy. Index push_cursors_due.
+SELECT (SELECT count(*) = @most::integer FROM (
+            SELECT FROM holdfast.push_cursors k WHERE k.due_at <= now() ORDER BY k.due_at LIMIT @most::integer
+       ) due)::boolean AS hidden,
+       coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
+            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE k.due_at > now() ORDER BY k.due_at LIMIT 64
+       ) w WHERE w.host <> ALL(@busy_hosts::text[]) AND w.caller <> ALL(@busy_callers::bigint[])), -1)::float8 AS seconds;
+
+-- name: PushLanes :many
+-- The next lanes behind one in which something waits, at most @max_rows, and whether a claim would find something there.
+-- Reads two entries of index push_cursors_lanes for each, and one for all lanes of a caller that is busy.
+WITH RECURSIVE lane AS (
+    (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
+      WHERE k.due_at IS NOT NULL AND (k.caller, k.host) > (@caller::bigint, @host::text)
+      ORDER BY k.caller, k.host LIMIT 1)
+     UNION ALL
+    SELECT x.caller, x.host, l.nth + 1
+      FROM lane l
+     CROSS JOIN LATERAL (
+        (SELECT k.caller, k.host FROM holdfast.push_cursors k
+          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
+          ORDER BY k.caller, k.host LIMIT 1)
+         UNION ALL
+        (SELECT k.caller, k.host FROM holdfast.push_cursors k
+          WHERE l.caller = ANY(@busy_callers::bigint[]) AND k.due_at IS NOT NULL AND k.caller > l.caller
+          ORDER BY k.caller, k.host LIMIT 1)
+     ) x
+     WHERE l.nth < @max_rows::integer
+)
+SELECT lane.caller::bigint AS caller, lane.host::text AS host,
+       (lane.host <> ALL(@busy_hosts::text[]) AND lane.caller <> ALL(@busy_callers::bigint[])
+        AND EXISTS (SELECT FROM holdfast.push_cursors k WHERE k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()))::boolean AS due
+  FROM lane;
 
 -- name: PushBatch :many
 -- The events that a configuration wants, from one on, by primary key.

@@ -3,12 +3,11 @@ package store
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -24,14 +23,43 @@ func (s *Store) ClaimPush(
 	if busy != nil {
 		hosts, callers = append(hosts, busy.Hosts...), append(callers, busy.Callers...)
 	}
-	start := time.Now()
-	rows, err := s.q.PushClaim(ctx, s.hot, dbsqlc.PushClaimParams{
-		// Several processes look at the same moment, and each passes over what another has locked.
+	// Several processes look at the same moment, and each passes over what another has locked.
+	arg := dbsqlc.PushClaimParams{
 		WindowRows: int32(8*limit + 64), PerHost: int32(s.pushPerHost), PerCaller: int32(s.pushPerCaller), MaxRows: int32(limit),
-		BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
+		LaneCallers: []int64{}, LaneHosts: []string{}, BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
+	}
+	if due, err = s.claimPush(ctx, arg); err != nil || len(due) == limit {
+		return due, 0, err
+	}
+	rest, err := s.q.PushNext(ctx, s.hot, dbsqlc.PushNextParams{
+		Most: arg.WindowRows - int32(len(due)) + 1, BusyHosts: hosts, BusyCallers: callers,
 	})
+	next = time.Duration(rest.Seconds * float64(time.Second))
+	if err == nil && rest.Hidden {
+		// Behind what the claim has looked at there are others, which may be for somebody who is not busy.
+		var whole bool
+		if arg.LaneCallers, arg.LaneHosts, whole, err = s.pushLanes(ctx, hosts, callers); !whole && (next < 0 || next > laneTime) {
+			next = laneTime
+		}
+		if len(arg.LaneHosts) > 0 {
+			arg.WindowRows, arg.MaxRows = 0, int32(limit-len(due))
+			var more []*task.PushDue
+			more, err = s.claimPush(ctx, arg)
+			due = append(due, more...)
+		}
+	}
+	// What was claimed is claimed, whatever came of what was asked then.
+	if len(due) == limit || err != nil && len(due) > 0 {
+		return due, 0, nil
+	}
+	return due, next, translate("claim pushes", err)
+}
+
+func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due []*task.PushDue, err error) {
+	start := time.Now()
+	rows, err := s.q.PushClaim(ctx, s.hot, arg)
 	if err != nil {
-		return nil, 0, translate("claim pushes", err)
+		return nil, translate("claim pushes", err)
 	}
 	s.flushed("push_claim", len(rows), start)
 	for i := range rows {
@@ -39,25 +67,51 @@ func (s *Store) ClaimPush(
 		d, err := s.pushDue(ctx, r)
 		if err != nil {
 			if task.KindOf(err) == task.Unavailable {
-				return due, 0, err
+				return due, err
 			}
 			d.Unreadable = fmt.Errorf("its secrets cannot be read: %w", err)
 		}
 		due = append(due, d)
 	}
 	s.readAhead(ctx, due)
-	if len(rows) == limit {
-		return due, 0, nil
+	return due, nil
+}
+
+const (
+	// laneRows is how many lanes one look goes through.
+	laneRows = 256
+	// laneTime is when the next look should be if there are more.
+	laneTime = 100 * time.Millisecond
+)
+
+// beforeLanes is in front of all of them.
+var beforeLanes = dbsqlc.PushLanesParams{Caller: math.MinInt64}
+
+// pushLanes finds lanes that are not busy and have something due. It goes round: each call begins where the one before has
+// ended, so that none is passed over for good. whole says that this one has seen all of them.
+func (s *Store) pushLanes(ctx context.Context, busyHosts []string, busyCallers []int64) (callers []int64, hosts []string, whole bool, err error) {
+	s.laneMu.Lock()
+	defer s.laneMu.Unlock()
+	arg := s.lane
+	arg.BusyHosts, arg.BusyCallers, arg.MaxRows = busyHosts, busyCallers, laneRows
+	rows, err := s.q.PushLanes(ctx, s.hot, arg)
+	if err != nil {
+		return nil, nil, false, translate("claim pushes", err)
 	}
-	next, err = s.q.PushNext(ctx, s.hot, dbsqlc.PushNextParams{BusyHosts: hosts, BusyCallers: callers})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return due, -1, nil
+	callers, hosts = []int64{}, []string{}
+	for _, r := range rows {
+		if r.Due {
+			callers, hosts = append(callers, r.Caller), append(hosts, r.Host)
+		}
 	}
-	// What was claimed is claimed, whatever comes of this question.
-	if err != nil && len(due) > 0 {
-		return due, 0, nil
+	if len(rows) == laneRows {
+		last := rows[len(rows)-1]
+		s.lane.Caller, s.lane.Host = last.Caller, last.Host
+		return callers, hosts, false, nil
 	}
-	return due, max(next, 0), translate("claim pushes", err)
+	whole = s.lane.Caller == beforeLanes.Caller
+	s.lane = beforeLanes
+	return callers, hosts, whole, nil
 }
 
 func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.PushDue, error) {

@@ -3,17 +3,22 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -738,6 +743,134 @@ func TestOneCallerDoesNotTakeAllTheRoom(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, due)
 	require.Len(t, f.duePushes(20), 3)
+}
+
+// backlog has n webhooks stand in the way, until clear. They are of no task, and cannot be claimed.
+func (f *fixture) backlog(n int, host, caller, due string) {
+	f.exec(`INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, due_seq, due_at, due_since)
+		SELECT gen_random_uuid(), 'backlog', ` + host + `, ` + caller + `, false, 2, ` + due + `, now()
+		  FROM generate_series(1, ` + strconv.Itoa(n) + `) i`)
+	f.exec("ANALYZE holdfast.push_cursors")
+}
+
+func (f *fixture) clear() { f.exec("DELETE FROM holdfast.push_cursors WHERE config_id = 'backlog'") }
+
+// Those of hosts and callers that take no more are due for longest, as nobody delivers them. The others are found all the same,
+// and not by reading what is in front of them.
+func TestABacklogHidesNobody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var others []string
+	for i := range 5 {
+		n := fresh("a")
+		n.Push = hook("hook", fmt.Sprint("good", i))
+		others = append(others, fmt.Sprintf("good%d:80", i))
+		_, err := f.Cancel(t.Context(), f.create(n))
+		require.NoError(t, err)
+	}
+	f.backlog(100_000, "'dead:80'", "0", "now() - i * interval '1 ms'")
+	f.backlog(2000, "'dead' || i || ':80'", "7", "now() - i * interval '1 ms'")
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '50 s' WHERE host LIKE 'good%'")
+	due, _, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: []string{"dead:80"}, Callers: []int64{7}}, time.Hour)
+	require.NoError(t, err)
+	var found []string
+	for _, d := range due {
+		found = append(found, d.Host)
+	}
+	require.ElementsMatch(t, others, found, "at the first look")
+
+	// What it costs, in pages of 8 KiB.
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '50 s', claim = NULL, worker_id = NULL, locked_until = NULL WHERE host LIKE 'good%'")
+	x := &explained{f: f}
+	claim := dbsqlc.PushClaimParams{
+		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{},
+		BusyHosts: []string{"dead:80"}, BusyCallers: []int64{7}, Worker: uuid.New(), Lock: time.Hour,
+	}
+	rows, err := f.q.PushClaim(t.Context(), x, claim)
+	require.NoError(t, err)
+	require.Empty(t, rows)
+	next, err := f.q.PushNext(t.Context(), x, dbsqlc.PushNextParams{Most: 321, BusyHosts: claim.BusyHosts, BusyCallers: claim.BusyCallers})
+	require.NoError(t, err)
+	require.True(t, next.Hidden)
+	look := beforeLanes
+	look.BusyHosts, look.BusyCallers, look.MaxRows = claim.BusyHosts, claim.BusyCallers, laneRows
+	lanes, err := f.q.PushLanes(t.Context(), x, look)
+	require.NoError(t, err)
+	for _, l := range lanes {
+		if l.Due {
+			claim.LaneCallers, claim.LaneHosts = append(claim.LaneCallers, l.Caller), append(claim.LaneHosts, l.Host)
+		}
+	}
+	require.ElementsMatch(t, others, claim.LaneHosts)
+	claim.WindowRows = 0
+	rows, err = f.q.PushClaim(t.Context(), x, claim)
+	require.NoError(t, err)
+	require.Len(t, rows, len(others))
+	require.Less(t, x.pages, 500)
+	f.clear()
+}
+
+// There may be more lanes than one look goes through. The next one goes on behind them.
+func TestLanesAreSeenInTurn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	n := fresh("a")
+	n.Task.Tenant, n.Task.Owner, n.Push = "", "", hook("hook", "last")
+	_, err := f.Cancel(t.Context(), f.create(n))
+	require.NoError(t, err)
+	f.backlog(1000, "'dead:80'", "0", "now() - interval '1 hour'")
+	f.backlog(2*laneRows, "'failing' || i || ':80'", "0", "now() + interval '1 hour'")
+	for range 2 {
+		for range 2 {
+			due, next, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: []string{"dead:80"}}, time.Hour)
+			require.NoError(t, err)
+			require.Empty(t, due)
+			require.Equal(t, laneTime, next)
+		}
+		due, next, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: []string{"dead:80"}}, time.Hour)
+		require.NoError(t, err)
+		require.Len(t, due, 1)
+		require.Equal(t, laneTime, next)
+		f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE config_id = 'hook'")
+	}
+	f.clear()
+}
+
+// explained runs statements, and tells how much they read.
+type explained struct {
+	f     *fixture
+	pages int
+}
+
+func (x *explained) explain(ctx context.Context, sql string, args []any) {
+	tx, err := x.f.api.Begin(ctx)
+	require.NoError(x.f.t, err)
+	var text []byte
+	require.NoError(x.f.t, tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&text))
+	require.NoError(x.f.t, tx.Rollback(ctx))
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	require.NoError(x.f.t, json.Unmarshal(text, &plans))
+	x.pages += plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
+func (x *explained) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	x.explain(ctx, sql, args)
+	return x.f.api.Query(ctx, sql, args...)
+}
+
+func (x *explained) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	x.explain(ctx, sql, args)
+	return x.f.api.QueryRow(ctx, sql, args...)
+}
+
+func (x *explained) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	x.explain(ctx, sql, args)
+	return x.f.api.Exec(ctx, sql, args...)
 }
 
 func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {

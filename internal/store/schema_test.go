@@ -304,6 +304,9 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 			switch name {
 			case "OpsOpenTasks":
 				require.Contains(t, plan, "tasks_open", "what has ended is not read")
+			case "PushLanes":
+				require.NotContains(t, plan, "push_cursors_due")
+				require.Contains(t, plan, "push_cursors_lanes")
 			case "PushClaim", "PushNext", "PushCounts":
 				require.Contains(t, plan, "push_cursors_due", "what has been delivered is not read: %s", name)
 			}

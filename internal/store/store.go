@@ -97,6 +97,9 @@ type Store struct {
 	ringMu                     sync.Mutex
 	ring                       *seal.Keys // made when it is first needed
 
+	laneMu sync.Mutex
+	lane   dbsqlc.PushLanesParams // where the next look begins
+
 	cancel  context.CancelFunc
 	stop    chan struct{}
 	writers sync.WaitGroup
@@ -123,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
-		pushesDue: o.PushesDue, pushPerHost: cmp.Or(o.PushPerHost, 8), pushPerCaller: cmp.Or(o.PushPerCaller, 32), secretKeys: o.SecretKeys,
+		pushesDue: o.PushesDue, lane: beforeLanes, pushPerHost: cmp.Or(o.PushPerHost, 8), pushPerCaller: cmp.Or(o.PushPerCaller, 32), secretKeys: o.SecretKeys,
 		withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
 	}
 	s.View = View{s: s, db: api, by: o.By}

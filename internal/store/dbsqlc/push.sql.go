@@ -219,30 +219,42 @@ func (q *Queries) PushBatch(ctx context.Context, db DBTX, arg PushBatchParams) (
 }
 
 const pushClaim = `-- name: PushClaim :many
-WITH ready AS MATERIALIZED (
+WITH lane AS MATERIALIZED (
+    SELECT unnest($1::bigint[]) AS caller, unnest($2::text[]) AS host
+), ready AS MATERIALIZED (
     SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
-      FROM (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-             WHERE k.due_at <= now() AND k.host <> ALL($1::text[]) AND k.caller <> ALL($2::bigint[])
-             ORDER BY k.due_at LIMIT $3::integer) r
+      FROM (
+        (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
+          WHERE k.due_at <= now() ORDER BY k.due_at LIMIT $3::integer)
+         UNION ALL
+        SELECT x.task, x.config_id, x.host, x.caller, x.due_at
+          FROM lane
+         CROSS JOIN LATERAL (
+            SELECT k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller FROM holdfast.push_cursors k
+             WHERE k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
+             ORDER BY k.due_at LIMIT $4::integer
+         ) x
+      ) r
+     WHERE r.host <> ALL($5::text[]) AND r.caller <> ALL($6::bigint[])
 ), mine AS MATERIALIZED (
     SELECT x.task, x.config_id
       FROM (SELECT task, config_id, due_at, caller, of_host, of_caller FROM ready
-             WHERE of_host <= $4::integer AND (of_caller <= $5::integer OR caller = 0)
+             WHERE of_host <= $4::integer AND (of_caller <= $7::integer OR caller = 0)
              ORDER BY due_at) r
      CROSS JOIN LATERAL (
         SELECT k.task, k.config_id FROM holdfast.push_cursors k
          WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at <= now()
            FOR NO KEY UPDATE SKIP LOCKED
      ) x
-     LIMIT $6::integer
+     LIMIT $8::integer
 ), many AS MATERIALIZED (
     -- By way of arrays, of which the planner expects several rows. For the one that it expects of a claim it would seek each
     -- row by the array of all.
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
-       SET claim = gen_random_uuid(), worker_id = $7::uuid, locked_until = now() + $8::interval, due_at = now() + $8::interval
+       SET claim = gen_random_uuid(), worker_id = $9::uuid, locked_until = now() + $10::interval, due_at = now() + $10::interval
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
@@ -257,10 +269,12 @@ SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, 
 `
 
 type PushClaimParams struct {
-	BusyHosts   []string
-	BusyCallers []int64
+	LaneCallers []int64
+	LaneHosts   []string
 	WindowRows  int32
 	PerHost     int32
+	BusyHosts   []string
+	BusyCallers []int64
 	PerCaller   int32
 	MaxRows     int32
 	Worker      uuid.UUID
@@ -288,14 +302,17 @@ type PushClaimRow struct {
 }
 
 // Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
-// slow ones do not take all the room. It looks at no more than @window_rows of those that are due. Index push_cursors_due.
-// The end of the claim is when they are due again, so that nobody passes over what others have.
+// slow ones do not take all the room. It looks at the @window_rows that are due for longest (index push_cursors_due), busy
+// ones among them, and at the lanes that it is given (index push_cursors_lanes). The end of the claim is when they are due
+// again, so that nobody passes over what others have.
 func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) ([]PushClaimRow, error) {
 	rows, err := db.Query(ctx, pushClaim,
-		arg.BusyHosts,
-		arg.BusyCallers,
+		arg.LaneCallers,
+		arg.LaneHosts,
 		arg.WindowRows,
 		arg.PerHost,
+		arg.BusyHosts,
+		arg.BusyCallers,
 		arg.PerCaller,
 		arg.MaxRows,
 		arg.Worker,
@@ -580,6 +597,73 @@ func (q *Queries) PushExtend(ctx context.Context, db DBTX, arg PushExtendParams)
 	return result.RowsAffected(), nil
 }
 
+const pushLanes = `-- name: PushLanes :many
+WITH RECURSIVE lane AS (
+    (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
+      WHERE k.due_at IS NOT NULL AND (k.caller, k.host) > ($3::bigint, $4::text)
+      ORDER BY k.caller, k.host LIMIT 1)
+     UNION ALL
+    SELECT x.caller, x.host, l.nth + 1
+      FROM lane l
+     CROSS JOIN LATERAL (
+        (SELECT k.caller, k.host FROM holdfast.push_cursors k
+          WHERE l.caller <> ALL($2::bigint[]) AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
+          ORDER BY k.caller, k.host LIMIT 1)
+         UNION ALL
+        (SELECT k.caller, k.host FROM holdfast.push_cursors k
+          WHERE l.caller = ANY($2::bigint[]) AND k.due_at IS NOT NULL AND k.caller > l.caller
+          ORDER BY k.caller, k.host LIMIT 1)
+     ) x
+     WHERE l.nth < $5::integer
+)
+SELECT lane.caller::bigint AS caller, lane.host::text AS host,
+       (lane.host <> ALL($1::text[]) AND lane.caller <> ALL($2::bigint[])
+        AND EXISTS (SELECT FROM holdfast.push_cursors k WHERE k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()))::boolean AS due
+  FROM lane
+`
+
+type PushLanesParams struct {
+	BusyHosts   []string
+	BusyCallers []int64
+	Caller      int64
+	Host        string
+	MaxRows     int32
+}
+
+type PushLanesRow struct {
+	Caller int64
+	Host   string
+	Due    bool
+}
+
+// The next lanes behind one in which something waits, at most @max_rows, and whether a claim would find something there.
+// Reads two entries of index push_cursors_lanes for each, and one for all lanes of a caller that is busy.
+func (q *Queries) PushLanes(ctx context.Context, db DBTX, arg PushLanesParams) ([]PushLanesRow, error) {
+	rows, err := db.Query(ctx, pushLanes,
+		arg.BusyHosts,
+		arg.BusyCallers,
+		arg.Caller,
+		arg.Host,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PushLanesRow
+	for rows.Next() {
+		var i PushLanesRow
+		if err := rows.Scan(&i.Caller, &i.Host, &i.Due); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pushList = `-- name: PushList :many
 SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, c.public_id, k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
@@ -726,22 +810,32 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Ev
 }
 
 const pushNext = `-- name: PushNext :one
-SELECT (k.due_at - now())::interval FROM holdfast.push_cursors k
- WHERE k.due_at > now() AND k.host <> ALL($1::text[]) AND k.caller <> ALL($2::bigint[])
- ORDER BY k.due_at LIMIT 1
+SELECT (SELECT count(*) = $1::integer FROM (
+            SELECT FROM holdfast.push_cursors k WHERE k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
+       ) due)::boolean AS hidden,
+       coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
+            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE k.due_at > now() ORDER BY k.due_at LIMIT 64
+       ) w WHERE w.host <> ALL($2::text[]) AND w.caller <> ALL($3::bigint[])), -1)::float8 AS seconds
 `
 
 type PushNextParams struct {
+	Most        int32
 	BusyHosts   []string
 	BusyCallers []int64
 }
 
-// How long until the next one is due. Index push_cursors_due.
-func (q *Queries) PushNext(ctx context.Context, db DBTX, arg PushNextParams) (time.Duration, error) {
-	row := db.QueryRow(ctx, pushNext, arg.BusyHosts, arg.BusyCallers)
-	var column_1 time.Duration
-	err := row.Scan(&column_1)
-	return column_1, err
+type PushNextRow struct {
+	Hidden  bool
+	Seconds float64
+}
+
+// Whether as many as @most are due, and in how many seconds the next one is; negative: unknown, for want of one among the first
+// few that is not busy. Index push_cursors_due.
+func (q *Queries) PushNext(ctx context.Context, db DBTX, arg PushNextParams) (PushNextRow, error) {
+	row := db.QueryRow(ctx, pushNext, arg.Most, arg.BusyHosts, arg.BusyCallers)
+	var i PushNextRow
+	err := row.Scan(&i.Hidden, &i.Seconds)
+	return i, err
 }
 
 const pushRecord = `-- name: PushRecord :many
