@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -68,7 +69,8 @@ type Dispatcher struct {
 	mu         sync.Mutex
 	hosts      map[string]*share // those with claims
 	callers    map[int64]*share
-	waiting    []*claim // for their host or their caller, the oldest first
+	silent     map[string]bool // hosts that did not answer the last time
+	waiting    []*claim        // for their host or their caller, the oldest first
 	active     int
 	more       bool // the last claim took all that it could: there may be others
 	deliveries sync.WaitGroup
@@ -89,7 +91,7 @@ type claim struct {
 }
 
 // PerCaller is how many of so many deliveries at once may be for one caller: with half of them stuck at hosts of one, however
-// many names these have, the others have the other half.
+// many names these have, the others have the other half. So have hosts that answer, while others do not.
 func PerCaller(concurrency int) int { return (concurrency + 1) / 2 }
 
 const (
@@ -102,6 +104,9 @@ const (
 	batch = 64
 
 	storeTimeout = 5 * time.Second
+
+	// mostSilent is how many silent hosts are remembered.
+	mostSilent = 1000
 )
 
 // New makes a dispatcher; Run starts it.
@@ -113,7 +118,7 @@ func New(o Options) *Dispatcher {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Lock = cmp.Or(o.Lock, o.Sender.opt.Timeout+recordTime)
-	return &Dispatcher{opt: o, wake: make(chan struct{}, 1), hosts: map[string]*share{}, callers: map[int64]*share{}}
+	return &Dispatcher{opt: o, wake: make(chan struct{}, 1), hosts: map[string]*share{}, callers: map[int64]*share{}, silent: map[string]bool{}}
 }
 
 // Wake says that something may be due.
@@ -190,6 +195,9 @@ func (d *Dispatcher) room() (free int, busy *task.PushBusy) {
 			busy.Hosts = append(busy.Hosts, name)
 		}
 	}
+	if _, claims := d.atSilent(); claims >= PerCaller(d.opt.Concurrency) {
+		busy.Hosts = slices.AppendSeq(busy.Hosts, maps.Keys(d.silent))
+	}
 	for caller, s := range d.callers {
 		if caller != 0 && s.claims >= PerCaller(d.opt.Concurrency) {
 			busy.Callers = append(busy.Callers, caller)
@@ -232,12 +240,46 @@ func leave[K comparable](shares map[K]*share, of K) {
 
 // fits reports whether a claim may be started. Where nobody is asked who they are, there is nobody to be fair to.
 func (d *Dispatcher) fits(c *claim) bool {
-	return d.active < d.opt.Concurrency && c.host.active < d.opt.PerHost &&
-		(c.Caller == 0 || c.caller.active < PerCaller(d.opt.Concurrency))
+	half := PerCaller(d.opt.Concurrency)
+	if d.silent[c.Host] {
+		if active, _ := d.atSilent(); active >= half {
+			return false
+		}
+	}
+	return d.active < d.opt.Concurrency && c.host.active < d.opt.PerHost && (c.Caller == 0 || c.caller.active < half)
 }
 
 func (d *Dispatcher) crowded(c *claim) bool {
-	return c.host.claims >= d.opt.PerHost || c.Caller != 0 && c.caller.claims >= PerCaller(d.opt.Concurrency)
+	half := PerCaller(d.opt.Concurrency)
+	if d.silent[c.Host] {
+		if _, claims := d.atSilent(); claims >= half {
+			return true
+		}
+	}
+	return c.host.claims >= d.opt.PerHost || c.Caller != 0 && c.caller.claims >= half
+}
+
+// atSilent is what hosts have together that did not answer the last time.
+func (d *Dispatcher) atSilent() (active, claims int) {
+	for name, h := range d.hosts {
+		if d.silent[name] {
+			active += h.active
+			claims += h.claims
+		}
+	}
+	return active, claims
+}
+
+// heard remembers whether a host answers.
+func (d *Dispatcher) heard(host string, silent bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case !silent:
+		delete(d.silent, host)
+	case len(d.silent) < mostSilent:
+		d.silent[host] = true
+	}
 }
 
 // start takes a slot for a claim.
@@ -379,6 +421,9 @@ func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p pa
 	if a.Class == Interrupted {
 		d.giveBack(ctx, c, nil)
 		return false
+	}
+	if delivery != nil {
+		d.heard(c.Host, a.Class == Timeout)
 	}
 	d.judge(o, &a, c)
 	o.Keep = keep && !d.stopping()

@@ -438,6 +438,14 @@ func (g *gauge) peak() int {
 	return g.most
 }
 
+// restart measures the peak from now on, and tells where it begins.
+func (g *gauge) restart() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.most = g.now
+	return g.most
+}
+
 // hang takes a request and does not answer.
 func (g *gauge) hang(_ http.ResponseWriter, r *http.Request) {
 	g.add(1)
@@ -487,6 +495,62 @@ func TestACallerHasHalfOfTheSlots(t *testing.T) {
 		require.Equal(t, text, said(t, (<-got).body))
 	}
 	require.Equal(t, 3, held.peak())
+}
+
+// beginning counts deliveries to some URLs when they begin.
+type beginning struct {
+	webhook.Encoder
+	of   []string
+	held *gauge
+}
+
+func (b *beginning) Body(c *task.PushConfig, t *task.Task, e *task.Event) (body []byte, contentType string, err error) {
+	if slices.Contains(b.of, c.URL) {
+		b.held.add(1)
+	}
+	return b.Encoder.Body(c, t, e)
+}
+
+// TestHostsThatDoNotAnswerHaveHalfOfTheSlots has as many of them as would fill all slots, of nobody in particular.
+func TestHostsThatDoNotAnswerHaveHalfOfTheSlots(t *testing.T) {
+	t.Parallel()
+	var held gauge
+	var dead []string
+	for range 4 {
+		url, _ := receiver(t, new(gauge).hang)
+		dead = append(dead, url)
+	}
+	good, got := receiver(t, accept)
+	db := storetest.New(t).URL
+	r := start(t, db, func(o *push.Options) {
+		o.Concurrency, o.PerHost, o.StopGrace, o.Lock = 6, 2, 0, patience
+		o.Sender = sender(t, push.SenderOptions{Signer: ring(t, db), Timeout: 500 * time.Millisecond})
+		// A receiver hears of a timeout when the next request may have come: from a delivery's body to its record.
+		o.Encoder = &beginning{of: dead, held: &held}
+		o.Observer.Attempted = func(class string, _ time.Duration) {
+			if class == string(push.Timeout) {
+				held.add(-1)
+			}
+		}
+	})
+	var first []*run
+	for i := range 24 {
+		of := r.begin(hook(dead[i%len(dead)], "1.0"))
+		r.emit(of, status(task.StateWorking, "x"))
+		if i < len(dead) {
+			first = append(first, of)
+		}
+	}
+	for _, of := range first {
+		awaited(t, "timeout", func() bool { return r.cursor(of.id).Failures > 0 })
+	}
+	awaited(t, "room", func() bool { return held.restart() <= 3 })
+	for i := range 20 {
+		text := fmt.Sprint(i)
+		r.emit(r.begin(hook(good, "1.0")), status(task.StateWorking, text))
+		require.Equal(t, text, said(t, (<-got).body))
+	}
+	require.LessOrEqual(t, held.peak(), 3)
 }
 
 func TestTwoReplicasShareTheWork(t *testing.T) {

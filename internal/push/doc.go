@@ -11,7 +11,8 @@
 // Deliveries of one configuration are in the order of the log, one at a time. Those of
 // different configurations know nothing of each other, but that a host takes only so many at
 // a time: one that does not answer holds up its own. And no caller has more than half of the
-// slots: who sets webhooks at many such hosts holds up their own.
+// slots: who sets webhooks at many such hosts holds up their own. Nor have all hosts together that
+// did not answer the last time.
 //
 // # A claim
 //
