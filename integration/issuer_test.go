@@ -104,7 +104,7 @@ func startIssuer(t testing.TB) *issuer {
 	t.Cleanup(transport.CloseIdleConnections)
 	t.Cleanup(i.kill)
 	i.change(func(s *issuerState) {
-		s.Address, s.Secret = "127.0.0.1:0", "secret-"+rand.Text()
+		s.Address, s.Secret = reserve(t), "secret-"+rand.Text()
 		s.Keys = []jose.JSONWebKey{newKey(t, "one", jose.RS256)}
 	})
 	i.run()
@@ -151,13 +151,12 @@ func (i *issuer) run() {
 	select {
 	case a := <-address:
 		i.url = "https://" + a
-		i.change(func(s *issuerState) { s.Address = a })
 	case <-ended:
 		require.FailNow(i.t, "the issuer ended instead of serving", cmd.ProcessState.String())
 	}
 }
 
-// kill ends the process at once. Its address is nobody's until it runs again.
+// kill ends the process at once. Nobody answers at its address until it runs again.
 func (i *issuer) kill() {
 	if i.cmd == nil {
 		return
@@ -358,10 +357,6 @@ func serveIssuer(dir string) error {
 		return err
 	}
 	l, err := net.Listen("tcp", now.Address)
-	// A connection of somebody else may have had the port for a moment.
-	for begun := time.Now(); err != nil && time.Since(begun) < patience; l, err = net.Listen("tcp", now.Address) {
-		time.Sleep(20 * time.Millisecond)
-	}
 	if err != nil {
 		return err
 	}
