@@ -98,6 +98,9 @@ func (c *call) read() (frame, error) {
 	err := c.stream.RecvMsg(&message)
 	if err != nil { // the library has told the client, if it is there
 		c.observe(operation.Refused)
+		if status.Code(err) == codes.ResourceExhausted {
+			c.b.Operations.Limited(&c.Request, operation.LimitBody)
+		}
 	}
 	return message, err
 }

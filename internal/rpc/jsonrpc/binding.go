@@ -118,6 +118,7 @@ func (x *exchange) read() ([]byte, bool) {
 	}
 	switch bad.Status {
 	case http.StatusRequestEntityTooLarge:
+		x.b.Operations.Limited(&x.Request, operation.LimitBody)
 		x.status(bad.Status, codeInvalidRequest, "Request too large: "+bad.Msg)
 	case http.StatusRequestTimeout:
 		x.status(bad.Status, codeInvalidRequest, "Request payload validation error: "+bad.Msg)

@@ -14,6 +14,7 @@ const (
 	LimitStreams       = "streams"        // of a caller
 	LimitServerStreams = "server_streams" // of this replica
 	LimitParts         = "parts"
+	LimitBody          = "body" // met by the bindings, of which none reads on
 )
 
 // streamPause is when to try again for a stream, which others must close first.
@@ -48,13 +49,13 @@ func (o *Runner) takeStream(r *Request) (release func(), err error) {
 // bound checks the size of a message.
 func (o *Runner) bound(r *Request, m *task.Message) error {
 	if most := o.opt.MaxParts; most > 0 && len(m.Parts) > most {
-		o.limited(r, LimitParts)
+		o.Limited(r, LimitParts)
 		return &task.Error{Kind: task.TooLarge, Field: "message.parts", Msg: fmt.Sprintf("message.parts: must not be more than %d", most)}
 	}
 	for i := range m.Parts {
 		if most := o.opt.MaxPart; most > 0 && m.Parts[i].Size() > most {
 			field := fmt.Sprintf("message.parts[%d]", i)
-			o.limited(r, LimitParts)
+			o.Limited(r, LimitParts)
 			return &task.Error{Kind: task.TooLarge, Field: field, Msg: fmt.Sprintf("%s: must not be longer than %d bytes", field, most)}
 		}
 	}
@@ -62,11 +63,12 @@ func (o *Runner) bound(r *Request, m *task.Message) error {
 }
 
 func (o *Runner) refuse(r *Request, limit, says string, wait time.Duration) error {
-	o.limited(r, limit)
+	o.Limited(r, limit)
 	return &task.Error{Kind: task.RateLimited, Msg: says, RetryAfter: wait}
 }
 
-func (o *Runner) limited(r *Request, limit string) {
+// Limited counts a refusal.
+func (o *Runner) Limited(r *Request, limit string) {
 	if o.opt.Observer.Limited != nil {
 		o.opt.Observer.Limited(r.Agent, limit)
 	}

@@ -106,6 +106,7 @@ func (x *exchange) refuse(status int, reason, grpc string, code int, message str
 func (x *exchange) unread(bad *body.Fault) {
 	switch bad.Status {
 	case http.StatusRequestEntityTooLarge:
+		x.b.Operations.Limited(&x.Request, operation.LimitBody)
 		row := x.faults().Row(task.TooLarge)
 		x.refuse(bad.Status, row.Reason, fault.StatusName(row.GRPC), row.Code, row.Message+": "+bad.Msg)
 	case http.StatusRequestTimeout:
