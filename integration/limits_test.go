@@ -2,205 +2,220 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	pb03 "github.com/a2aproject/a2a-go/a2apb"
-	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
-// toldOff is how a limit is told in one way to call.
-type toldOff struct {
-	status     int
-	code       int // of JSON-RPC, 0 where there is none
-	retryAfter string
-	body       string
-}
-
-// eachWay sends a text to an agent in every version and over every binding.
-func eachWay(t *testing.T, r *replica, agent, text string) map[string]toldOff {
-	t.Helper()
-	out := map[string]toldOff{}
-	web := func(name, path string, body []byte, header ...string) {
-		resp, err := post(short(t, patience), r.url+"/agents/"+agent+path, body, header...)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		var rpc struct{ Error rpcError }
-		_ = json.Unmarshal(b, &rpc)
-		out[name] = toldOff{resp.StatusCode, rpc.Error.Code, resp.Header.Get("Retry-After"), string(b)}
-	}
-	quoted := strconv.Quote(text)
-	web("0.1", "", request(v01.send, v01.params("task-"+agent, text)))
-	web("0.3", "", request(v03.send, v03.params("", text)))
-	web("0.3 stream", "", request(v03.stream, v03.params("", text)))
-	web("1.0", "", []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":`+quoted+`}]}}}`))
-	web("0.3 rest", "/v1/message:send", []byte(`{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":`+quoted+`}]}}`))
-	web("1.0 rest", "/message:send", []byte(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":`+quoted+`}]}}`), "A2A-Version", "1.0")
-	rpc := func(name string, err error) {
-		s := grpcstatus.Convert(err)
-		f := toldOff{status: int(s.Code()), body: s.Message()}
-		for _, d := range s.Details() {
-			switch d := d.(type) {
-			case *errdetails.RetryInfo:
-				f.retryAfter = strconv.FormatInt(d.GetRetryDelay().GetSeconds(), 10)
-			case *errdetails.ErrorInfo:
-				f.body += " " + d.GetReason()
-			}
-		}
-		out[name] = f
-	}
-	ctx := short(t, patience)
-	conn := r.connect(t)
-	m := said10(text)
-	m.Tenant = agent
-	_, err := pb10.NewA2AServiceClient(conn).SendMessage(ctx, m)
-	rpc("1.0 grpc", err)
-	if agent == "demo" { // 0.3 cannot name another
-		_, err = pb03.NewA2AServiceClient(conn).SendMessage(ctx, said03(text))
-		rpc("0.3 grpc", err)
-	}
-	return out
-}
-
 // limited is how often a limit was met.
 func (r *replica) limited(agent, limit string) int {
 	r.t.Helper()
-	resp, err := http.Get(r.admin + "/metrics")
-	require.NoError(r.t, err)
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(r.t, err)
-	sample := regexp.MustCompile(fmt.Sprintf(`(?m)^holdfast_limited_total\{agent="%s",limit="%s"\} (\d+)$`, agent, limit)).FindSubmatch(b)
-	require.NotNil(r.t, sample, "%s %s", agent, limit)
-	n, err := strconv.Atoi(string(sample[1]))
-	require.NoError(r.t, err)
-	return n
+	return r.counted(fmt.Sprintf(`holdfast_limited_total{agent=%q,limit=%q}`, agent, limit))
 }
 
+// rejection is how a limit is told in one way to call.
+type rejection struct {
+	status, reason, retryAfter, message string
+	code                                int
+}
+
+func (a *reply) rejection() rejection {
+	return rejection{a.status, a.reason, a.retryAfter, a.message, a.code}
+}
+
+// tooOften is the rejection of what may be repeated after some seconds.
+func (w *way) tooOften(says, wait string) rejection {
+	f := rejection{status: "429", code: -32603, retryAfter: wait, message: "Rate limit exceeded: " + says}
+	switch {
+	case w.binding == onGRPC:
+		f.status, f.code, f.reason = "ResourceExhausted", 0, "RATE_LIMITED"
+	case w.version == "1.0":
+		f.reason = "RATE_LIMITED"
+		if w.binding == onREST {
+			f.code = http.StatusTooManyRequests
+		}
+	case w.version == "0.1":
+		f.code = -32010
+	}
+	return f
+}
+
+// tooLarge is the rejection of what is no better the next time.
+func (w *way) tooLarge(says string) rejection {
+	f := rejection{status: "413", code: -32600, message: "Request too large: " + says}
+	switch {
+	case w.binding == onGRPC:
+		f.status, f.code, f.reason = "ResourceExhausted", 0, "REQUEST_TOO_LARGE"
+	case w.version == "1.0":
+		f.reason = "REQUEST_TOO_LARGE"
+		if w.binding == onREST {
+			f.code = http.StatusRequestEntityTooLarge
+		}
+	}
+	return f
+}
+
+// unread is that of a body that was not read, so that nobody knows what version it is of, unless its path says so.
+func (w *way) unread(most int) rejection {
+	f := w.tooLarge(fmt.Sprintf("the limit is %d bytes", most))
+	switch w.binding {
+	case onJSONRPC:
+		f.reason = ""
+	case onGRPC: // the library's words
+		f.reason, f.message = "", "grpc: received message larger than max"
+	}
+	return f
+}
+
+// caller is a principal that calls a replica.
+type caller struct {
+	r   *replica
+	key []string // its header
+}
+
+// says is something that it says.
+func (c *caller) says(texts ...string) *utterance { return &utterance{texts: texts, header: c.key} }
+
+// begin begins a task that is not waited for.
+func (c *caller) begin(text string) (taskID string) {
+	c.r.t.Helper()
+	p := v03.params("", text)
+	p["configuration"] = object{"blocking": false}
+	return c.ask(v03.send, p).task()
+}
+
+func (c *caller) ask(method string, params object) *result {
+	c.r.t.Helper()
+	got, err := ask(short(c.r.t, patience), c.r.url, request(method, params), c.key...)
+	require.NoError(c.r.t, err)
+	res, err := got.result()
+	require.NoError(c.r.t, err)
+	return res
+}
+
+func (c *caller) awaitState(taskID, state string) {
+	c.r.t.Helper()
+	eventually(c.r.t, "the task is "+state, func() error {
+		now := c.ask("tasks/get", object{"id": taskID}).state()
+		return unless(now == state, "it is %s", now)
+	})
+}
+
+// Every limit is told in the words of every version, on every binding, for one answer and for a stream of them, and
+// counted each time.
 func TestLimitsAreToldInEveryVersion(t *testing.T) {
 	t.Parallel()
-	r := start(t, replicaOptions{Name: "a", DB: newDB(t).url, Config: settings + `
-  - name: narrow
-    executor: {kind: demo}
-    limits: {concurrency: 1, queue: 1, live_tasks: 10}
-  - name: brief
-    executor: {kind: demo}
-    limits: {max_artifacts: 1KiB, live_tasks: 10}
-limits: {max_part: 2KiB, max_parts: 3, per_principal: {live_tasks: 2, streams: 3}}
-`})
-	{ // live tasks
-		var held string
-		for range 2 {
-			held = r.open(v03.stream, v03.params("", "hold")).take(1)[0].task()
-		}
-		for way, f := range eachWay(t, r, "demo", "echo:x") {
-			if strings.HasSuffix(way, "grpc") {
-				require.Equal(t, int(codes.ResourceExhausted), f.status, way)
-				require.Contains(t, f.body, "RATE_LIMITED", way)
-			} else {
-				require.Equal(t, http.StatusTooManyRequests, f.status, way)
-			}
-			require.Contains(t, f.body, "2 of your tasks with this agent have not ended", way)
-			require.Equal(t, "5", f.retryAfter, way)
-			switch way {
-			case "0.1":
-				require.Equal(t, -32010, f.code)
-			case "0.3", "0.3 stream", "1.0":
-				require.Equal(t, -32603, f.code, way)
-			}
-		}
-		require.Equal(t, 8, r.limited("demo", "live_tasks"))
-		third := r.resume(held, 1)
-		_, err := openURL(t, r.url, v03.stream, v03.params("", "echo:x"))
-		require.ErrorContains(t, err, "you have as many open streams as you may", "which is asked first")
-		require.Equal(t, 1, r.limited("demo", "streams"))
-		third.close()
-		eventually(t, "its place is free", func() error {
-			s, err := openURL(t, r.url, "tasks/resubscribe", object{"id": held})
-			if err == nil {
-				s.close()
-			}
-			return err
-		})
-		eventually(t, "and this one's", func() error {
-			n := r.metric("holdfast_streams_open")
-			return unless(n == 2, "%v streams are open", n)
-		})
+	const burst = 150
+	db := newDB(t)
+	r := start(t, replicaOptions{Name: "a", DB: db.url, Config: replace(settings, "cancel_grace: 5s", "cancel_grace: 5s, concurrency: 2, queue: 1, max_artifacts: 1KiB") + fmt.Sprintf(`
+auth: {schemes: [{name: keys, kind: api_key}]}
+limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tasks: 2, streams: 3, rate: 1, burst: %d}}
+`, burst)})
+	t.Cleanup(db.sound)
+	accounts := newAccounts(t, db.url, 7)
+	next := func() *caller { // whose limits nobody has touched
+		c := &caller{r, []string{"x-api-key", accounts[0].key}}
+		accounts = accounts[1:]
+		return c
 	}
-	{ // the queue
-		quick := func(text string) object {
-			p := v03.params("", text)
-			p["configuration"] = object{"blocking": false}
-			return p
+	// each says the same in every way, and looks at the answer and at the count.
+	each := func(limit string, u *utterance, check func(w *way, a *reply)) {
+		t.Helper()
+		for _, w := range ways {
+			before := r.limited("demo", limit)
+			check(w, w.send(t, r, u))
+			require.Equal(t, before+1, r.limited("demo", limit), "%s: %s is counted", w.name, limit)
 		}
-		for _, want := range []string{"working", "submitted"} {
-			a, err := ask(short(t, patience), r.url+"/agents/narrow", request(v03.send, quick("hold")))
-			require.NoError(t, err)
-			res, err := a.result()
-			require.NoError(t, err)
-			if want == "working" {
-				eventually(t, "the first runs", func() error {
-					b, err := ask(short(t, patience), r.url+"/agents/narrow", request("tasks/get", object{"id": res.task()}))
-					if err != nil {
-						return err
-					}
-					now, err := b.result()
-					if err != nil {
-						return err
-					}
-					return unless(now.state() == "working", "it is %s", now.state())
-				})
+	}
+
+	sender := next()
+	each("body", sender.says("echo:"+strings.Repeat("x", 80<<10)), func(w *way, a *reply) {
+		a.message, _, _ = strings.Cut(a.message, " (") // where the library has numbers
+		require.Equal(t, w.unread(64<<10), a.rejection(), w.name)
+	})
+	each("parts", sender.says("echo:x", strings.Repeat("x", 3000)), func(w *way, a *reply) {
+		require.Equal(t, w.tooLarge("message.parts[1]: must not be longer than 2048 bytes"), a.rejection(), w.name)
+	})
+	each("parts", sender.says("echo:x", "y", "z", "and one more"), func(w *way, a *reply) {
+		require.Equal(t, w.tooLarge("message.parts: must not be more than 3"), a.rejection(), w.name)
+	})
+	each("artifacts", next().says("chunks=20 size=100 delay=0ms"), func(w *way, a *reply) {
+		require.Equal(t, w.worded("failed"), a.state(), w.name)
+		require.Contains(t, a.body, "The agent's artifacts would take more than 1024 bytes, which is as much as those of one task may.", w.name)
+	})
+
+	streamer := next()
+	held := streamer.begin("hold")
+	streamer.awaitState(held, "working")
+	var open []*stream
+	for range 3 {
+		open = append(open, r.open("tasks/resubscribe", object{"id": held}, streamer.key...))
+	}
+	for _, w := range ways {
+		before := r.limited("demo", "streams")
+		a := w.send(t, r, streamer.says("echo:x"))
+		if !w.streams {
+			require.Equal(t, w.worded("completed"), a.state(), "%s: what is no stream goes on", w.name)
+			continue
+		}
+		require.Equal(t, w.tooOften("you have as many open streams as you may", "5"), a.rejection(), w.name)
+		require.Equal(t, before+1, r.limited("demo", "streams"), w.name)
+	}
+	for _, s := range open {
+		s.close()
+	}
+	eventually(t, "their places are free", func() error {
+		n := r.metric("holdfast_streams_open")
+		return unless(n == 0, "%v streams are open", n)
+	})
+	require.Equal(t, "completed", ways[1].send(t, r, streamer.says("echo:x")).state())
+	require.Equal(t, "canceled", streamer.ask("tasks/cancel", object{"id": held}).state())
+
+	holder := next()
+	holds := []string{holder.begin("hold"), holder.begin("hold")} // which is as much as runs at a time, too
+	for _, id := range holds {
+		holder.awaitState(id, "working")
+	}
+	each("live_tasks", holder.says("echo:x"), func(w *way, a *reply) {
+		require.Equal(t, w.tooOften("2 of your tasks with this agent have not ended, which is as many as may be", "5"), a.rejection(), w.name)
+	})
+	waiting := next()
+	waits := waiting.begin("echo:x")
+	waiting.awaitState(waits, "submitted")
+	each("queue", next().says("echo:x"), func(w *way, a *reply) {
+		require.Equal(t, w.tooOften("1 tasks wait for this agent, which is as many as may be", "2"), a.rejection(), w.name)
+	})
+	for _, id := range holds {
+		require.Equal(t, "canceled", holder.ask("tasks/cancel", object{"id": id}).state())
+	}
+	waiting.awaitState(waits, "completed")
+
+	// A bucket fills again while we look at it: one more is taken from it each second.
+	hasty := next()
+	refuse := func(w *way, u *utterance) *reply {
+		for {
+			if a := w.send(t, r, u); a.retryAfter != "" {
+				return a
 			}
 		}
-		for way, f := range eachWay(t, r, "narrow", "echo:x") {
-			require.Contains(t, f.body, "1 tasks wait for this agent", way)
-			require.Equal(t, "2", f.retryAfter, way)
-		}
-		require.Equal(t, 7, r.limited("narrow", "queue"))
 	}
-	{ // parts
-		for way, f := range eachWay(t, r, "brief", "echo:"+strings.Repeat("x", 3000)) {
-			require.Contains(t, f.body, "message.parts[0]: must not be longer than 2048 bytes", way)
-			require.Empty(t, f.retryAfter, way)
-			if !strings.HasSuffix(way, "grpc") {
-				require.Equal(t, http.StatusRequestEntityTooLarge, f.status, way)
-			}
-		}
-		p := v03.params("", "echo:x")
-		part := p["message"].(object)["parts"].([]any)[0]
-		p["message"].(object)["parts"] = []any{part, part, part, part}
-		got, err := ask(short(t, patience), r.url, request(v03.send, p))
-		require.NoError(t, err)
-		require.Contains(t, got.Err.Message, "message.parts: must not be more than 3")
-	}
-	{ // artifacts
-		got, err := ask(short(t, patience), r.url+"/agents/brief", request(v03.send, v03.params("", "chunks=20 size=100 delay=0ms")))
-		require.NoError(t, err)
-		res, err := got.result()
-		require.NoError(t, err)
-		require.Equal(t, "failed", res.state())
-		require.Equal(t, "The agent's artifacts would take more than 1024 bytes, which is as much as those of one task may.", res.said())
-		require.Equal(t, 1, r.limited("brief", "artifacts"))
+	unknown := &utterance{task: "nobody", texts: []string{"x"}, header: hasty.key}
+	for _, w := range ways {
+		before := r.limited("demo", "rate")
+		require.Equal(t, w.tooOften("you have sent more requests in a second than you may", "1"), refuse(w, unknown).rejection(), w.name)
+		require.Equal(t, before+1, r.limited("demo", "rate"), w.name)
 	}
 }
 
