@@ -240,3 +240,56 @@ func TestStreamsUntilRefused(t *testing.T) {
 		return err
 	})
 }
+
+// A replica serves so many connections at a time, of all ports and of each address; who comes then waits, or is told to go.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := start(t, replicaOptions{Name: "a", DB: newDB(t).url, Config: settings + "limits: {max_connections: 4, connections_per_address: 3}\n"})
+	connect := func(from byte, to string) net.Conn {
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}).DialContext(short(t, patience), "tcp", to)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		return c
+	}
+	asks := func(c net.Conn) error {
+		_, err := io.WriteString(c, "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if err != nil {
+			return err
+		}
+		answer := make([]byte, len("HTTP/1.1 200"))
+		if _, err = io.ReadFull(c, answer); err != nil {
+			return err
+		}
+		return unless(string(answer) == "HTTP/1.1 200", "%s", answer)
+	}
+	var held []net.Conn
+	for range 2 {
+		held = append(held, connect(2, hostOf(r.url)))
+		require.NoError(t, asks(held[len(held)-1]))
+	}
+	grpcs := connect(2, r.grpc) // it counts, too
+	_, err := io.ReadFull(grpcs, make([]byte, 9))
+	require.NoError(t, err, "its settings")
+	require.Error(t, asks(connect(2, hostOf(r.url))), "a fourth of one address")
+	require.NoError(t, asks(connect(3, hostOf(r.url))))
+	waits := connect(4, hostOf(r.url))
+	served := make(chan error, 1)
+	go func() { served <- asks(waits) }()
+	metric := func(name string) string {
+		_, body, _ := r.page("/metrics")
+		for line := range strings.Lines(body) {
+			if value, ok := strings.CutPrefix(line, name+" "); ok {
+				return strings.TrimSpace(value)
+			}
+		}
+		return ""
+	}
+	eventually(t, "the fifth has come", func() error {
+		return unless(metric("holdfast_connections_open") == "5", "%s", metric("holdfast_connections_open"))
+	})
+	require.Equal(t, "1", metric("holdfast_connections_refused_total"))
+	require.Empty(t, served, "it waits")
+	require.NoError(t, held[0].Close())
+	require.NoError(t, within(t, "it is served", served))
+}

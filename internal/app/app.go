@@ -119,17 +119,23 @@ func newServer(ctx context.Context, cfg *config.Config, log *slog.Logger, o Opti
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.metrics = telemetry.New(registry)
+	connections := limit.NewConnections(limit.ConnectionOptions{
+		Most: cfg.Limits.MaxConnections, OfAddress: cfg.Limits.ConnectionsPerAddress,
+		Opened: s.metrics.ConnectionOpened, Refused: s.metrics.ConnectionRefused,
+	})
 
 	var listen net.ListenConfig
 	if cfg.HasRole(config.RoleAPI) {
 		if s.public, err = listen.Listen(ctx, "tcp", cfg.Listen); err != nil {
 			return nil, fmt.Errorf("listen: %w", err)
 		}
+		s.public = connections.Listener(s.public)
 	}
 	if cfg.ServesGRPC() {
 		if s.grpcL, err = listen.Listen(ctx, "tcp", cfg.GRPCListen); err != nil {
 			return nil, fmt.Errorf("grpc_listen: %w", err)
 		}
+		s.grpcL = connections.Listener(s.grpcL)
 	}
 	if s.adminL, err = listen.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
 		return nil, fmt.Errorf("admin_listen: %w", err)

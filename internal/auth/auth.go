@@ -13,7 +13,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -265,7 +264,7 @@ func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 		id.proof = *p
 		return
 	}
-	from := limit.Caller{Subject: sender(r.Address)}
+	from := limit.Caller{Subject: limit.Sender(r.Address)}
 	shown := id.digest()
 	asked := *r
 	_, asked.before = a.good.get(shown)
@@ -296,20 +295,6 @@ const (
 	goodFor  = 24 * time.Hour
 	goodKept = 50_000
 )
-
-// sender is whose an address is: of IPv6 a customer has 64 bits at least.
-func sender(address string) string {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return address
-	}
-	ip := at.Addr().Unmap().WithZone("")
-	if ip.Is6() {
-		network, _ := ip.Prefix(64) // which it is long enough for
-		return network.String()
-	}
-	return ip.String()
-}
 
 // verify fills in whose the credential is, or what is wrong with it.
 func (id *Identity) verify(ctx context.Context, scheme Scheme, r *Request) {

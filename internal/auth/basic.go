@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -189,7 +190,7 @@ func (l *userList) digest(credential []byte) (d [sha256.Size]byte) {
 // check compares a password when it is its turn. A password that was right before may wait in any case.
 func (s *Basic) check(hash, password []byte, name string, r *Request) (wrong bool, err error) {
 	if !r.before {
-		leave, ok := s.waiting.enter("name "+name, "from "+sender(r.Address))
+		leave, ok := s.waiting.enter("name "+name, "from "+limit.Sender(r.Address))
 		if !ok {
 			return false, &task.Error{Kind: task.RateLimited, Msg: "too many passwords are being checked", RetryAfter: time.Second}
 		}

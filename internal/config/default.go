@@ -22,6 +22,7 @@ func Default() *Config {
 			BodyTimeout:   60 * time.Second,
 			IdleTimeout:   120 * time.Second,
 
+			MaxConnections:        50_000,
 			FailedAuthentications: 50,
 		},
 		CORS: CORS{MaxAge: time.Hour},

@@ -64,6 +64,8 @@ func (l *loader) validate(c *Config) {
 	}
 	inRange(l, "limits.per_principal.streams", each.Streams, 0, 1_000_000)
 	inRange(l, "limits.per_principal.live_tasks", each.LiveTasks, 0, mostCounted)
+	inRange(l, "limits.max_connections", c.Limits.MaxConnections, 1, 1_000_000)
+	inRange(l, "limits.connections_per_address", c.Limits.ConnectionsPerAddress, 0, 1_000_000)
 	inRange(l, "limits.failed_authentications", c.Limits.FailedAuthentications, 0, 1_000_000)
 	inRange(l, "limits.max_block", c.Limits.MaxBlock, time.Second, time.Hour)
 	inRange(l, "limits.max_streams", c.Limits.MaxStreams, 1, 1_000_000)

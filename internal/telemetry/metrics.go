@@ -42,6 +42,8 @@ type Metrics struct {
 	pushTime     prometheus.Histogram
 	pushLag      prometheus.Histogram
 	pushActive   prometheus.Gauge
+	conns        prometheus.Gauge
+	connsOver    prometheus.Counter
 	callers      *prometheus.CounterVec
 	keySets      *prometheus.CounterVec
 }
@@ -170,6 +172,14 @@ func New(reg prometheus.Registerer) *Metrics {
 			Name: "holdfast_push_in_flight",
 			Help: "Deliveries under way on this replica.",
 		})),
+		conns: register(reg, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_connections_open",
+			Help: "Connections to the public ports that are open.",
+		})),
+		connsOver: register(reg, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_connections_refused_total",
+			Help: "Connections that were closed because their address had too many.",
+		})),
 		callers: counters("holdfast_authentications_total",
 			"Requests by what came of their credentials.", "scheme", "outcome"),
 		keySets: counters("holdfast_issuer_fetches_total",
@@ -296,6 +306,15 @@ func (m *Metrics) StreamOpened(dialect string) (closed func()) {
 func (m *Metrics) Resumed(dialect string) {
 	m.resumes.WithLabelValues(bounded(dialects, dialect)).Inc()
 }
+
+// ConnectionOpened counts a connection until it is closed.
+func (m *Metrics) ConnectionOpened() (closed func()) {
+	m.conns.Inc()
+	return m.conns.Dec
+}
+
+// ConnectionRefused counts a connection that was one too many.
+func (m *Metrics) ConnectionRefused() { m.connsOver.Inc() }
 
 // Authenticated counts a request by the scheme of its credential, a name of the
 // configuration or "", and by what came of that.

@@ -1,0 +1,139 @@
+package limit
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// ConnectionOptions configures Connections. 0 means no limit.
+type ConnectionOptions struct {
+	Most      int // open at a time, on all listeners
+	OfAddress int // of these, from one address
+	// Opened is told of each, and what it returns that it was closed; Refused, of each that was one too many of an address.
+	Opened  func() (closed func())
+	Refused func()
+}
+
+// Connections bounds the connections of a replica. Beyond Most nobody is turned away: who comes waits, in the queue of the
+// kernel but for the first of each listener, until another has left. Beyond OfAddress a connection is closed as soon as it stands.
+type Connections struct {
+	opt    ConnectionOptions
+	places chan struct{} // nil: any number
+	mu     sync.Mutex
+	from   map[string]int
+}
+
+// NewConnections makes the bound.
+func NewConnections(o ConnectionOptions) *Connections {
+	c := &Connections{opt: o, from: map[string]int{}}
+	if o.Most > 0 {
+		c.places = make(chan struct{}, o.Most)
+	}
+	return c
+}
+
+// Listener is a TCP listener whose connections count.
+func (c *Connections) Listener(l net.Listener) net.Listener {
+	return &listener{Listener: l, all: c, done: make(chan struct{})}
+}
+
+type listener struct {
+	net.Listener
+	all  *Connections
+	once sync.Once
+	done chan struct{}
+}
+
+func (l *listener) Close() error {
+	err := l.Listener.Close()
+	l.once.Do(func() { close(l.done) })
+	return err
+}
+
+// Accept takes a connection and then waits for its place: a listener that nobody comes to holds none.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		counted, ok := l.admit(c)
+		if !ok {
+			_ = c.Close()
+			if l.all.opt.Refused != nil {
+				l.all.opt.Refused()
+			}
+			continue
+		}
+		if l.all.places == nil {
+			return counted, nil
+		}
+		select {
+		case l.all.places <- struct{}{}:
+			counted.placed = true
+			return counted, nil
+		case <-l.done:
+			_ = counted.Close()
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// connection gives its place back when it is closed. It is a TCP connection in all else: who sets buffers or closes one
+// half finds the methods.
+type connection struct {
+	*net.TCPConn
+	placed bool
+	left   func(placed bool)
+	once   sync.Once
+}
+
+func (c *connection) Close() error {
+	err := c.TCPConn.Close()
+	c.once.Do(func() { c.left(c.placed) })
+	return err
+}
+
+func (l *listener) admit(c net.Conn) (*connection, bool) {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		panic("limit: a listener that is not of TCP")
+	}
+	a, from := l.all, Sender(c.RemoteAddr().String())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.opt.OfAddress > 0 && a.from[from] == a.opt.OfAddress {
+		return nil, false
+	}
+	a.from[from]++
+	closed := func() {}
+	if a.opt.Opened != nil {
+		closed = a.opt.Opened()
+	}
+	return &connection{TCPConn: tcp, left: func(placed bool) {
+		a.mu.Lock()
+		if a.from[from]--; a.from[from] == 0 {
+			delete(a.from, from)
+		}
+		a.mu.Unlock()
+		closed()
+		if placed {
+			<-a.places
+		}
+	}}, true
+}
+
+// Sender is whose an address with a port is: of IPv6 a customer has 64 bits at least.
+func Sender(address string) string {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		network, _ := ip.Prefix(64) // which it is long enough for
+		return network.String()
+	}
+	return ip.String()
+}
