@@ -36,7 +36,8 @@ func holdEverywhere(t *testing.T, r *replica, headers ...string) []*held {
 		{"0.3 over HTTP+JSON", "/v1/message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hold"}]}}`, `-32600`},
 		{"1.0 over HTTP+JSON", "/message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hold"}]}}`, `"UNAUTHENTICATED"`},
 	} {
-		resp, err := post(short(t, patience), r.url+c.path, []byte(c.body), headers...)
+		resp, err := post( //nolint:bodyclose // endsRefused closes it
+			short(t, patience), r.url+c.path, []byte(c.body), headers...)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, resp.StatusCode, c.about)
 		all = append(all, &held{about: c.about, body: resp.Body, want: c.want})

@@ -31,6 +31,7 @@ func (c *callers) admits() telemetry.Admit {
 			}
 			return task.Errorf(task.Forbidden, "this address asks nobody who they are and is for its own machine: name it by an address or localhost")
 		}
+	case config.AdminProbes:
 	}
 	return func(*http.Request) error {
 		return task.Errorf(task.Forbidden, "more than the machine of the server reaches this address, and nobody is asked who they are: "+

@@ -320,8 +320,8 @@ func TestSeveralIssuers(t *testing.T) {
 	one, two := newIssuer(t), newIssuer(t)
 	first, second := one.accepting(), two.accepting(func(s *JWT) { s.opt.Name = "two" })
 	a := New(Options{Schemes: []Scheme{first, second}})
-	require.Equal(t, "two/j-1", a.Authenticate(t.Context(), bearer(two.token(two.usual()))).Principal.Credential)
-	require.Equal(t, "sso/j-1", a.Authenticate(t.Context(), bearer(one.token(one.usual()))).Principal.Credential)
+	require.Equal(t, "two/j-1", a.Authenticate(t.Context(), bearer(two.token(two.usual()))).Credential)
+	require.Equal(t, "sso/j-1", a.Authenticate(t.Context(), bearer(one.token(one.usual()))).Credential)
 	require.Equal(t, Signature, reasonOf(t, a, bearer(one.token(two.usual()))), "the keys of the one are not the other's")
 	require.Equal(t, Malformed, reasonOf(t, a, bearer(one.token(with(one.usual(), "iss", "https://id.example.com")))))
 }

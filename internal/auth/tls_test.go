@@ -190,7 +190,7 @@ func TestTLSIsLoadedAnew(t *testing.T) {
 	a := New(Options{Schemes: []Scheme{NewMTLS(MTLSOptions{Name: "certs", Roots: s.tls.Roots})}})
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := a.Authenticate(r.Context(), &Request{Header: r.Header.Values, Chain: r.TLS.PeerCertificates})
-		_, _ = io.WriteString(w, id.Principal.Subject)
+		_, _ = io.WriteString(w, id.Subject)
 	}))
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.TLS = s.tls.Config()
