@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,8 +60,7 @@ func identity(b *testing.B) {
 type sided struct {
 	c       *cluster
 	callers []*asking
-	spent   time.Duration // processor time of the replica and its database
-	done    float64       // in this time
+	cost    cost
 }
 
 // asking is a caller, with tasks of its own.
@@ -179,50 +177,20 @@ func loading(o load.Options) func(*testing.B, *sided) (int, time.Duration) {
 
 func (o *identityOperation) compare(b *testing.B, known, bare *sided) {
 	b.Helper()
-	known.spent, known.done, bare.spent, bare.done = 0, 0, 0, 0
+	known.cost, bare.cost = cost{}, cost{}
 	rates, without, ratios := inTurns(func() float64 { return o.rate(b, known) }, func() float64 { return o.rate(b, bare) })
 	metric(b, median(without), "without/s")
 	metric(b, median(rates), "with/s")
 	metric(b, 100*(median(ratios)-1), "%slower")
-	if bare.spent > 0 {
-		metric(b, us(bare), "without-cpu-µs")
-		metric(b, us(known), "with-cpu-µs")
-	}
+	compareCosts(b, &known.cost, &bare.cost)
 }
-
-func us(s *sided) float64 { return float64(s.spent.Microseconds()) / s.done }
 
 func (o *identityOperation) rate(b *testing.B, s *sided) float64 {
 	b.Helper()
-	before := s.processorTime(b)
-	n, took := o.do(b, s)
-	for pid, t := range s.processorTime(b) {
-		s.spent += t - before[pid]
-	}
-	s.done += float64(n)
-	return float64(n) / took.Seconds()
-}
-
-// processorTime is what the replica and the processes of its database's connections have used, as far as they run here.
-func (s *sided) processorTime(b *testing.B) map[int]time.Duration {
-	b.Helper()
-	used := map[int]time.Duration{}
-	pids := append(one[[]int](b, s.c.db, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()"), s.c.replicas[0].pid)
-	for _, pid := range pids {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return nil // not Linux, or elsewhere
-		}
-		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // behind the name of the program
-		for _, field := range f[11:13] {                                     // in user mode, and in the kernel
-			ticks, err := strconv.Atoi(field)
-			if err != nil {
-				b.Fatal(err)
-			}
-			used[pid] += time.Duration(ticks) * 10 * time.Millisecond
-		}
-	}
-	return used
+	return s.cost.of(b, s.c, func() (n int, rate float64) {
+		n, took := o.do(b, s)
+		return n, float64(n) / took.Seconds()
+	})
 }
 
 // nobody shows no credentials.

@@ -263,45 +263,60 @@ func pushDeliveries(b *testing.B) {
 	}
 }
 
-// pushCost compares blocking tasks that have a webhook with such that have none, in turns.
+// pushCost compares blocking tasks that have a webhook with such that have none, in turns. What is left to deliver then is
+// awaited before the next turn: it is in the processor time, and not in the rate.
 func pushCost(b *testing.B) {
 	b.Helper()
 	const inFlight = 64
-	file := pushConfig(b, "")
-	for _, v := range []struct{ name, roles string }{{"marked", whole}, {"delivered", everything}} {
-		c := newClusterWith(b, file, v.roles)
+	for _, v := range []struct {
+		name, config string
+		roles        []string
+	}{
+		{"marked", "", []string{whole}},
+		{"delivered", "", []string{everything}},
+		{"elsewhere", "  concurrency: 16\n", []string{whole, pushOnly}},
+	} {
+		c := newClusterWith(b, pushConfig(b, v.config), v.roles...)
 		b.Run(fmt.Sprintf("%s/inflight=%d", v.name, inFlight), func(b *testing.B) {
 			to := newReceiver(b, 8)
 			var clients []*hooked
 			for range inFlight {
 				clients = append(clients, newHooked(b, c.replicas[0]))
 			}
+			delivers := v.name != "marked"
+			var cost, bareCost cost
 			with := func() float64 {
-				rate := hookedTasks(b, clients, to.hook)
-				if v.roles == everything {
-					c.delivered(b)
-				}
-				return rate
+				return cost.of(b, c, func() (n int, rate float64) {
+					n, rate = hookedTasks(b, clients, to.hook)
+					if delivers {
+						c.delivered(b)
+					}
+					return n, rate
+				})
 			}
-			without := func() float64 { return hookedTasks(b, clients, func(int) string { return "" }) }
+			without := func() float64 {
+				return bareCost.of(b, c, func() (int, float64) { return hookedTasks(b, clients, func(int) string { return "" }) })
+			}
 			rates, bare, ratios := inTurns(with, without)
-			if got := to.look(b).Count; (got > 0) != (v.roles == everything) {
+			if got := to.look(b).Count; (got > 0) != delivers {
 				b.Fatalf("%d deliveries arrived", got)
 			}
 			metric(b, median(bare), "without/s")
 			metric(b, median(rates), "with/s")
 			metric(b, 100*(median(ratios)-1), "%slower")
+			compareCosts(b, &cost, &bareCost)
 		})
 	}
 }
 
-// hookedTasks has every client send tasks for a turn, one after the other, and returns how many there were per second.
-func hookedTasks(b *testing.B, clients []*hooked, hook func(n int) string) float64 {
+// hookedTasks has every client send tasks for a turn, one after the other, and returns how many there were, and how many per
+// second.
+func hookedTasks(b *testing.B, clients []*hooked, hook func(n int) string) (int, float64) {
 	b.Helper()
 	var n atomic.Int64
 	elapsed := forATurn(b, clients, func(i int, h *hooked) error {
 		n.Add(1)
 		return h.send("echo:hello", hook(i), true)
 	})
-	return float64(n.Load()) / elapsed.Seconds()
+	return int(n.Load()), float64(n.Load()) / elapsed.Seconds()
 }
