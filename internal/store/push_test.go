@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -1212,5 +1213,59 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	for _, d := range f.duePushes(10) {
 		require.Equal(t, old.Task.ID.String(), d.PublicID, d.Config.ID)
 		require.Contains(t, []string{"kept", "late"}, d.Config.ID)
+	}
+}
+
+// What a webhook adds to a task that is created, runs and ends.
+func BenchmarkPushMark(b *testing.B) {
+	for _, size := range []int{1, 20, 200} {
+		for _, with := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d per flush/webhook=%v", size, with), func(b *testing.B) {
+				url := storetest.New(b).URL
+				s, err := Open(b.Context(), Options{URL: url})
+				require.NoError(b, err)
+				b.Cleanup(func() { s.Close(context.Background()) })
+				f := &fixture{Store: s, t: b, url: url}
+				worker := f.worker(time.Hour)
+				fail := func(_ bool, err error) { require.NoError(b, err) }
+				flush := func() {
+					creates, appends := make([]*create, size), make([]*Append, size)
+					for i := range creates {
+						n := fresh("a")
+						n.Worker = worker
+						if with {
+							n.Push = hook(n.Task.PublicID, "127.0.0.1:8080")
+						}
+						creates[i] = newCreate(n)
+					}
+					s.writeCreates(b.Context(), creates, false)
+					for i, c := range creates {
+						require.True(b, (<-c.done).made)
+						a := (&pen{s: s, c: &Claimed{Task: &c.Task, Attempt: 1}}).item(nil, status(task.StateWorking), chunk("x"), status(task.StateCompleted))
+						a.Done = fail
+						for _, e := range a.Events {
+							a.payloads = append(a.payloads, EncodePayload(e))
+						}
+						appends[i] = a
+					}
+					s.writeAppends(b.Context(), appends, false)
+				}
+				flush()
+				pids := scan[[]int](f, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'")
+				sum := func() (us int64) {
+					for _, pid := range pids {
+						us += processorTime(b, pid).Microseconds()
+					}
+					return us
+				}
+				theirs, ours := sum(), processorTime(b, os.Getpid())
+				for b.Loop() {
+					flush()
+				}
+				tasks := float64(b.N * size)
+				b.ReportMetric(float64(sum()-theirs)/tasks, "db-µs/task")
+				b.ReportMetric(float64((processorTime(b, os.Getpid())-ours).Microseconds())/tasks, "own-µs/task")
+			})
+		}
 	}
 }
