@@ -413,7 +413,7 @@ func (b *book) write() {
 
 	// Webhooks: one that gets through after a while, some of a receiver that is down, one that nobody wants any more.
 	gone := answered{status: 410, class: "gone", text: "410 Gone", disable: "the receiver answered 410 Gone"}
-	down := answered{status: 503, class: "http_5xx", text: "503 Service Unavailable", retry: time.Hour}
+	down := answered{status: 503, class: "server", text: "503 Service Unavailable", retry: time.Hour}
 	b.hook("novel-1", "https://app.example/hooks", down, answered{status: 204, class: "delivered"})
 	for i := range 3 {
 		b.hook(fmt.Sprintf("ask-%d", i+1), "https://crm.example/a2a", slices.Repeat([]answered{down}, 3-i)...)

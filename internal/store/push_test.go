@@ -52,7 +52,7 @@ func delivered(d *task.PushDue, to task.Seq) *task.PushOutcome {
 func failed(d *task.PushDue, retry time.Duration) *task.PushOutcome {
 	return &task.PushOutcome{
 		Task: d.Task, ConfigID: d.Config.ID, Claim: d.Claim, From: d.Next, To: d.Next, DeliveryID: "j", Status: 500,
-		Error: "500 Internal Server Error", Class: "server_error", RetryIn: retry,
+		Error: "500 Internal Server Error", Class: "server", RetryIn: retry,
 	}
 }
 
@@ -467,7 +467,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tries, 3)
 	require.Equal(t, []int{200, 500, 200}, []int{tries[0].Status, tries[1].Status, tries[2].Status})
-	require.Equal(t, "server_error", tries[1].Class)
+	require.Equal(t, "server", tries[1].Class)
 	require.Equal(t, "test", tries[1].Worker)
 	require.Equal(t, time.Millisecond, tries[0].Took)
 	require.Equal(t, 1, tries[0].Attempt)

@@ -439,7 +439,7 @@ func TestKeysAndWebhooksInSQL(t *testing.T) {
 		f.record(failed(due[0], 0))
 	}
 	_, lines = query(t, f.conn(), "SELECT delivered_seq, behind, failures, last_error, last_status, last_class, due_at IS NULL, in_flight FROM holdfast.v_push")
-	require.Equal(t, [][]string{{"1", "1", "2", "500 Internal Server Error", "500", "server_error", "f", "f"}}, lines)
+	require.Equal(t, [][]string{{"1", "1", "2", "500 Internal Server Error", "500", "server", "f", "f"}}, lines)
 	_, lines = query(t, f.conn(), "SELECT config_id, from_seq, to_seq, delivery_id, attempt, status, error, worker_name FROM holdfast.v_push_attempts ORDER BY attempt_id")
 	require.Equal(t, [][]string{
 		{"c", "2", "2", "j", "1", "500", "500 Internal Server Error", "test"}, {"c", "2", "2", "j", "2", "500", "500 Internal Server Error", "test"},
