@@ -394,6 +394,60 @@ func TestMoreHangingHostsThanSlots(t *testing.T) {
 	}
 }
 
+// One caller's webhooks at more hosts that hang than there are slots hold up those of no other caller.
+func TestHangingHostsOfOneCallerStallNoOther(t *testing.T) {
+	t.Parallel()
+	const hosts, each, slots = 6, 4, 8
+	db := newDB(t)
+	config := withKeys + pushing(object{"timeout": "2m", "concurrency": slots, "concurrency_per_host": 4})
+	r := start(t, replicaOptions{Name: "a", DB: db.url, Config: config})
+	t.Cleanup(db.sound)
+	hanging, good := receive(t, hosts), receive(t, 1)
+	hanging.behave("", act{Hold: true})
+	tell := func(key, url string) {
+		p := v03.params("", "echo:x")
+		p["configuration"] = object{"pushNotificationConfig": hookOf(url)}
+		got, err := ask(short(t, patience), r.url, request(v03.send, p), "X-API-Key", key)
+		require.NoError(t, err)
+		require.Nil(t, got.Err, "%s", got.Body)
+	}
+	create := func(subject string) string {
+		return strings.TrimSpace(db.operate("keys", "create", "--subject", subject))
+	}
+	alice, bob := create("alice"), create("bob")
+	for i := range each {
+		for _, url := range hanging.urls {
+			tell(alice, fmt.Sprintf("%s/%d?%s", url, i, hostOf(url)))
+		}
+	}
+	open := func() (n int) {
+		for _, url := range hanging.urls {
+			n += hanging.tally(hostOf(url)).Open
+		}
+		return n
+	}
+	eventually(t, "as many hang as may", func() error {
+		n := open()
+		return unless(n == slots/2, "%d", n)
+	})
+	for i := range each {
+		tell(bob, fmt.Sprintf("%s/%d", good.url, i))
+	}
+	told := newStories(t)
+	for ended := 0; ended < each; {
+		if _, state := told.add(good.next("bob gets everything")); state == "completed" {
+			ended++
+		}
+	}
+	require.Equal(t, slots/2, open())
+	require.Equal(t, []string{"bob"}, column[string](db, `SELECT DISTINCT t.owner FROM holdfast.tasks t
+		JOIN holdfast.v_push_attempts a ON a.task = t.id`))
+	hanging.behave("")
+	for _, states := range hanging.untilAll(db, hosts*each).states {
+		require.Equal(t, []string{"working", "completed"}, states)
+	}
+}
+
 // Of an answer without end little is read, and none of it is kept.
 func TestAnswersWithoutEnd(t *testing.T) {
 	t.Parallel()

@@ -17,15 +17,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// hooked adds webhooks to the usual settings, quick to be tried again, with what else is said of push.
-func hooked(more object) string {
+// hooked adds webhooks to the usual settings.
+func hooked(more object) string { return settings + pushing(more) }
+
+// pushing lets webhooks lead to this machine, quick to be tried again, with what else is said of push.
+func pushing(more object) string {
 	push := object{"allow_private": true, "retry_first": "20ms", "retry_most": "200ms"}
 	maps.Copy(push, more)
 	section, err := json.Marshal(push)
 	if err != nil {
 		panic(err)
 	}
-	return settings + "\npush: " + string(section) + "\n"
+	return "\npush: " + string(section) + "\n"
 }
 
 // hookOf is how a version words a webhook beside a message, or of a task.
