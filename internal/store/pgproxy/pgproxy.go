@@ -45,6 +45,7 @@ type Proxy struct {
 	mu      sync.Mutex
 	plans   []*plan
 	answers map[string][]byte // instead of the server's, by the beginning of the statement
+	record  func(sql string)  // hears of executions; nil: nobody does
 	deaf    bool
 	refuse  bool
 	delay   time.Duration
@@ -129,6 +130,29 @@ func (p *Proxy) Lose(query string, loss Loss, times int) <-chan struct{} {
 	p.plans = append(p.plans, pl)
 	p.mu.Unlock()
 	return pl.done
+}
+
+// Record notes each statement that is executed, in the order in which they pass, until the function that it returns is
+// called. There is one record at a time.
+func (p *Proxy) Record() (stop func() []string) {
+	var all []string
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.record = func(sql string) { all = append(all, sql) }
+	return func() []string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.record = nil
+		return all
+	}
+}
+
+func (p *Proxy) note(sql string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.record != nil {
+		p.record(sql)
+	}
 }
 
 // Deafen swallows notifications, as a transaction pooler does.
@@ -368,6 +392,7 @@ func (p *Proxy) serve(accepted net.Conn) {
 		case 'B':
 			_, rest, _ := bytes.Cut(body, []byte{0})
 			name, _, _ := bytes.Cut(rest, []byte{0})
+			p.note(statements[string(name)])
 			if instead = p.answer(statements[string(name)]); instead != nil {
 				break
 			}

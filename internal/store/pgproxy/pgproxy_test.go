@@ -126,3 +126,15 @@ func TestHalfClose(t *testing.T) {
 		})
 	}
 }
+
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	p, conn := proxied(t)
+	const asked = "-- name: Asked :one\nSELECT 1"
+	require.NoError(t, ask(t.Context(), conn))
+	stop := p.Record()
+	require.NoError(t, ask(t.Context(), conn), "which is prepared by now")
+	require.NoError(t, ask(t.Context(), connect(t, p.URL)))
+	require.Equal(t, []string{asked, asked}, stop())
+	require.NoError(t, ask(t.Context(), conn))
+}
