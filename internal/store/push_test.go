@@ -861,7 +861,7 @@ func (x *explained) explain(ctx context.Context, sql string, args []any) {
 
 func (x *explained) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	x.explain(ctx, sql, args)
-	return x.f.api.Query(ctx, sql, args...)
+	return x.f.api.Query(ctx, sql, args...) //nolint:rowserrcheck // who asks does
 }
 
 func (x *explained) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
