@@ -3,19 +3,20 @@ package integration
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	pb03 "github.com/a2aproject/a2a-go/a2apb"
 	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/metadata"
@@ -203,42 +204,54 @@ func drip(addr, begin, more string) error {
 	return nil
 }
 
-// A client that opens streams until it is refused is refused in its own words, is told when to come back, and may.
+// A client that opens streams until it is refused is refused in its own words, is told when to come back, and may; also
+// when it has opened them over another binding.
 func TestStreamsUntilRefused(t *testing.T) {
 	t.Parallel()
 	const most = 30
 	r := start(t, replicaOptions{Name: "a", DB: newDB(t).url, Config: settings + fmt.Sprintf("limits: {max_streams: %d}\n", most)})
 	taskID := r.open(v03.stream, v03.params("", "hold")).take(1)[0].task()
-	open := []*stream{}
-	for range most - 1 {
-		open = append(open, r.resume(taskID, 1))
+	of := func(members object) func(*utterance) object { return func(*utterance) object { return members } }
+	subscriptions := []*way{
+		{version: "0.1", binding: onJSONRPC, method: "tasks/resubscribe", body: of(object{"id": taskID})},
+		{version: "0.2", binding: onJSONRPC, method: "tasks/resubscribe", body: of(object{"id": taskID})},
+		{version: "0.3", binding: onJSONRPC, method: "tasks/resubscribe", body: of(object{"id": taskID})},
+		{version: "1.0", binding: onJSONRPC, method: "SubscribeToTask", body: of(object{"id": taskID})},
+		{version: "0.3", binding: onREST, path: "/v1/tasks/" + taskID + ":subscribe", body: of(object{})},
+		{version: "1.0", binding: onREST, path: "/tasks/" + taskID + ":subscribe", body: of(object{})},
+		inMessages[pb03.TaskSubscriptionRequest, pb03.StreamResponse](&way{version: "0.3", method: "/a2a.v1.A2AService/TaskSubscription", body: of(object{"name": "tasks/" + taskID})}),
+		inMessages[pb10.SubscribeToTaskRequest, pb10.StreamResponse](&way{version: "1.0", method: "/lf.a2a.v1.A2AService/SubscribeToTask", body: of(object{"id": taskID})}),
 	}
-	refused, err := post(short(t, patience), r.url, request("tasks/resubscribe", object{"id": taskID}))
-	require.NoError(t, err)
-	defer refused.Body.Close()
-	require.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
-	require.Equal(t, "5", refused.Header.Get("Retry-After"))
-	var body struct{ Error rpcError }
-	require.NoError(t, json.NewDecoder(refused.Body).Decode(&body))
-	require.Equal(t, -32603, body.Error.Code)
-	require.Contains(t, body.Error.Message, "Rate limit exceeded: too many open streams")
-	for _, path := range []string{"/v1/tasks/" + taskID + ":subscribe", "/tasks/" + taskID + ":subscribe"} {
-		resp, err := post(short(t, patience), r.url+path, nil)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, http.StatusTooManyRequests, resp.StatusCode, path)
-		require.Equal(t, "5", resp.Header.Get("Retry-After"))
+	var open []*reply
+	for n := range most - 1 {
+		w := subscriptions[n%len(subscriptions)]
+		a := w.begin(t, r, say(""))
+		a.more(w.worded("working"))
+		open = append(open, a)
 	}
-	require.Equal(t, "completed", r.call(v03.send, v03.params("", "echo:still here")).state(), "what is no stream goes on")
-
-	open[0].close()
-	eventually(t, "its place is free", func() error {
-		s, err := openURL(t, r.url, "tasks/resubscribe", object{"id": taskID})
-		if err == nil {
-			s.close()
+	attempts := slices.Clone(subscriptions)
+	for _, w := range ways {
+		if w.streams {
+			attempts = append(attempts, w)
+		} else {
+			require.Equal(t, w.worded("completed"), w.send(t, r, say("echo:still here")).state(), "%s: what is no stream goes on", w.name)
 		}
-		return err
-	})
+	}
+	for _, w := range attempts {
+		before := r.limited("demo", "server_streams")
+		got := w.send(t, r, say("echo:x"))
+		require.Equal(t, w.tooOften("too many open streams", "5"), got.rejection(), "%s on %s: %s", w.version, w.binding, got.body)
+		require.Equal(t, before+1, r.limited("demo", "server_streams"))
+	}
+
+	for n, w := range subscriptions {
+		open[n].close()
+		eventually(t, "its place is free", func() error {
+			a := w.begin(t, r, say(""))
+			defer a.close()
+			return unless(a.next() && a.task == taskID, "%s on %s: %+v", w.version, w.binding, a.rejection())
+		})
+	}
 }
 
 // A replica serves so many connections at a time, of all ports and of each address; who comes then waits, or is told to go.

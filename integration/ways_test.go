@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -162,8 +163,21 @@ type reply struct {
 	body       string // the last of it
 	task       string
 	states     []string // one, or those that a stream has told
-	// more reads on in a stream: until a state, or to its end.
-	more func(until string)
+
+	t     testing.TB
+	next  func() bool // reads the next of a stream, or the only one; false: there is none
+	close func()
+}
+
+// more reads on: until a state, or to the end.
+func (a *reply) more(until string) {
+	a.t.Helper()
+	for a.next() {
+		if until != "" && a.state() == until {
+			return
+		}
+	}
+	require.Empty(a.t, until, "that was all: %+v", a.rejection())
 }
 
 // state is the last one.
@@ -182,7 +196,7 @@ func (w *way) send(t testing.TB, r *replica, u *utterance) *reply {
 	return a
 }
 
-// begin is send, but reads of a stream only whether it is one.
+// begin is send without reading a stream.
 func (w *way) begin(t testing.TB, r *replica, u *utterance) *reply {
 	t.Helper()
 	if w.binding == onGRPC {
@@ -192,13 +206,13 @@ func (w *way) begin(t testing.TB, r *replica, u *utterance) *reply {
 	if w.binding == onJSONRPC {
 		body = request(w.method, w.body(u))
 	}
-	resp, err := post(short(t, patience), r.url+w.path, body, append([]string{"A2A-Version", w.version}, u.header...)...)
+	resp, err := post(short(t, patience), r.url+w.path, body, append([]string{"A2A-Version", w.version}, u.header...)...) //nolint:bodyclose // close does
 	require.NoError(t, err, w.name)
-	t.Cleanup(func() { _ = resp.Body.Close() })
 	a := &reply{
 		status: strconv.Itoa(resp.StatusCode), retryAfter: resp.Header.Get("Retry-After"), challenge: resp.Header.Get("WWW-Authenticate"),
-		more: func(string) {},
+		t: t, next: func() bool { return false }, close: func() { _ = resp.Body.Close() },
 	}
+	t.Cleanup(a.close)
 	if resp.Header.Get("Content-Type") != "text/event-stream" {
 		b, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
@@ -207,14 +221,15 @@ func (w *way) begin(t testing.TB, r *replica, u *utterance) *reply {
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
-	a.more = func(until string) {
+	a.next = func() bool {
 		for lines.Scan() {
-			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && a.read(t, []byte(data)) && a.state() == until {
-				return
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				a.read(t, []byte(data))
+				return true
 			}
 		}
 		require.NoError(t, lines.Err(), w.name)
-		require.Empty(t, until, "%s: the stream has ended", w.name)
+		return false
 	}
 	return a
 }
@@ -224,31 +239,30 @@ func (w *way) call(t testing.TB, r *replica, u *utterance) *reply {
 	t.Helper()
 	in := w.in()
 	require.NoError(t, protojson.Unmarshal(mustMarshal(w.body(u)), in))
-	ctx := metadata.AppendToOutgoingContext(short(t, patience), append([]string{"a2a-version", w.version}, u.header...)...)
-	s, err := r.connect(t).NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, w.method)
+	ctx, cancel := context.WithCancel(short(t, patience))
+	ctx = metadata.AppendToOutgoingContext(ctx, append([]string{"a2a-version", w.version}, u.header...)...)
+	conn := r.connect(t)
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, w.method)
 	require.NoError(t, err, w.name)
 	if err := s.SendMsg(in); err != nil {
 		require.ErrorIs(t, err, io.EOF, w.name) // Recv knows why
 	}
 	require.NoError(t, s.CloseSend())
-	a := &reply{}
-	a.more = func(until string) {
-		for {
-			out := w.out()
-			if err := s.RecvMsg(out); err != nil {
-				if errors.Is(err, io.EOF) {
-					err = nil
-				}
-				a.told(err, s.Trailer())
-				require.Empty(t, until, "%s: the stream has ended, %v", w.name, err)
-				return
+	a := &reply{t: t, close: func() { cancel(); _ = conn.Close() }}
+	a.next = func() bool {
+		out := w.out()
+		if err := s.RecvMsg(out); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
 			}
-			b, err := protojson.Marshal(out)
-			require.NoError(t, err)
-			if a.read(t, b) && a.state() == until {
-				return
-			}
+			a.told(err, s.Trailer())
+			a.close()
+			return false
 		}
+		b, err := protojson.Marshal(out)
+		require.NoError(t, err)
+		a.read(t, b)
+		return true
 	}
 	return a
 }
@@ -268,8 +282,8 @@ func (a *reply) told(err error, trailer metadata.MD) {
 	}
 }
 
-// read takes a document, and reports whether it tells a state.
-func (a *reply) read(t testing.TB, document []byte) bool {
+// read takes a document.
+func (a *reply) read(t testing.TB, document []byte) {
 	t.Helper()
 	a.body = string(document)
 	var doc object
@@ -292,11 +306,10 @@ func (a *reply) read(t testing.TB, document []byte) bool {
 			}
 		}
 		status, _ := doc["status"].(object)
-		state, ok := status["state"].(string)
-		if ok {
+		if state, ok := status["state"].(string); ok {
 			a.states = append(a.states, state)
 		}
-		return ok
+		return
 	}
 	code, _ := doc["code"].(float64)
 	a.code = int(code)
@@ -309,5 +322,4 @@ func (a *reply) read(t testing.TB, document []byte) bool {
 			}
 		}
 	}
-	return false
 }
