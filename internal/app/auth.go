@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"time"
 
@@ -105,7 +104,7 @@ func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
 	for i := range c.cfg.Auth.Schemes {
 		switch s := &c.cfg.Auth.Schemes[i]; s.Kind {
 		case config.AuthAPIKey:
-			c.apiKeys = auth.NewAPIKeys(s.Name, http.CanonicalHeaderKey(s.APIKey.Header), st)
+			c.apiKeys = auth.NewAPIKeys(s.Name, s.APIKey.Header, st)
 			o.Schemes = append(o.Schemes, c.apiKeys)
 		case config.AuthBasic:
 			o.Schemes = append(o.Schemes, c.basic)

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"net/http"
 	"strings"
 	"time"
 
@@ -77,7 +78,8 @@ type KeyStore interface {
 type APIKeys struct {
 	name   string
 	header string
-	either bool // in Authorization, too
+	spelt  string // in challenges, as the operator has it
+	either bool   // in Authorization, too
 	store  KeyStore
 	known  *cache[*proof]
 	// lookups bounds the queries that unknown keys cause, so that they take no connection from anybody.
@@ -95,7 +97,7 @@ const (
 // NewAPIKeys makes the scheme. In the header Authorization a key is a bearer's.
 func NewAPIKeys(name, header string, s KeyStore) *APIKeys {
 	return &APIKeys{
-		name: name, header: header, store: s, known: newCache[*proof](keysKept), lookups: make(chan struct{}, keyLookups),
+		name: name, header: http.CanonicalHeaderKey(header), spelt: header, store: s, known: newCache[*proof](keysKept), lookups: make(chan struct{}, keyLookups),
 	}
 }
 
@@ -180,5 +182,5 @@ func (s *APIKeys) challenge(refused bool) string {
 	if s.bearer() || s.either {
 		return bearerChallenge(refused)
 	}
-	return `ApiKey ` + realm + `, header="` + s.header + `"`
+	return `ApiKey ` + realm + `, header="` + s.spelt + `"`
 }

@@ -88,7 +88,7 @@ func addKey(t testing.TB, d *database, k store.APIKey, lifetime time.Duration) (
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	d := openDatabase(t)
-	s := NewAPIKeys("keys", "X-Api-Key", d)
+	s := NewAPIKeys("keys", "X-API-Key", d)
 	a := New(Options{Schemes: []Scheme{s}})
 	key, id := addKey(t, d, store.APIKey{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}}, 0)
 	require.Regexp(t, `^hfk_[a-z2-7]{16}_[a-z2-7]{59}$`, key)
@@ -530,7 +530,7 @@ func TestGates(t *testing.T) {
 	i := newIssuer(t)
 	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"weather:use"}}})
 	require.NoError(t, err)
-	a := New(Options{Schemes: []Scheme{i.accepting(), NewAPIKeys("keys", "X-Api-Key", d), users}})
+	a := New(Options{Schemes: []Scheme{i.accepting(), NewAPIKeys("keys", "X-API-Key", d), users}})
 	all := []string{"sso", "keys", "users"}
 	admit := func(r *Request, g *Gate) (engine.Principal, *task.Error) {
 		p, err := a.Admit(a.Authenticate(t.Context(), r), g)
@@ -542,7 +542,7 @@ func TestGates(t *testing.T) {
 	_, e := admit(shows(), &Gate{Schemes: all})
 	require.Equal(t, task.Unauthenticated, e.Kind)
 	require.Empty(t, e.Msg)
-	challenges := []string{`Bearer realm="holdfast"`, `ApiKey realm="holdfast", header="X-Api-Key"`, `Basic realm="holdfast", charset="UTF-8"`}
+	challenges := []string{`Bearer realm="holdfast"`, `ApiKey realm="holdfast", header="X-API-Key"`, `Basic realm="holdfast", charset="UTF-8"`}
 	require.Equal(t, challenges, e.Challenges)
 
 	_, e = admit(bearer("x"), &Gate{Schemes: all})
