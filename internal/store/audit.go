@@ -37,6 +37,7 @@ const (
 	auditPushStopped = "push.disabled"
 	auditPushEnabled = "push.enabled"
 	auditRedelivered = "push.redelivered"
+	auditPushRekeyed = "push.rekeyed"
 	auditKeyCreated  = "key.created"
 	auditKeyRevoked  = "key.revoked"
 )

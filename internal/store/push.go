@@ -260,6 +260,7 @@ func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
 		if err != nil {
 			return sealed, translate("reseal", err)
 		}
+		var fresh []dbsqlc.PushResealParams
 		for _, r := range rows {
 			page.AfterTask, page.AfterID = r.Task, r.ConfigID
 			if ring.Fresh(r.Secrets) {
@@ -271,16 +272,40 @@ func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
 				lost = append(lost, fmt.Errorf("configuration %s of task %s: %w", r.ConfigID, r.Task, err))
 				continue
 			}
-			n, err := s.q.PushReseal(ctx, s.api, dbsqlc.PushResealParams{
-				Task: r.Task, ConfigID: r.ConfigID, Old: r.Secrets, Fresh: ring.Seal(value, at),
-			})
-			if err != nil {
-				return sealed, translate("reseal", err)
-			}
-			sealed += int(n)
+			fresh = append(fresh, dbsqlc.PushResealParams{Task: r.Task, ConfigID: r.ConfigID, Old: r.Secrets, Fresh: ring.Seal(value, at)})
 		}
+		n, err := s.reseal(ctx, fresh)
+		if err != nil {
+			return sealed, translate("reseal", err)
+		}
+		sealed += n
 		if len(rows) < int(page.MaxRows) {
 			return sealed, errors.Join(lost...)
 		}
 	}
+}
+
+// reseal replaces secrets, and writes down of how many webhooks.
+func (s *Store) reseal(ctx context.Context, fresh []dbsqlc.PushResealParams) (sealed int, err error) {
+	if len(fresh) == 0 {
+		return 0, nil
+	}
+	err = pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
+		sealed = 0
+		for i := range fresh {
+			n, err := s.q.PushReseal(ctx, tx, fresh[i])
+			if err != nil {
+				return err
+			}
+			sealed += int(n)
+		}
+		if sealed == 0 {
+			return nil
+		}
+		return s.note(ctx, tx, s.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
+	})
+	if err != nil {
+		return 0, err
+	}
+	return sealed, nil
 }

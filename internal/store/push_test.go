@@ -209,9 +209,11 @@ func TestSecretsAreSealed(t *testing.T) {
 	sealed, err := two.Reseal(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 2, sealed)
+	require.Equal(t, "2", scan[string](two, "SELECT object FROM holdfast.v_audit WHERE action = 'push.rekeyed'"))
 	sealed, err = two.Reseal(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, sealed)
+	require.Equal(t, 1, scan[int](two, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"), "what was not done is not told")
 	claim(with(2), 3)
 
 	// Without its key a configuration is of no use, and stops nothing. Who has the key can use it.
