@@ -101,10 +101,11 @@ SELECT * FROM holdfast.task_events
  ORDER BY seq LIMIT @max_rows;
 
 -- name: EventsOf :many
--- The part of a log that a reply shows: messages and statuses, and artifacts if wanted.
-SELECT * FROM holdfast.task_events
- WHERE task = @task AND seq <= @upto AND (kind <> 3 OR @with_artifacts::boolean)
- ORDER BY seq;
+-- The part of a log that a reply shows: messages and statuses, and artifacts if wanted. It comes in its order by the
+-- primary key, but is not made to: sorting, which a join needs for a promise, would write a long log to disk.
+SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at
+  FROM holdfast.callers_log l
+ WHERE l.task = @task AND l.seq <= @upto AND (l.kind <> 3 OR @with_artifacts::boolean);
 
 -- name: EventsCatchUp :many
 -- The hub's read for many topics at once; a topic with more than the limit asks again. The

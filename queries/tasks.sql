@@ -275,6 +275,16 @@ SELECT * FROM holdfast.tasks WHERE id = @id;
 SELECT * FROM holdfast.tasks
  WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
 
+-- name: TaskRead :many
+-- TaskFind and EventsOf at once. What is the task's stands beside its first event, in one column: those of long logs count.
+SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at,
+       CAST(CASE WHEN l.seq = 1 THEN json_build_object(
+           'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
+           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
+  FROM holdfast.callers_log l
+ WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
+   AND (l.kind <> 3 OR @with_artifacts::boolean);
+
 -- name: TaskByClientID :one
 -- Index tasks_client_id.
 SELECT * FROM holdfast.tasks

@@ -20,6 +20,7 @@ type Store interface {
 	Existing(ctx context.Context, o store.Owner, n *store.NewTask) (t *task.Task, byKey bool, err error)
 	FindTask(ctx context.Context, o store.Owner, publicID string) (*task.Task, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
+	ReadTask(ctx context.Context, o store.Owner, publicID string, withArtifacts bool) (*task.Task, error)
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq, error)
 	Cancel(ctx context.Context, h *task.Task) (ended bool, err error)
@@ -120,11 +121,7 @@ func (e *Engine) Find(ctx context.Context, c Caller, taskID string) (*task.Task,
 
 // Get returns a task as it stands, with what the request will show of it.
 func (e *Engine) Get(ctx context.Context, r *GetRequest) (*task.Task, error) {
-	h, err := e.Find(ctx, r.Caller, r.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	return e.as(r.Caller).Snapshot(ctx, h, r.WithArtifacts)
+	return e.as(r.Caller).ReadTask(ctx, e.owner(r.Caller), r.TaskID, r.WithArtifacts)
 }
 
 // Cancel ends a task and returns it. A running one is asked to end; if that takes

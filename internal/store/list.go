@@ -109,7 +109,7 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 			continue
 		}
 		if whole {
-			page[fit], err = fold(h, rows[:n])
+			page[fit], err = fold(h, n, func(i int) *dbsqlc.Event { return eventOf((*dbsqlc.EventsOfRow)(&rows[i])) })
 		} else {
 			err = setStatus(h, &rows[0])
 		}
@@ -124,7 +124,7 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 
 // setStatus gives a header the message of its status.
 func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {
-	e, err := event(eventOf(r), h)
+	e, err := event(eventOf((*dbsqlc.EventsOfRow)(r)), h)
 	if err != nil {
 		return translate("list tasks", err)
 	}
@@ -132,29 +132,6 @@ func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {
 		h.Status.Message = e.Message
 	}
 	return nil
-}
-
-func fold(h *task.Task, rows []dbsqlc.EventsOfManyRow) (*task.Task, error) {
-	t := Empty(h)
-	for i := range rows {
-		e, err := event(eventOf(&rows[i]), t)
-		if err != nil {
-			return nil, translate("list tasks", err)
-		}
-		t.LastSeq = e.Seq - 1
-		if err := t.Apply(e); err != nil {
-			return nil, err
-		}
-	}
-	t.LastSeq = h.LastSeq
-	return t, nil
-}
-
-func eventOf(r *dbsqlc.EventsOfManyRow) *dbsqlc.Event {
-	return &dbsqlc.Event{
-		Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
-		ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
-	}
 }
 
 // listed reads one row more than the limit, which tells whether there is another page.

@@ -2,8 +2,12 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -76,18 +80,95 @@ func header(r *dbsqlc.Task) *task.Task {
 	return t
 }
 
+// ReadTask finds a task by its public id and folds its log: FindTask and Snapshot, with one statement where the id is one
+// that the server has made. Without artifacts their events are not even read.
+func (v View) ReadTask(ctx context.Context, o Owner, publicID string, withArtifacts bool) (*task.Task, error) {
+	if id, err := task.ParseID(publicID); err == nil {
+		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{
+			ID: uuid.UUID(id), Tenant: o.Tenant, Owner: o.Subject, TenantWide: o.TenantWide, Agent: o.Agent, WithArtifacts: withArtifacts,
+		})
+		if err != nil {
+			return nil, translate("read task", err)
+		}
+		inOrder(rows, func(r *dbsqlc.TaskReadRow) int64 { return r.Seq })
+		if len(rows) > 0 && rows[0].Seq == 1 {
+			h, err := headerBeside(&rows[0], o)
+			if err != nil {
+				return nil, translate("read task", err)
+			}
+			return fold(h, len(rows), func(i int) *dbsqlc.Event {
+				r := &rows[i]
+				return &dbsqlc.Event{
+					Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
+					ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
+				}
+			})
+		}
+	}
+	h, err := v.FindTask(ctx, o, publicID)
+	if err != nil {
+		return nil, err
+	}
+	return v.Snapshot(ctx, h, withArtifacts)
+}
+
+// headerBeside reads what TaskRead gives of the task beside its first event.
+func headerBeside(r *dbsqlc.TaskReadRow, o Owner) (*task.Task, error) {
+	var h struct {
+		Owner, ContextID, Dialect string
+		Metadata                  *json.RawMessage // null and none are different things to RawMessage itself
+		CreatedAt                 time.Time
+		StreamBase, LastSeq       task.Seq
+	}
+	if err := json.Unmarshal(r.Header, &h); err != nil {
+		return nil, err
+	}
+	t := &task.Task{
+		ID: task.ID(r.Task), PublicID: task.ID(r.Task).String(), Agent: o.Agent, Tenant: o.Tenant, Owner: h.Owner, ContextID: h.ContextID,
+		Dialect: h.Dialect, CreatedAt: h.CreatedAt, StreamBase: h.StreamBase, LastSeq: h.LastSeq,
+	}
+	if h.Metadata != nil {
+		t.Metadata = *h.Metadata
+	}
+	return t, nil
+}
+
 // Snapshot folds the log of the task that a header describes, up to the header's
 // last event. Without artifacts their events are not even read.
 func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
-	rows, err := v.s.q.EventsOf(ctx, v.db, dbsqlc.EventsOfParams{
-		Task: uuid.UUID(h.ID), Upto: int64(h.LastSeq), WithArtifacts: withArtifacts,
-	})
+	rows, err := v.s.eventsOf(ctx, v.db, h, withArtifacts)
 	if err != nil {
 		return nil, translate("read task", err)
 	}
+	return fold(h, len(rows), func(i int) *dbsqlc.Event { return eventOf(&rows[i]) })
+}
+
+func (s *Store) eventsOf(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArtifacts bool) ([]dbsqlc.EventsOfRow, error) {
+	rows, err := s.q.EventsOf(ctx, db, dbsqlc.EventsOfParams{Task: uuid.UUID(h.ID), Upto: int64(h.LastSeq), WithArtifacts: withArtifacts})
+	inOrder(rows, func(r *dbsqlc.EventsOfRow) int64 { return r.Seq })
+	return rows, err
+}
+
+// inOrder sorts events that a statement has given as it came by them, which are most likely in order.
+func inOrder[R any](rows []R, seq func(*R) int64) {
+	bySeq := func(a, b R) int { return cmp.Compare(seq(&a), seq(&b)) }
+	if !slices.IsSortedFunc(rows, bySeq) {
+		slices.SortFunc(rows, bySeq)
+	}
+}
+
+func eventOf(r *dbsqlc.EventsOfRow) *dbsqlc.Event {
+	return &dbsqlc.Event{
+		Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
+		ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
+	}
+}
+
+// fold makes a task of its header and n events of its log.
+func fold(h *task.Task, n int, row func(i int) *dbsqlc.Event) (*task.Task, error) {
 	t := Empty(h)
-	for i := range rows {
-		e, err := event(&rows[i], t)
+	for i := range n {
+		e, err := event(row(i), t)
 		if err != nil {
 			return nil, translate("read task", err)
 		}
@@ -105,7 +186,7 @@ func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*
 // it, and what earlier runs have said since, for it may have waited behind some. Its
 // run begins at the last submitted status behind it, if it had to wait.
 func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error) {
-	rows, err := s.q.EventsOf(ctx, s.api, dbsqlc.EventsOfParams{Task: uuid.UUID(h.ID), Upto: int64(h.LastSeq)})
+	rows, err := s.eventsOf(ctx, s.api, h, false)
 	if err != nil {
 		return nil, translate("read conversation", err)
 	}
@@ -117,7 +198,7 @@ func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq
 	}
 	t := Empty(h)
 	for i := range rows {
-		e, err := event(&rows[i], t)
+		e, err := event(eventOf(&rows[i]), t)
 		switch {
 		case err != nil:
 			return nil, translate("read conversation", err)

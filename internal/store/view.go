@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,13 +47,17 @@ const apiRole = "holdfast_api"
 // assume takes the role and says for whom, until the transaction ends.
 const assume = "SELECT set_config('role', '" + apiRole + "', true), set_config('holdfast.caller', $1, true)"
 
-// assumption is the caller in the words of the policies.
+// assumption is the caller in the words of the policies: an array of tenant, owner, and the tenant again if all of it is seen.
 func assumption(o Owner) string {
-	text, _ := json.Marshal(map[string]any{ // of strings and a bool, which cannot fail
-		"tenant": cleanName(o.Tenant), "owner": cleanName(o.Subject), "tenant_wide": o.TenantWide,
-	})
-	return string(text)
+	quoted := func(s string) string { return `"` + arrayEscapes.Replace(cleanName(s)) + `"` }
+	array := "{" + quoted(o.Tenant) + "," + quoted(o.Subject)
+	if o.TenantWide {
+		array += "," + quoted(o.Tenant)
+	}
+	return array + "}"
 }
+
+var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // callers sends each statement behind its assumption, in one go: the two are one implicit
 // transaction, one round trip, and through a pooler one server connection.

@@ -24,7 +24,7 @@ SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_i
          CROSS JOIN LATERAL (
             SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
                    CASE WHEN l.kind <> 1 OR $4::boolean THEN l.payload END AS payload
-              FROM holdfast.task_events l
+              FROM holdfast.callers_log l
              WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN $5 AND $6
                AND (l.kind <> 3 OR $7::boolean)
              ORDER BY l.seq

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const idempotencyForget = `-- name: IdempotencyForget :execrows
@@ -676,6 +677,79 @@ func (q *Queries) TaskOwners(ctx context.Context, db DBTX, tenant string) ([]str
 			return nil, err
 		}
 		items = append(items, owner)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const taskRead = `-- name: TaskRead :many
+SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at,
+       CAST(CASE WHEN l.seq = 1 THEN json_build_object(
+           'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
+           'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
+  FROM holdfast.callers_log l
+ WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean) AND l.agent = $5
+   AND (l.kind <> 3 OR $6::boolean)
+`
+
+type TaskReadParams struct {
+	ID            uuid.UUID
+	Tenant        string
+	Owner         string
+	TenantWide    bool
+	Agent         string
+	WithArtifacts bool
+}
+
+type TaskReadRow struct {
+	Task       uuid.UUID
+	Seq        int64
+	Kind       int16
+	State      pgtype.Int2
+	Attempt    int32
+	Append     bool
+	Last       bool
+	ArtifactID pgtype.Text
+	Payload    []byte
+	CreatedAt  time.Time
+	Header     []byte
+}
+
+// TaskFind and EventsOf at once. What is the task's stands beside its first event, in one column: those of long logs count.
+func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]TaskReadRow, error) {
+	rows, err := db.Query(ctx, taskRead,
+		arg.ID,
+		arg.Tenant,
+		arg.Owner,
+		arg.TenantWide,
+		arg.Agent,
+		arg.WithArtifacts,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskReadRow
+	for rows.Next() {
+		var i TaskReadRow
+		if err := rows.Scan(
+			&i.Task,
+			&i.Seq,
+			&i.Kind,
+			&i.State,
+			&i.Attempt,
+			&i.Append,
+			&i.Last,
+			&i.ArtifactID,
+			&i.Payload,
+			&i.CreatedAt,
+			&i.Header,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// What one statement reads is what two do, whatever way the database takes through the log.
+func TestReadTaskIsFindTaskAndSnapshot(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	bare, told, named := fresh("a"), fresh("a"), chosen("a", "t")
+	told.Task.Metadata = []byte(`{"a":null,"b":"\u00fc"}`)
+	named.Task.Owner, named.Task.Dialect = "owner", "0.1"
+	var all []*NewTask
+	for _, n := range []*NewTask{bare, told, named} {
+		f.create(n)
+		p := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
+		p.must(t, status(task.StateWorking), chunk("x"), chunk("y"), chunk("z"), status(task.StateCompleted))
+		all = append(all, n)
+	}
+	again := chosen("a", "t")
+	again.Reopens = &named.Task
+	f.create(again)
+	all = append(all, again)
+	// One event of each log stands behind the others: who reads the heap finds it last.
+	f.exec("CREATE TABLE moved AS SELECT * FROM holdfast.task_events WHERE seq = 2")
+	f.exec("DELETE FROM holdfast.task_events WHERE seq = 2")
+	f.exec("INSERT INTO holdfast.task_events SELECT * FROM moved")
+	heap, err := Open(t.Context(), Options{URL: f.url + "&enable_indexscan=off", APIConns: 2, RowSecurity: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { heap.Close(context.Background()) })
+
+	for _, s := range []*Store{f.Store, heap} {
+		for _, n := range all {
+			for _, o := range []Owner{ownerOf(n), {Tenant: n.Task.Tenant, Subject: "another", Agent: "a", TenantWide: true}} {
+				for _, id := range []string{n.Task.PublicID, n.Task.ID.String()} {
+					for _, artifacts := range []bool{true, false} {
+						v := s.As(Caller{Owner: o})
+						h, err := v.FindTask(t.Context(), o, id)
+						if id != n.Task.PublicID && n != named { // which keeps it beside the name that has passed on
+							require.Equal(t, task.NotFound, err)
+							_, err = v.ReadTask(t.Context(), o, id, artifacts)
+							require.Equal(t, task.NotFound, err)
+							continue
+						}
+						require.NoError(t, err)
+						want, err := v.Snapshot(t.Context(), h, artifacts)
+						require.NoError(t, err)
+						require.Equal(t, artifacts && want.ID != again.Task.ID, len(want.Artifacts) > 0)
+						got, err := v.ReadTask(t.Context(), o, id, artifacts)
+						require.NoError(t, err)
+						require.Empty(t, cmp.Diff(want, got, cmpopts.IgnoreUnexported(task.Task{})))
+						require.NotEmpty(t, got.History)
+					}
+				}
+			}
+		}
+	}
+}
