@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
@@ -89,6 +90,7 @@ type Engine struct {
 	opt      Options
 	agents   map[string]Agent
 	counting chan struct{} // held while a list is counted to its end
+	counters sync.Map      // the callers who wait for it or hold it
 }
 
 // New makes an engine.

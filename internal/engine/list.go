@@ -45,7 +45,7 @@ func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 	case r.PageToken == "" && !more:
 		page.Total = len(page.Tasks)
 	case r.ExactTotal:
-		page.Total, err = e.countAll(ctx, v, l)
+		page.Total, err = e.countAll(ctx, r, v, l)
 	case r.PageToken == "":
 		// Later pages have it from their token.
 		page.Total, err = v.Count(ctx, l, countBound)
@@ -60,14 +60,25 @@ func (e *Engine) List(ctx context.Context, r *ListRequest) (*Page, error) {
 	return page, nil
 }
 
-// countAll counts without a bound, one list at a time: it may take seconds, and the connections are everybody's.
-func (e *Engine) countAll(ctx context.Context, v Store, l *store.Listing) (int, error) {
+// How long an exact count waits for those before it, which take as long as a statement may.
+const countWait = 10 * time.Second
+
+// countAll counts without a bound, one list at a time: it may take seconds, and the connections are everybody's. Callers
+// wait their turn, each with one list, so that none keeps the others from ever having it.
+func (e *Engine) countAll(ctx context.Context, r *ListRequest, v Store, l *store.Listing) (int, error) {
+	caller := [2]string{r.Principal.Tenant, r.Principal.Subject}
+	if _, counts := e.counters.LoadOrStore(caller, true); counts {
+		return 0, &task.Error{Kind: task.RateLimited, Msg: "another exact count of yours is under way", RetryAfter: 2 * time.Second}
+	}
+	defer e.counters.Delete(caller)
+	wait, cancel := context.WithTimeout(ctx, countWait)
+	defer cancel()
 	select {
-	case e.counting <- struct{}{}:
+	case e.counting <- struct{}{}: // in the order of their coming
 		defer func() { <-e.counting }()
 		return v.Count(ctx, l, store.Uncounted)
-	default:
-		return 0, &task.Error{Kind: task.RateLimited, Msg: "another exact count is under way", RetryAfter: 2 * time.Second}
+	case <-wait.Done():
+		return 0, &task.Error{Kind: task.RateLimited, Msg: "other exact counts are under way", RetryAfter: 2 * time.Second, Cause: ctx.Err()}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -53,32 +54,66 @@ func (c *counting) Count(_ context.Context, _ *store.Listing, bound int) (int, e
 	return bound, nil
 }
 
-// Whoever asks for an exact total has it counted to the end, which may take seconds of a connection: one at a time.
+// Whoever asks for an exact total has it counted to the end, which may take seconds of a connection: one at a time, and
+// one caller as often as another.
 func TestExactTotalsAreCountedOneAtATime(t *testing.T) {
 	t.Parallel()
-	c := &counting{begun: make(chan struct{}, 1), goOn: make(chan struct{})}
-	e := engine.New(engine.Options{Store: func(store.Caller) engine.Store { return c }})
-	exact := list(func(q *engine.ListRequest) { q.ExactTotal = true })
-	for range 2 {
-		counted := make(chan error, 1)
-		go func() {
-			page, err := e.List(context.Background(), exact)
-			if err == nil && page.Total != store.Uncounted {
-				err = fmt.Errorf("a total of %d", page.Total)
-			}
-			counted <- err
-		}()
-		await(t, c.begun)
-		_, err := e.List(t.Context(), exact)
-		require.ErrorIs(t, err, task.RateLimited)
-		var refused *task.Error
-		require.ErrorAs(t, err, &refused)
-		require.Positive(t, refused.RetryAfter)
-		_, err = e.List(t.Context(), list(nil))
+	synctest.Test(t, func(t *testing.T) {
+		c := &counting{begun: make(chan struct{}, 1), goOn: make(chan struct{})}
+		e := engine.New(engine.Options{Store: func(store.Caller) engine.Store { return c }})
+		exact := func(subject string) *engine.ListRequest {
+			return list(func(q *engine.ListRequest) { q.ExactTotal, q.Principal.Subject = true, subject })
+		}
+		asks := func(subject string) <-chan error {
+			counted := make(chan error, 1)
+			go func() {
+				page, err := e.List(t.Context(), exact(subject))
+				if err == nil && page.Total != store.Uncounted {
+					err = fmt.Errorf("a total of %d", page.Total)
+				}
+				counted <- err
+			}()
+			synctest.Wait()
+			return counted
+		}
+		refused := func(err error) {
+			t.Helper()
+			require.ErrorIs(t, err, task.RateLimited)
+			var refused *task.Error
+			require.ErrorAs(t, err, &refused)
+			require.Positive(t, refused.RetryAfter)
+		}
+		first := asks("one")
+		<-c.begun
+		second := asks("two")
+		for _, subject := range []string{"one", "two"} {
+			_, err := e.List(t.Context(), exact(subject))
+			refused(err)
+		}
+		_, err := e.List(t.Context(), list(nil))
 		require.NoError(t, err, "others are counted up to a bound, beside it")
 		c.goOn <- struct{}{}
-		require.NoError(t, await(t, counted), "the one after it has its turn")
-	}
+		require.NoError(t, <-first)
+		again := asks("one")
+		<-c.begun
+		c.goOn <- struct{}{}
+		require.NoError(t, <-second, "who has waited comes before who has been")
+		<-c.begun
+
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := e.List(ctx, exact("gone"))
+			gone <- err
+		}()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		_, err = e.List(t.Context(), exact("patient"))
+		refused(err)
+		c.goOn <- struct{}{}
+		require.NoError(t, <-again)
+	})
 }
 
 func TestListShowsTheCallersTasks(t *testing.T) {
