@@ -88,7 +88,7 @@ func (x *wrong) answer(w *tongue, d *doing, detail, task string, challenges ...s
 
 // Challenges of 401, and what 403 says to the bearer of a token.
 const (
-	askKey     = `ApiKey realm="holdfast", header="X-Api-Key"`
+	askKey     = `ApiKey realm="holdfast", header="X-API-Key"`
 	askToken   = `Bearer realm="holdfast"`
 	badToken   = `Bearer realm="holdfast", error="invalid_token"`
 	wantsScope = `Bearer realm="holdfast", error="insufficient_scope", scope="guarded:use"`
