@@ -514,7 +514,7 @@ func TestAReceiverThatLags(t *testing.T) {
 	// What a receiver knows of the artifact, if it puts together what it is told. What had been read together with the
 	// first event still comes singly.
 	type chunk struct{ Parts []part }
-	var known []string
+	known := []string{}
 	snapshots, singles := 0, 0
 	for state := ""; state != "canceled"; {
 		n := hook.next("the end")
