@@ -125,6 +125,7 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 	}
 	{ // a database that will not
 		db.exec("ALTER TABLE holdfast.task_events RENAME TO elsewhere")
+		db.exec("ALTER VIEW holdfast.callers_log RENAME TO elsewhere_log")
 		a, err := ask(short(t, patience), r.url, request(v03.send, say("echo:"+secret+"-unstored")), headers...)
 		require.NoError(t, err)
 		require.NotNil(t, a.Err)
@@ -132,8 +133,9 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 		require.NoError(t, err)
 		require.NotNil(t, b.Err)
 		db.exec("ALTER TABLE holdfast.elsewhere RENAME TO task_events")
+		db.exec("ALTER VIEW holdfast.elsewhere_log RENAME TO callers_log")
 		for _, answer := range []*answer{a, b} {
-			for _, internal := range []string{"task_events", "holdfast.", "SQLSTATE", "42P01", "pgx", "postgres", ".go:", "goroutine"} {
+			for _, internal := range []string{"task_events", "callers_log", "holdfast.", "SQLSTATE", "42P01", "pgx", "postgres", ".go:", "goroutine"} {
 				require.NotContains(t, string(answer.Body), internal, "clients see no internals")
 			}
 		}
