@@ -56,6 +56,7 @@ BEGIN
     GRANT USAGE ON SCHEMA holdfast TO holdfast_api;
     GRANT SELECT, INSERT, UPDATE ON holdfast.tasks TO holdfast_api;
     GRANT SELECT, INSERT ON holdfast.task_events TO holdfast_api;
+    GRANT EXECUTE ON FUNCTION holdfast.caller() TO holdfast_api;
     GRANT SELECT ON holdfast.callers_log TO holdfast_api;
     GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors TO holdfast_api;
     GRANT SELECT, INSERT, DELETE ON holdfast.idempotency_keys TO holdfast_api;

@@ -153,6 +153,15 @@ func (m *Log) FindTask(_ context.Context, _ store.Owner, publicID string) (*task
 	return nil, task.Errorf(task.NotFound, "there is no such task")
 }
 
+// ReadTask finds a task and reads it.
+func (m *Log) ReadTask(ctx context.Context, o store.Owner, publicID string, withArtifacts bool) (*task.Task, error) {
+	h, err := m.FindTask(ctx, o, publicID)
+	if err != nil {
+		return nil, err
+	}
+	return m.Snapshot(ctx, h, withArtifacts)
+}
+
 // Header reads a task without its events.
 func (m *Log) Header(_ context.Context, id task.ID) (*task.Task, error) {
 	m.mu.Lock()

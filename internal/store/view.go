@@ -213,7 +213,8 @@ func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err
 	var exists, member, bypasses, granted bool
 	err = db.QueryRow(ctx, `SELECT session_user, r.oid IS NOT NULL,
 		coalesce(pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
-		coalesce(r.rolsuper OR r.rolbypassrls, false), coalesce(has_table_privilege(r.oid, 'holdfast.tasks', 'SELECT'), false)
+		coalesce(r.rolsuper OR r.rolbypassrls, false),
+		coalesce(has_table_privilege(r.oid, 'holdfast.tasks', 'SELECT') AND has_table_privilege(r.oid, to_regclass('holdfast.callers_log'), 'SELECT'), false)
 		FROM (SELECT 1) one LEFT JOIN pg_roles r ON r.rolname = '`+apiRole+`'`).Scan(&role, &exists, &member, &bypasses, &granted)
 	switch {
 	case err != nil:
