@@ -162,7 +162,7 @@ func (b *Binding) Announced(common string) []card.Binding {
 // Serve answers on a listener until Shutdown.
 func (b *Binding) Serve(l net.Listener, at Arrival) error {
 	b.at = at
-	if err := b.server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := b.server.Serve(listener{l}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
