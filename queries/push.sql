@@ -87,13 +87,14 @@ WITH lane AS MATERIALIZED (
       ) r
      WHERE r.host <> ALL(@busy_hosts::text[]) AND r.caller <> ALL(@busy_callers::bigint[])
 ), mine AS MATERIALIZED (
+    -- Only those that are due as they were seen: one that was set anew since has a configuration that this does not see.
     SELECT x.task, x.config_id
       FROM (SELECT * FROM ready
              WHERE of_host <= @per_host::integer AND (of_caller <= @per_caller::integer OR caller = 0)
              ORDER BY due_at) r
      CROSS JOIN LATERAL (
         SELECT k.task, k.config_id FROM holdfast.push_cursors k
-         WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at <= now()
+         WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at = r.due_at
            FOR NO KEY UPDATE SKIP LOCKED
      ) x
      LIMIT @max_rows::integer

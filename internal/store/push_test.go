@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -992,6 +993,60 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 	require.NoError(t, await(t, done))
 	require.Equal(t, "7,7,8,8,9,9", scan[string](f, "SELECT string_agg(due_seq::text, ',' ORDER BY task, config_id) FROM holdfast.push_cursors"))
 	f.exec("UPDATE holdfast.push_cursors SET due_seq = 0, due_at = NULL, due_since = NULL")
+}
+
+// A claim looks with one snapshot, and locks what is there by then. What is set anew in between is the next one's: this one
+// would bring the old URL what is due, and record it for the new one.
+func TestAClaimPassesOverWhatIsSetAnew(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	h := f.create(fresh("a"))
+	f.setPush(h.ID, hook("c", "old"))
+	_, err := f.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	held := func(sql string, args ...any) pgx.Tx {
+		tx, err := f.conn().Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+		return tx
+	}
+	// What is set begins before the claim, and so is due by then, too.
+	begun, looked := held("SELECT FROM holdfast.tasks FOR UPDATE"), held("SELECT pg_advisory_xact_lock(1)")
+	set, done := make(chan error, 1), make(chan error, 1)
+	go func() { set <- f.SetPush(t.Context(), h.ID, hook("c", "new"), 20) }()
+	f.blocked(1)
+	claimed := 0
+	go func() {
+		rows, err := f.q.PushClaim(t.Context(), betweenLookAndLock{f.api}, dbsqlc.PushClaimParams{
+			WindowRows: 10, PerHost: 8, PerCaller: 32, MaxRows: 10, LaneCallers: []int64{}, LaneHosts: []string{},
+			BusyHosts: []string{}, BusyCallers: []int64{}, Worker: uuid.New(), Lock: time.Hour,
+		})
+		claimed = len(rows)
+		done <- err
+	}()
+	f.blocked(2)
+	require.NoError(t, begun.Rollback(t.Context()))
+	require.NoError(t, await(t, set))
+	require.NoError(t, looked.Rollback(t.Context()))
+	require.NoError(t, await(t, done))
+	require.Zero(t, claimed)
+	due := f.duePushes(1)
+	require.Len(t, due, 1)
+	require.Equal(t, "new:80", due[0].Host)
+	require.Equal(t, "http://new/hook", due[0].Config.URL)
+}
+
+// betweenLookAndLock has a claim wait there, for whoever holds the lock.
+type betweenLookAndLock struct{ dbsqlc.DBTX }
+
+func (b betweenLookAndLock) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	const mine, ready = "), mine AS MATERIALIZED (", "FROM ready\n             WHERE "
+	if strings.Count(sql, mine) != 1 || strings.Count(sql, ready) != 1 {
+		return nil, fmt.Errorf("a claim looks different: %s", sql)
+	}
+	sql = strings.Replace(sql, mine, "), held AS MATERIALIZED (SELECT pg_advisory_xact_lock(1) FROM ready"+mine, 1)
+	return b.DBTX.Query(ctx, strings.Replace(sql, ready, ready+"(SELECT count(*) FROM held) > 0 AND ", 1), args...)
 }
 
 // Claims of many processes, writers, operators and records at once: each event is delivered, in order, by one process

@@ -238,13 +238,14 @@ WITH lane AS MATERIALIZED (
       ) r
      WHERE r.host <> ALL($5::text[]) AND r.caller <> ALL($6::bigint[])
 ), mine AS MATERIALIZED (
+    -- Only those that are due as they were seen: one that was set anew since has a configuration that this does not see.
     SELECT x.task, x.config_id
       FROM (SELECT task, config_id, due_at, caller, of_host, of_caller FROM ready
              WHERE of_host <= $4::integer AND (of_caller <= $7::integer OR caller = 0)
              ORDER BY due_at) r
      CROSS JOIN LATERAL (
         SELECT k.task, k.config_id FROM holdfast.push_cursors k
-         WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at <= now()
+         WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at = r.due_at
            FOR NO KEY UPDATE SKIP LOCKED
      ) x
      LIMIT $8::integer
