@@ -274,10 +274,20 @@ func (d *Dispatcher) atSilent() (active, claims int) {
 func (d *Dispatcher) heard(host string, silent bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case !silent:
+	if !silent {
 		delete(d.silent, host)
-	case len(d.silent) < mostSilent:
+		return
+	}
+	if !d.silent[host] && len(d.silent) >= mostSilent {
+		// For one that nothing is delivered to: it may have been given up long ago.
+		for other := range d.silent {
+			if d.hosts[other] == nil {
+				delete(d.silent, other)
+				break
+			}
+		}
+	}
+	if len(d.silent) < mostSilent {
 		d.silent[host] = true
 	}
 }
@@ -516,7 +526,7 @@ func (d *Dispatcher) record(ctx context.Context, c *claim, o *task.PushOutcome, 
 // extend makes sure that a claim outlasts an attempt.
 func (d *Dispatcher) extend(ctx context.Context, c *claim) bool {
 	start := time.Now()
-	if c.until.Sub(start) > d.opt.Lock*3/4 {
+	if c.until.Sub(start) > d.opt.Lock-min(d.opt.Lock/4, recordTime/2) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
