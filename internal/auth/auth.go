@@ -106,7 +106,7 @@ type Observer func(scheme, outcome string)
 type Options struct {
 	Schemes []Scheme
 	Observe Observer
-	// Failures bounds how often credentials from one address may be refused. Nil: any number.
+	// Failures bounds how often credentials that might be guessed may be refused from one address. Nil: any number.
 	Failures *limit.Callers
 	Log      *slog.Logger
 }
@@ -255,13 +255,17 @@ func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Id
 	return id
 }
 
-// check finds out whose the credential is. What is remembered to be good is so for whoever shows it; of what is not, an
-// address may have a certain number refused. Who stands behind the same address with something that was good once is
+// check finds out whose the credential is. What is remembered to be good is so for whoever shows it; of what is not, and
+// might be guessed, an address may have a certain number refused. Who stands behind the same address with something that was good once is
 // not kept from having it checked.
 func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 	scheme := a.byName[id.scheme]
 	if p := scheme.remembered(id.credential, r); p != nil {
 		id.proof = *p
+		return
+	}
+	if !guessable(scheme) {
+		id.verify(ctx, scheme, r)
 		return
 	}
 	from := limit.Caller{Subject: limit.Sender(r.Address)}
@@ -276,10 +280,15 @@ func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 	switch {
 	case id.err == nil:
 		a.good.put(shown, struct{}{}, goodFor, 0)
+	case asked.before: // by which nobody guesses; it was looked at whatever others did, and takes nothing from them
 	case errors.As(id.err, new(*refusal)):
 		a.opt.Failures.Allow(from)
 	}
 }
+
+// guessable reports whether credentials of a scheme may be tried one after the other, or cost more than they cost who
+// shows them. Nobody guesses a signature, and what is signed is new every hour: it cannot have been good before.
+func guessable(s Scheme) bool { return s.kind() == KindAPIKey || s.kind() == KindBasic }
 
 // digest names what was shown.
 func (id *Identity) digest() [sha256.Size]byte {

@@ -454,6 +454,29 @@ func TestRefusalsOfAnAddressAreBounded(t *testing.T) {
 	require.NoError(t, check(late, "10.0.0.2:9"))
 }
 
+// Whoever wastes what an address may have refused keeps nobody out whose credential cannot be guessed, such as a token that
+// is new; and what was good once and is not any more wastes nothing.
+func TestRefusalsKeepNoNewTokenOut(t *testing.T) {
+	t.Parallel()
+	alice, bob := User{Name: "alice", Hash: hashed(t, "x")}, User{Name: "bob", Hash: hashed(t, "y")}
+	users, err := NewBasic("users", []User{alice, bob})
+	require.NoError(t, err)
+	i := newIssuer(t)
+	a := New(Options{Schemes: []Scheme{users, i.accepting()}, Failures: limit.New(limit.Options{Rate: 1, Burst: 3})})
+	show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
+	late := i.usual()
+	late["exp"] = time.Now().Add(-time.Hour).Unix()
+	require.NoError(t, show(basic("alice", "x")))
+	require.NoError(t, users.SetUsers([]User{bob}))
+	for range 10 {
+		require.ErrorAs(t, show(basic("alice", "x")), new(*refusal))
+		require.ErrorAs(t, show(bearer(i.token(late))), new(*refusal))
+	}
+	require.NoError(t, show(basic("bob", "y")), "nobody has guessed")
+	require.Eventually(t, func() bool { return task.KindOf(show(basic("carol", "z"))) == task.RateLimited }, time.Minute, time.Millisecond)
+	require.NoError(t, show(bearer(i.token(i.usual()))))
+}
+
 func TestUsersInAFile(t *testing.T) {
 	t.Parallel()
 	users, err := ParseUsers([]byte("# comment\n\nalice:$2y$12$x\r\nbob:$2y$12$y:acme:weather:use admin\n"))
