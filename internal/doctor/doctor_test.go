@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -552,6 +554,27 @@ func TestSubjects(t *testing.T) {
 	look(sso).is(t, "subjects", Warn, "3 subjects")
 	cfg.Agents[0].Auth.Visibility = config.VisibleToTenant
 	look().is(t, "subjects", Warn, "2 subjects of API keys have no tenant, and demo shows tasks to all of one")
+}
+
+func TestSubjectsOfAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users")
+	require.NoError(t, os.WriteFile(file, []byte("alice:x\nbob:x:acme\n"), 0o600))
+	cfg := configuration(t, "")
+	cfg.Auth.Schemes = []config.AuthScheme{
+		{Name: "users", Kind: config.AuthBasic, Basic: config.BasicAuth{UsersFile: file}}, {Name: "sso", Kind: config.AuthJWT},
+	}
+	d := &database{examination: &examination{Options: Options{Config: cfg}}} // which is asked for keys alone
+	found, err := d.subjects(t.Context())
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Equal(t, Warn, found[0].Status)
+	require.Contains(t, found[0].Detail, "1 subjects of keys or users may be named by the scheme sso, too, such as alice")
+	require.NoError(t, os.Remove(file))
+	found, err = d.subjects(t.Context())
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Detail, "were not looked at")
 }
 
 func TestItChangesNothing(t *testing.T) {

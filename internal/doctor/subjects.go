@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"context"
+	"os"
 	"strings"
 
+	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
@@ -35,8 +37,21 @@ func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 			}
 		}
 	}
+	var found findings
 	for i := range d.Config.Auth.Schemes {
-		for _, u := range d.Config.Auth.Schemes[i].Basic.Users {
+		basic := &d.Config.Auth.Schemes[i].Basic
+		for _, u := range basic.Users {
+			look(u.Tenant, u.Name)
+		}
+		if basic.UsersFile == "" {
+			continue
+		}
+		users, err := usersIn(basic.UsersFile)
+		if err != nil {
+			found = append(found, warns("users of the scheme %s were not looked at: %v", d.Config.Auth.Schemes[i].Name, err).
+				advise("call this as who may read auth.schemes[].basic.users_file")...)
+		}
+		for _, u := range users {
 			look(u.Tenant, u.Name)
 		}
 	}
@@ -54,7 +69,6 @@ func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 			return nil, err
 		}
 	}
-	var found findings
 	if homeless > 0 && len(shared) > 0 {
 		found = append(found, warns("%d subjects of API keys have no tenant, and %s shows tasks to all of one: theirs are seen by nobody else",
 			homeless, strings.Join(shared, ", ")).advise("make them keys with --tenant, and revoke these")...)
@@ -67,4 +81,12 @@ func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	return found.orOK("%d of keys and users, and nobody else speaks of them", named), nil
+}
+
+func usersIn(file string) ([]auth.User, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return auth.ParseUsers(content)
 }
