@@ -9,6 +9,8 @@ package auth
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
@@ -119,6 +121,8 @@ type Authenticator struct {
 	issuer *JWT
 	// good has the credentials that were good once.
 	good *cache[struct{}]
+	// key is that of their digests, which are of passwords, too.
+	key [32]byte
 	// troubles are, by scheme, of what could not be checked.
 	troubles map[string]*trouble
 	*watch
@@ -130,6 +134,7 @@ func New(o Options) *Authenticator {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &Authenticator{opt: o, byName: map[string]Scheme{}, good: newCache[struct{}](goodKept), troubles: map[string]*trouble{}, watch: newWatch()}
+	_, _ = rand.Read(a.key[:])
 	var issuers []*JWT
 	for _, s := range o.Schemes {
 		a.byName[s.Name()] = s
@@ -269,7 +274,7 @@ func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 		return
 	}
 	from := limit.Caller{Subject: limit.Sender(r.Address)}
-	shown := id.digest()
+	shown := a.digest(id)
 	asked := *r
 	_, asked.before = a.good.get(shown)
 	if wait, ok := a.opt.Failures.Ready(from); !ok && !asked.before {
@@ -290,13 +295,12 @@ func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 // shows them. Nobody guesses a signature, and what is signed is new every hour: it cannot have been good before.
 func guessable(s Scheme) bool { return s.kind() == KindAPIKey || s.kind() == KindBasic }
 
-// digest names what was shown.
-func (id *Identity) digest() [sha256.Size]byte {
-	shown := []byte(id.scheme + "\x00" + id.credential)
-	if id.credential == "" && len(id.chain) > 0 {
-		shown = append(shown, id.chain[0].Raw...)
-	}
-	return sha256.Sum256(shown)
+// digest names what was shown in memory, without being a password that could be tried elsewhere.
+func (a *Authenticator) digest(id *Identity) (d [sha256.Size]byte) {
+	mac := hmac.New(sha256.New, a.key[:])
+	_, _ = mac.Write([]byte(id.scheme + "\x00" + id.credential))
+	mac.Sum(d[:0])
+	return d
 }
 
 // goodFor is how long a credential is known to have been good, goodKept how many are.

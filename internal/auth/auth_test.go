@@ -477,6 +477,23 @@ func TestRefusalsKeepNoNewTokenOut(t *testing.T) {
 	require.NoError(t, show(bearer(i.token(i.usual()))))
 }
 
+// bcrypt would be in vain if a fast digest of the same lay beside it for a day.
+func TestNoDigestOfAPasswordCanBeTriedElsewhere(t *testing.T) {
+	t.Parallel()
+	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
+	require.NoError(t, err)
+	a, b := New(Options{Schemes: []Scheme{users}}), New(Options{Schemes: []Scheme{users}})
+	for _, one := range []*Authenticator{a, b} {
+		users.users.Load().right.clear()
+		require.NoError(t, one.Authenticate(t.Context(), basic("alice", "x")).err)
+		require.Len(t, one.good.entries, 1)
+	}
+	for d := range a.good.entries {
+		require.NotContains(t, b.good.entries, d)
+		require.NotEqual(t, sha256.Sum256([]byte("users\x00"+base64.StdEncoding.EncodeToString([]byte("alice:x")))), d)
+	}
+}
+
 func TestUsersInAFile(t *testing.T) {
 	t.Parallel()
 	users, err := ParseUsers([]byte("# comment\n\nalice:$2y$12$x\r\nbob:$2y$12$y:acme:weather:use admin\n"))
