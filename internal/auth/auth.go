@@ -261,8 +261,8 @@ func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Id
 }
 
 // check finds out whose the credential is. What is remembered to be good is so for whoever shows it; of what is not, and
-// might be guessed, an address may have a certain number refused. Who stands behind the same address with something that was good once is
-// not kept from having it checked.
+// might be guessed, an address may have a certain number refused. Who stands behind the same address with something that
+// was good once is not kept from having it checked.
 func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 	scheme := a.byName[id.scheme]
 	if p := scheme.remembered(id.credential, r); p != nil {
