@@ -157,6 +157,7 @@ type Identity struct {
 	// What was shown, to look at it again.
 	credential string
 	chain      []*x509.Certificate
+	told       uint64 // of watch, before it was looked at
 }
 
 // errMissing is of most requests without an identity, and always the same.
@@ -168,7 +169,9 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*
 	if len(gates) > 0 && !slices.ContainsFunc(gates, func(g *Gate) bool { return !g.Open() }) {
 		return &Identity{err: errMissing}
 	}
+	told := a.told.Load()
 	id := a.find(ctx, r, gates)
+	id.told = told
 	scheme, err := id.scheme, id.err
 	outcome := "ok"
 	switch {

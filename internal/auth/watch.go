@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -16,6 +17,8 @@ type watch struct {
 	mu   sync.Mutex
 	all  map[*ongoing]struct{}
 	kick chan struct{}
+	// told counts how often Recheck was called.
+	told atomic.Uint64
 	// looked is told that a round has ended, for tests.
 	looked func()
 }
@@ -52,8 +55,11 @@ func (a *Authenticator) Watch(id *Identity, g *Gate, end func(error)) (stop func
 		w.expiry = time.AfterFunc(time.Until(id.until), func() { end(a.refused(refuse(Expired, nil), id.scheme, g)) })
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.all[w] = struct{}{}
+	a.mu.Unlock()
+	if a.told.Load() != id.told { // since it was let in, and perhaps looked at without this
+		a.Recheck()
+	}
 	return func() {
 		if w.expiry != nil {
 			w.expiry.Stop()
@@ -66,6 +72,7 @@ func (a *Authenticator) Watch(id *Identity, g *Gate, end func(error)) (stop func
 
 // Recheck looks at all soon.
 func (w *watch) Recheck() {
+	w.told.Add(1)
 	select {
 	case w.kick <- struct{}{}:
 	default:

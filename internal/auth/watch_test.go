@@ -145,6 +145,28 @@ func TestWhatAKeyHasBegunEndsWithIt(t *testing.T) {
 	goesOn(t, his)
 }
 
+// A password that is taken away between the request and its stream ends it, too, although the look is over by then.
+func TestWhatIsRevokedWhileAStreamBeginsEndsIt(t *testing.T) {
+	t.Parallel()
+	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
+	require.NoError(t, err)
+	w := watchOver(t, users)
+	id := w.Authenticate(t.Context(), basic("alice", "x"))
+	require.NoError(t, id.err)
+	require.NoError(t, users.SetUsers([]User{{Name: "bob", Hash: hashed(t, "y")}}))
+	w.look()
+	ends := make(chan error, 1)
+	defer w.Watch(id, &Gate{Schemes: []string{"users"}}, func(err error) { ends <- err })()
+	select {
+	case <-w.looked:
+	case <-time.After(watchEvery / 2):
+		require.FailNow(t, "nobody looked before it was time to")
+	}
+	kind, reason := ended(t, ends)
+	require.Equal(t, task.Unauthenticated, kind)
+	require.Equal(t, Unknown, reason)
+}
+
 func TestWhatAPasswordHasBegunEndsWithIt(t *testing.T) {
 	t.Parallel()
 	alice, bob := User{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"use"}}, User{Name: "bob", Hash: hashed(t, "y"), Tenant: "a", Scopes: []string{"use"}}
