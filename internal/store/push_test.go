@@ -1046,7 +1046,7 @@ func (b betweenLookAndLock) Query(ctx context.Context, sql string, args ...any) 
 		return nil, fmt.Errorf("a claim looks different: %s", sql)
 	}
 	sql = strings.Replace(sql, mine, "), held AS MATERIALIZED (SELECT pg_advisory_xact_lock(1) FROM ready"+mine, 1)
-	return b.DBTX.Query(ctx, strings.Replace(sql, ready, ready+"(SELECT count(*) FROM held) > 0 AND ", 1), args...)
+	return b.DBTX.Query(ctx, strings.Replace(sql, ready, ready+"(SELECT count(*) FROM held) > 0 AND ", 1), args...) //nolint:rowserrcheck // who asks does
 }
 
 // Claims of many processes, writers, operators and records at once: each event is delivered, in order, by one process
