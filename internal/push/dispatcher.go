@@ -72,7 +72,7 @@ type Dispatcher struct {
 	silent     map[string]bool // hosts that did not answer the last time
 	waiting    []*claim        // for their host or their caller, the oldest first
 	active     int
-	more       bool // the last claim took all that it could: there may be others
+	more       bool // there may be others: the last claim took all that it could, or there was no room for one
 	deliveries sync.WaitGroup
 	stop       <-chan struct{} // closed when nothing new is to begin
 }
@@ -203,7 +203,12 @@ func (d *Dispatcher) room() (free int, busy *task.PushBusy) {
 			busy.Callers = append(busy.Callers, caller)
 		}
 	}
-	return max(d.opt.Concurrency-d.active, 0), busy
+	free = max(d.opt.Concurrency-d.active, 0)
+	if free == 0 {
+		// What we were woken for is claimed by the first slot that becomes free.
+		d.more = true
+	}
+	return free, busy
 }
 
 // accept starts a claim, or lets it wait for its host or caller: others may have started since room

@@ -621,6 +621,55 @@ func TestTwoReplicasShareTheWork(t *testing.T) {
 	require.Len(t, seen, tasks/8*8)
 }
 
+// cut is a store of which the first claim that wins something ends in an error all the same.
+type cut struct {
+	*store.Store
+	done bool
+}
+
+func (c *cut) ClaimPush(ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration) (
+	due []*task.PushDue, next time.Duration, err error,
+) {
+	due, next, err = c.Store.ClaimPush(ctx, worker, limit, busy, lock)
+	if err == nil && len(due) > 0 && !c.done {
+		c.done = true
+		return due, 0, task.Unavailable
+	}
+	return due, next, err
+}
+
+// What becomes due while all slots are taken is claimed when one becomes free, whatever the last claim has seen.
+func TestAMarkThatFindsNoRoomIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	answer := make(chan struct{})
+	url, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		<-answer
+		w.WriteHeader(http.StatusOK)
+	})
+	var looks atomic.Int64
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		worker := o.Worker
+		o.Store, o.Concurrency, o.PollInterval = &cut{Store: o.Store.(*store.Store)}, 1, time.Hour
+		o.Worker = func() task.ID {
+			looks.Add(1)
+			return worker()
+		}
+	})
+	r.emit(r.begin(hook(url, "1.0")), status(task.StateWorking, "first"))
+	require.Equal(t, "first", said(t, (<-got).body))
+	second := r.begin(hook(url, "1.0"))
+	before := looks.Load()
+	r.emit(second, status(task.StateWorking, "second"))
+	awaited(t, "wake", func() bool { return looks.Load() > before })
+	close(answer)
+	select {
+	case g := <-got:
+		require.Equal(t, "second", said(t, g.body))
+	case <-time.After(patience):
+		t.Fatal("it waits for the poll")
+	}
+}
+
 // forgetful is a store that loses its process before it can record.
 type forgetful struct {
 	*store.Store
