@@ -280,6 +280,13 @@ func (d *Dispatcher) heard(host string, silent bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !silent {
+		if !d.silent[host] {
+			return
+		}
+		if _, claims := d.atSilent(); claims >= PerCaller(d.opt.Concurrency) {
+			// What is due for it was hidden with the others'. finish does not see that they were crowded.
+			d.Wake()
+		}
 		delete(d.silent, host)
 		return
 	}

@@ -670,6 +670,61 @@ func TestAMarkThatFindsNoRoomIsNotForgotten(t *testing.T) {
 	}
 }
 
+// watched is a store that counts claims which had to pass over a host.
+type watched struct {
+	*store.Store
+	busy atomic.Int64
+}
+
+func (w *watched) ClaimPush(ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration) (
+	due []*task.PushDue, next time.Duration, err error,
+) {
+	due, next, err = w.Store.ClaimPush(ctx, worker, limit, busy, lock)
+	if len(busy.Hosts) > 0 {
+		w.busy.Add(1)
+	}
+	return due, next, err
+}
+
+// A host that did not answer takes no more than its part. When it answers, what waits for it is claimed.
+func TestAHostThatAnswersAgainIsClaimedFor(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	answer := make(chan struct{})
+	url, got := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) == 1 {
+			<-r.Context().Done()
+			return
+		}
+		<-answer
+		w.WriteHeader(http.StatusOK)
+	})
+	db := storetest.New(t).URL
+	var claims *watched
+	r := start(t, db, func(o *push.Options) {
+		claims = &watched{Store: o.Store.(*store.Store)}
+		o.Store, o.Concurrency, o.PollInterval = claims, 2, time.Hour
+		o.Sender = sender(t, push.SenderOptions{Signer: ring(t, db), Timeout: 3 * time.Second})
+	})
+	r.emit(r.begin(hook(url, "1.0")), status(task.StateWorking, "first"))
+	for range 2 {
+		require.Equal(t, "first", said(t, (<-got).body))
+	}
+	second := r.begin(hook(url, "1.0"))
+	before := claims.busy.Load()
+	r.emit(second, status(task.StateWorking, "second"))
+	awaited(t, "a claim that passes over it", func() bool { return claims.busy.Load() > before })
+	close(answer)
+	for text := "first"; text != "second"; {
+		select {
+		case g := <-got:
+			text = said(t, g.body)
+		case <-time.After(patience):
+			t.Fatal("it waits for the poll")
+		}
+	}
+}
+
 // forgetful is a store that loses its process before it can record.
 type forgetful struct {
 	*store.Store
