@@ -43,6 +43,7 @@ func (s *Store) ClaimPush(
 		}
 		if len(arg.LaneHosts) > 0 {
 			arg.WindowRows, arg.MaxRows = 0, int32(limit-len(due))
+			arg.BusyHosts, arg.BusyCallers = s.takeNoMore(arg.BusyHosts, arg.BusyCallers, due)
 			var more []*task.PushDue
 			more, err = s.claimPush(ctx, arg)
 			due = append(due, more...)
@@ -53,6 +54,20 @@ func (s *Store) ClaimPush(
 		return due, 0, nil
 	}
 	return due, next, translate("claim pushes", err)
+}
+
+// takeNoMore adds to who is busy those that have their share of one look. Who has less of the first may get a share by the second.
+func (s *Store) takeNoMore(hosts []string, callers []int64, due []*task.PushDue) ([]string, []int64) {
+	ofHost, ofCaller := map[string]int{}, map[int64]int{}
+	for _, d := range due {
+		if ofHost[d.Host]++; ofHost[d.Host] == s.pushPerHost {
+			hosts = append(hosts, d.Host)
+		}
+		if ofCaller[d.Caller]++; ofCaller[d.Caller] == s.pushPerCaller && d.Caller != 0 {
+			callers = append(callers, d.Caller)
+		}
+	}
+	return hosts, callers
 }
 
 func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due []*task.PushDue, err error) {

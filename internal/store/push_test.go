@@ -814,6 +814,34 @@ func TestABacklogHidesNobody(t *testing.T) {
 	f.clear()
 }
 
+// A claim that looks behind a backlog does not give to whom it has given a share already.
+func TestAShareIsThatOfBothLooks(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"host", "caller"} {
+		f := newFixture(t)
+		if of == "host" {
+			f.pushPerHost = 3
+		} else {
+			f.pushPerCaller = 3
+		}
+		for i := range 7 {
+			n := fresh("a")
+			n.Task.Owner = "owner"
+			n.Push = hook("hook", map[string]string{"host": "slow", "caller": fmt.Sprint("slow", i)}[of])
+			_, err := f.Cancel(t.Context(), f.create(n))
+			require.NoError(t, err)
+		}
+		// Three in front of what is busy, the others behind it.
+		f.exec(`UPDATE holdfast.push_cursors SET due_at = now() - interval '1 hour'
+			WHERE task IN (SELECT task FROM holdfast.push_cursors ORDER BY task LIMIT 3)`)
+		f.backlog(1000, "'dead:80'", "0", "now() - interval '1 minute'")
+		require.Len(t, f.duePushes(32, "dead:80"), 3, of)
+		require.Len(t, f.duePushes(32, "dead:80"), 3, of)
+		require.Len(t, f.duePushes(32, "dead:80"), 1, of)
+		f.clear()
+	}
+}
+
 // There may be more lanes than one look goes through. The next one goes on behind them.
 func TestLanesAreSeenInTurn(t *testing.T) {
 	t.Parallel()
