@@ -36,6 +36,32 @@ func Degraded(err error) error { return &degraded{err} }
 // checkTimeout bounds a probe, so that /readyz answers before its caller gives up.
 const checkTimeout = 2 * time.Second
 
+// sharedFor is how long a shared answer is good.
+const sharedFor = time.Second
+
+// Shared is the same check, made once for all who ask at the same time or soon after: anybody may ask for /readyz, and
+// what costs something must not cost as much as they like.
+func (c Check) Shared() Check {
+	var (
+		mu     sync.Mutex
+		made   time.Time
+		detail string
+		err    error
+	)
+	return Check{c.Name, func(ctx context.Context) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if made.IsZero() || time.Since(made) >= sharedFor {
+			// The answer is not only for who asks first, and may leave.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+			defer cancel()
+			detail, err = c.Probe(ctx)
+			made = time.Now()
+		}
+		return detail, err
+	}}
+}
+
 // The statuses of a check and of the whole.
 const (
 	statusOK       = "ok"

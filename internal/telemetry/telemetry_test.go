@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -320,6 +321,27 @@ func TestAProbeThatHangsIsCutOff(t *testing.T) {
 		answer := probe(t.Context(), []Check{hung})
 		require.Equal(t, statusFailed, answer.Status)
 		require.Equal(t, checkTimeout, time.Since(start))
+	})
+}
+
+func TestASharedCheckIsMadeOnceForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var made atomic.Int32
+		checks := []Check{Check{"database", func(ctx context.Context) (string, error) {
+			return strconv.Itoa(int(made.Add(1))), ctx.Err()
+		}}.Shared()}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		require.Equal(t, statusOK, probe(gone, checks).Status, "who asked first has left, and others have not")
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { probe(t.Context(), checks) })
+		}
+		all.Wait()
+		require.Equal(t, "1", probe(t.Context(), checks).Checks[0].Detail)
+		time.Sleep(sharedFor)
+		require.Equal(t, "2", probe(t.Context(), checks).Checks[0].Detail)
 	})
 }
 
