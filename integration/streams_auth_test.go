@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	pb03 "github.com/a2aproject/a2a-go/a2apb"
 	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
@@ -25,8 +26,8 @@ type held struct {
 	call  func() (trailer []string, err error) // over gRPC
 }
 
-// holdEverywhere opens a stream in every version and binding.
-func holdEverywhere(t *testing.T, r *replica, headers ...string) []*held {
+// holdEverywhere opens a stream in every version and binding, each to be read for so long.
+func holdEverywhere(t *testing.T, r *replica, patience time.Duration, headers ...string) []*held {
 	t.Helper()
 	var all []*held
 	for _, c := range []struct{ about, path, body, want string }{
@@ -101,7 +102,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	hers, err := openURL(t, a.url, v03.stream, v03.params("", "chunks=6000 size=4 delay=50ms"), "X-API-Key", old)
 	require.NoError(t, err)
 	seen := hers.take(3)
-	all := append(holdEverywhere(t, a, "X-API-Key", old), holdEverywhere(t, b, "X-API-Key", old)...)
+	all := append(holdEverywhere(t, a, patience, "X-API-Key", old), holdEverywhere(t, b, patience, "X-API-Key", old)...)
 
 	operator("keys", "revoke", strings.Split(old, "_")[1])
 	for _, h := range all {
@@ -134,7 +135,8 @@ func TestStreamsEndWhenTheirKeyExpires(t *testing.T) {
 	require.Zero(t, res.code, res.err)
 	var made struct{ Key string }
 	require.NoError(t, json.Unmarshal([]byte(res.out), &made))
-	for _, h := range holdEverywhere(t, r, "X-API-Key", made.Key) {
+	// The look of every minute would end them, too, but only then.
+	for _, h := range holdEverywhere(t, r, patience/2, "X-API-Key", made.Key) {
 		h.endsRefused(t)
 	}
 }
