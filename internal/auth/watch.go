@@ -37,6 +37,8 @@ const (
 	watchEvery = time.Minute
 	watchFor   = 5 * time.Second
 	soon       = 24 * time.Hour
+	// awayAfter is after how many credentials in a row that could not be checked a round leaves the rest of their scheme alone.
+	awayAfter = 3
 )
 
 func newWatch() *watch {
@@ -103,18 +105,24 @@ func (a *Authenticator) look(ctx context.Context) {
 		all = append(all, w)
 	}
 	a.mu.Unlock()
-	away := map[string]bool{}
+	failed := map[string]int{} // in a row, by scheme
 	for _, w := range all {
-		if away[w.id.scheme] || ctx.Err() != nil {
+		if failed[w.id.scheme] == awayAfter || ctx.Err() != nil {
 			continue
 		}
 		switch err := a.again(ctx, w); task.KindOf(err) {
 		case task.Unauthenticated, task.Forbidden:
 			a.opt.Log.Debug("what a credential had begun was ended", "scheme", w.id.scheme, "reason", err)
 			w.end(err)
+			failed[w.id.scheme] = 0
 		default:
-			// Who cannot be asked does not take anything back. The others of the scheme need not wait for that, too.
-			away[w.id.scheme] = err != nil
+			if err == nil {
+				failed[w.id.scheme] = 0
+				continue
+			}
+			// Who cannot be asked does not take anything back. That may be so of one credential only; after a few in a row
+			// the others of the scheme need not wait for it, too.
+			failed[w.id.scheme]++
 		}
 	}
 }

@@ -102,14 +102,17 @@ func goesOn(t *testing.T, c <-chan error) {
 	}
 }
 
-// outage is a database that may be away.
+// outage is a database that may be away, or have one key that cannot be read.
 type outage struct {
 	*database
-	away atomic.Bool
+	away   atomic.Bool
+	broken string
+	asked  atomic.Int32 // in vain
 }
 
 func (o *outage) FindAPIKey(ctx context.Context, id string) (*store.KnownKey, error) {
-	if o.away.Load() {
+	if o.away.Load() || id == o.broken {
+		o.asked.Add(1)
 		return nil, &task.Error{Kind: task.Unavailable}
 	}
 	return o.database.FindAPIKey(ctx, id)
@@ -144,6 +147,39 @@ func TestWhatAKeyHasBegunEndsWithIt(t *testing.T) {
 	require.Equal(t, task.Unauthenticated, task.KindOf(err))
 	require.NotEmpty(t, challengesOf(err))
 	goesOn(t, his)
+}
+
+// One key that cannot be checked keeps no other from being looked at. An outage does, or each would wait for it.
+func TestOneKeyThatCannotBeCheckedIsNoOutage(t *testing.T) {
+	t.Parallel()
+	d := &outage{database: openDatabase(t)}
+	keys := NewAPIKeys("keys", "X-Api-Key", d)
+	w := watchOver(t, keys)
+	alice, unreadable := addKey(t, d.database, store.APIKey{Subject: "alice"}, 0)
+	hers := w.begin(shows("X-Api-Key", alice), "")
+	var others []<-chan error
+	var ids []string
+	for range 12 {
+		key, id := addKey(t, d.database, store.APIKey{Subject: "bob"}, 0)
+		others, ids = append(others, w.begin(shows("X-Api-Key", key), "")), append(ids, id)
+	}
+	for _, id := range ids {
+		_, err := d.RevokeAPIKey(t.Context(), id)
+		require.NoError(t, err)
+	}
+	d.away.Store(true)
+	keys.Forget()
+	w.look()
+	require.EqualValues(t, awayAfter, d.asked.Load())
+	d.away.Store(false)
+	d.broken = unreadable
+	w.look()
+	for _, c := range others {
+		kind, reason := ended(t, c)
+		require.Equal(t, task.Unauthenticated, kind)
+		require.Equal(t, Revoked, reason)
+	}
+	goesOn(t, hers)
 }
 
 // A password that is taken away between the request and its stream ends it, too, although the look is over by then.
