@@ -270,6 +270,10 @@ func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 	scheme := a.byName[id.scheme]
 	if p := scheme.remembered(id.credential, r); p != nil {
 		id.proof = *p
+		if scheme.kind() == KindBasic {
+			// A password is remembered for as long as it is shown. A key is looked up anew every few seconds.
+			a.good.put(a.digest(id), struct{}{}, goodFor, 0)
+		}
 		return
 	}
 	if !guessable(scheme) {

@@ -477,6 +477,33 @@ func TestRefusalsKeepNoNewTokenOut(t *testing.T) {
 	require.NoError(t, show(bearer(i.token(i.usual()))))
 }
 
+// A password in steady use was good within a day on every day, although it is compared once only.
+func TestAPasswordInUseStaysKnownToBeGood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		alice := User{Name: "alice", Hash: hashed(t, "x")}
+		users, err := NewBasic("users", []User{alice})
+		require.NoError(t, err)
+		compared := 0
+		compare := users.compare
+		users.compare = func(hash, password []byte) error {
+			compared++
+			return compare(hash, password)
+		}
+		a := New(Options{Schemes: []Scheme{users}, Failures: limit.New(limit.Options{Rate: 1, Burst: 1})})
+		show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
+		for range (goodFor + time.Hour) / (passwordFor / 2) {
+			require.NoError(t, show(basic("alice", "x")))
+			time.Sleep(passwordFor / 2)
+		}
+		require.Equal(t, 1, compared)
+		require.NoError(t, users.SetUsers([]User{alice}))
+		require.ErrorAs(t, show(basic("bob", "y")), new(*refusal))
+		require.Equal(t, task.RateLimited, task.KindOf(show(basic("bob", "y"))))
+		require.NoError(t, show(basic("alice", "x")), "it is looked at whatever its neighbours do")
+	})
+}
+
 // bcrypt would be in vain if a fast digest of the same lay beside it for a day.
 func TestNoDigestOfAPasswordCanBeTriedElsewhere(t *testing.T) {
 	t.Parallel()

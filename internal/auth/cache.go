@@ -60,7 +60,7 @@ func (c *cache[V]) put(key [sha256.Size]byte, v V, ttl time.Duration, age uint64
 	if c.cleared != age {
 		return
 	}
-	if len(c.entries) >= c.bound {
+	if _, ok := c.entries[key]; !ok && len(c.entries) >= c.bound {
 		c.shrink()
 	}
 	c.entries[key] = entry[V]{v, time.Now().Add(ttl)}
