@@ -102,16 +102,23 @@ func (s *Server) reader(r *http.Request, agents ...string) *reader {
 
 // cardOf is the card of an agent as a reader sees it. Where an agent is for those only who
 // have its scope, so is its card. Any other is for everybody, also for who comes with an old
-// token and has to learn where to get a new one; but skills may have scopes of their own.
+// token and has to learn where to get a new one; but skills may have scopes of their own,
+// and of whom it is not known whether they have them must not learn that there are none.
 func (s *Server) cardOf(a *Agent, by *reader) (*card.Card, error) {
 	if by == nil {
 		return a.Card.For(nobody.Has), nil
 	}
 	p, err := s.opt.Auth.Admit(by.id, &a.Gate)
-	if err != nil && a.Gate.Scope != "" {
+	if err != nil && (a.Gate.Scope != "" || a.personal() && !refused(err)) {
 		return nil, err
 	}
 	return a.Card.For(p.Has), nil
+}
+
+// refused reports whether an error says who somebody is not, and not that this could not be found out.
+func refused(err error) bool {
+	kind := task.KindOf(err)
+	return kind == task.Unauthenticated || kind == task.Forbidden
 }
 
 var nobody engine.Principal

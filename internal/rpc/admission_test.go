@@ -391,3 +391,32 @@ func TestCardsByIdentity(t *testing.T) {
 	require.Empty(t, catalog("?skill=secret"), "what is hidden is not found by asking for it")
 	require.Len(t, catalog("?tag=hush", bearer("agents:secret")...), 1)
 }
+
+// Of whom it cannot be found out who reads, nobody may conclude that there is no more to see.
+func TestCardsOfWhoCannotBeChecked(t *testing.T) {
+	t.Parallel()
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	sso := auth.NewJWT(auth.JWTOptions{
+		Name: "sso", Issuer: issuerURL, KeySetURL: away.URL, Audiences: []string{"holdfast"}, Algorithms: []string{"ES256"}, Client: away.Client(),
+	})
+	asks := auth.Gate{Schemes: []string{"sso"}}
+	s := httptest.NewServer(rpc.New(rpc.Options{
+		Agents: []rpc.Agent{
+			{Name: "personal", Gate: asks, Card: card.Card{Name: "Personal", Version: "1", Skills: []card.Skill{{ID: "secret", Name: "Secret", Scope: "x"}}}},
+			{Name: "plain", Gate: asks, Card: card.Card{Name: "Plain", Version: "1"}},
+		},
+		PublicURL: "https://a2a.example.com", Log: slog.New(slog.DiscardHandler), Auth: auth.New(auth.Options{Schemes: []auth.Scheme{sso}}),
+	}))
+	t.Cleanup(s.Close)
+	g := serveGated(t, false)
+	token := []string{"Authorization", "Bearer " + g.sign(g.claims("scope", "x"))}
+	for _, path := range []string{"/agents/personal/.well-known/agent-card.json", "/agents"} {
+		r := do(t, s, http.MethodGet, path, "", token...)
+		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode, "%s: %s", path, r.body)
+		require.NotEmpty(t, r.Header.Get("Retry-After"), path)
+		require.Equal(t, "no-store", r.Header.Get("Cache-Control"), path)
+		require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, path, "").StatusCode, "%s: who shows nothing sees what everybody may", path)
+	}
+	require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, "/agents/plain/.well-known/agent-card.json", "", token...).StatusCode)
+}

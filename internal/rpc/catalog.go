@@ -63,6 +63,9 @@ func (s *Server) serveCatalog(c echo.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.agents)) {
 		a := s.agents[name]
 		shown, err := s.cardOf(a, by)
+		if err != nil && !refused(err) {
+			return turnAway(c, err)
+		}
 		if err != nil || !q.filter.Matches(shown) {
 			continue
 		}
