@@ -81,7 +81,7 @@ type Limits struct {
 	BodyTimeout   time.Duration `yaml:"body_timeout"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout"`
 	PerPrincipal  PerPrincipal  `yaml:"per_principal"`
-	// MaxConnections are those of the public ports that are open, ConnectionsPerAddress those of one address; 0: any number.
+	// MaxConnections are those of the public ports that are open, ConnectionsPerAddress those of one address (0: any number).
 	MaxConnections        int `yaml:"max_connections"`
 	ConnectionsPerAddress int `yaml:"connections_per_address"`
 	// FailedAuthentications are those in a second of one address; 0: any number.
