@@ -160,15 +160,20 @@ SELECT * FROM holdfast.task_events
  ORDER BY seq LIMIT @max_rows;
 
 -- name: PushAhead :many
--- The same for one configuration of each of many tasks. The lowest and the highest of these keep the partitions out that
--- hold none of them.
-SELECT e.*
+-- The same for one configuration of each of many tasks, without those that have more than @max_stored bytes, compressed
+-- as they are. The lowest and the highest task keep the partitions out that hold none of them.
+SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload,
+       e.request_id, e.created_at, e.worker_id, e.claimed_at
   FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@next_seqs::bigint[]) AS next_seq, unnest(@artifacts::boolean[]) AS artifacts) c
  CROSS JOIN LATERAL (
-    SELECT * FROM holdfast.task_events x
-     WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts) AND x.task BETWEEN @lowest AND @highest
-     ORDER BY x.seq LIMIT @max_rows
- ) e;
+    SELECT w.*, sum(coalesce(pg_column_size(w.payload), 0)) OVER () AS stored
+      FROM (
+        SELECT * FROM holdfast.task_events x
+         WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts) AND x.task BETWEEN @lowest AND @highest
+         ORDER BY x.seq LIMIT @max_rows
+      ) w
+ ) e
+ WHERE e.stored <= @max_stored::bigint;
 
 -- name: PushTasks :many
 -- The headers of these tasks, by primary key.

@@ -146,15 +146,23 @@ func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.Push
 	return d, err
 }
 
-// aheadRows is how many events of each claim are read ahead, less one: those of a short task, and few enough to be held while
-// a claim waits for its turn.
-const aheadRows = 8
+const (
+	// aheadRows is how many events of each claim are read ahead, less one: those of a short task, and few enough to be held
+	// while a claim waits for its turn.
+	aheadRows = 8
+	// aheadBytes is how large they may be together.
+	aheadBytes = 64 << 10
+	// aheadTime is how long claims wait for it: others wait for their turn to be claimed.
+	aheadTime = 500 * time.Millisecond
+)
 
-// readAhead reads what claims have to deliver, for all of them at once. One that has more, or that cannot be read, or whose
+// readAhead reads what claims have to deliver, for all of them at once. One that has more, or that cannot be read now, or whose
 // task has another one among them, asks for itself.
 func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
+	ctx, cancel := context.WithTimeout(ctx, aheadTime)
+	defer cancel()
 	claims := make(map[uuid.UUID]*task.PushDue, len(due))
-	arg := dbsqlc.PushAheadParams{MaxRows: aheadRows}
+	arg := dbsqlc.PushAheadParams{MaxRows: aheadRows, MaxStored: aheadBytes}
 	for _, d := range due {
 		id := uuid.UUID(d.Task)
 		if d.Unreadable != nil || claims[id] != nil {
@@ -185,17 +193,24 @@ func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
 		d.Ahead = &task.PushAhead{Header: header(&headers[i])}
 		d.Ahead.Header.PublicID = d.PublicID
 	}
+	size := make(map[*task.PushDue]int, len(due))
 	for i := range rows {
 		d := claims[rows[i].Task]
 		if d.Ahead == nil {
 			continue
 		}
+		size[d] += len(rows[i].Payload)
 		e, err := event(&rows[i], d.Ahead.Header)
-		if err != nil || len(d.Ahead.Events) == aheadRows-1 {
+		if err != nil || len(d.Ahead.Events) == aheadRows-1 || size[d] > aheadBytes {
 			d.Ahead = nil
 			continue
 		}
 		d.Ahead.Events = append(d.Ahead.Events, e)
+	}
+	for _, d := range claims {
+		if d.Ahead != nil && len(d.Ahead.Events) == 0 {
+			d.Ahead = nil // too large, or there is nothing
+		}
 	}
 }
 

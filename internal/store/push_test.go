@@ -3,6 +3,8 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -840,6 +842,56 @@ func TestAShareIsThatOfBothLooks(t *testing.T) {
 		require.Len(t, f.duePushes(32, "dead:80"), 1, of)
 		f.clear()
 	}
+}
+
+// What is read with claims is held until it is their turn, so large events are not.
+func TestLargeEventsAreNotReadAhead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	random := make([]byte, aheadBytes)
+	_, _ = rand.Read(random)
+	for _, of := range []struct {
+		name, text string
+		ahead      bool
+	}{
+		{"small", "text", true},
+		{"stored small", strings.Repeat("x", aheadBytes), false},
+		{"stored large", base64.StdEncoding.EncodeToString(random), false},
+	} {
+		p := f.running(of.name)
+		f.setPush(p.c.Task.ID, hook("hook", "host"))
+		e := status(task.StateWorking)
+		e.Message = user(of.text)
+		p.must(t, e)
+		due := f.duePushes(10)
+		require.Len(t, due, 1, of.name)
+		require.Equal(t, of.ahead, due[0].Ahead != nil, of.name)
+		_, events, err := f.PushBatch(t.Context(), due[0], 10)
+		require.NoError(t, err)
+		require.Len(t, events, 1, of.name)
+		require.Equal(t, of.text, events[0].Message.FirstText(), of.name)
+	}
+}
+
+// Claims do not wait for clients that have all connections.
+func TestClaimsDoNotWaitForWhatIsReadAhead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	f.setPush(p.c.Task.ID, hook("hook", "host"))
+	p.must(t, status(task.StateWorking))
+	for range f.api.Config().MaxConns {
+		c, err := f.api.Acquire(t.Context())
+		require.NoError(t, err)
+		defer c.Release()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	due, _, err := f.ClaimPush(ctx, NewID(), 10, nil, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	require.Nil(t, due[0].Ahead)
+	require.NoError(t, ctx.Err(), "it was waited for")
 }
 
 // There may be more lanes than one look goes through. The next one goes on behind them.

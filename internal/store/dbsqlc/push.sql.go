@@ -14,13 +14,18 @@ import (
 )
 
 const pushAhead = `-- name: PushAhead :many
-SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, e.request_id, e.created_at, e.worker_id, e.claimed_at
+SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload,
+       e.request_id, e.created_at, e.worker_id, e.claimed_at
   FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS next_seq, unnest($3::boolean[]) AS artifacts) c
  CROSS JOIN LATERAL (
-    SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events x
-     WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts) AND x.task BETWEEN $4 AND $5
-     ORDER BY x.seq LIMIT $6
+    SELECT w.task, w.seq, w.kind, w.state, w.attempt, w.append, w.last, w.artifact_id, w.payload, w.request_id, w.created_at, w.worker_id, w.claimed_at, sum(coalesce(pg_column_size(w.payload), 0)) OVER () AS stored
+      FROM (
+        SELECT task, seq, kind, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events x
+         WHERE x.task = c.task AND x.seq >= c.next_seq AND (x.kind = 2 OR x.kind = 3 AND c.artifacts) AND x.task BETWEEN $4 AND $5
+         ORDER BY x.seq LIMIT $6
+      ) w
  ) e
+ WHERE e.stored <= $7::bigint
 `
 
 type PushAheadParams struct {
@@ -30,10 +35,11 @@ type PushAheadParams struct {
 	Lowest    uuid.UUID
 	Highest   uuid.UUID
 	MaxRows   int32
+	MaxStored int64
 }
 
-// The same for one configuration of each of many tasks. The lowest and the highest of these keep the partitions out that
-// hold none of them.
+// The same for one configuration of each of many tasks, without those that have more than @max_stored bytes, compressed
+// as they are. The lowest and the highest task keep the partitions out that hold none of them.
 func (q *Queries) PushAhead(ctx context.Context, db DBTX, arg PushAheadParams) ([]Event, error) {
 	rows, err := db.Query(ctx, pushAhead,
 		arg.Tasks,
@@ -42,6 +48,7 @@ func (q *Queries) PushAhead(ctx context.Context, db DBTX, arg PushAheadParams) (
 		arg.Lowest,
 		arg.Highest,
 		arg.MaxRows,
+		arg.MaxStored,
 	)
 	if err != nil {
 		return nil, err
