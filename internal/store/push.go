@@ -285,24 +285,27 @@ func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
 	}
 }
 
-// reseal replaces secrets, and writes down of how many webhooks.
+// reseal replaces secrets, and writes down of how many webhooks. It locks configurations without their tasks, in the order of
+// their keys; a task that is reopened has its own locked in another one, so that one of the two may have to try again.
 func (s *Store) reseal(ctx context.Context, fresh []dbsqlc.PushResealParams) (sealed int, err error) {
 	if len(fresh) == 0 {
 		return 0, nil
 	}
-	err = pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
-		sealed = 0
-		for i := range fresh {
-			n, err := s.q.PushReseal(ctx, tx, fresh[i])
-			if err != nil {
-				return err
+	err = s.again(ctx, "reseal", func() error {
+		return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
+			sealed = 0
+			for i := range fresh {
+				n, err := s.q.PushReseal(ctx, tx, fresh[i])
+				if err != nil {
+					return err
+				}
+				sealed += int(n)
 			}
-			sealed += int(n)
-		}
-		if sealed == 0 {
-			return nil
-		}
-		return s.note(ctx, tx, s.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
+			if sealed == 0 {
+				return nil
+			}
+			return s.note(ctx, tx, s.audited(auditPushRekeyed, task.ID{}, "", strconv.Itoa(sealed)))
+		})
 	})
 	if err != nil {
 		return 0, err
