@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,7 +34,7 @@ func configuration(t testing.TB, url string) *config.Config {
 	cfg, err := config.Load(config.Source{})
 	require.NoError(t, err)
 	cfg.Listen, cfg.GRPCListen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	cfg.Limits.MaxConnections = 100
+	cfg.Limits.MaxStreams = 100
 	cfg.DatabaseURL = url
 	return cfg
 }
@@ -526,25 +524,6 @@ func TestOperators(t *testing.T) {
 		cfg.AdminListen, cfg.Admin = c.listen, c.admin
 		examine(t, Options{Config: cfg}).is(t, "operators", c.want, c.says)
 	}
-}
-
-// Who only connects takes a file, too.
-func TestOpenFiles(t *testing.T) {
-	t.Parallel()
-	e := &examination{Options: Options{Config: configuration(t, "")}}
-	found, err := e.openFiles(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, OK, found[0].Status)
-	var limit syscall.Rlimit
-	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
-	if limit.Max > math.MaxInt32 {
-		t.Skip("there is no limit")
-	}
-	e.Config.Limits.MaxConnections = int(limit.Max)
-	found, err = e.openFiles(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, Warn, found[0].Status)
-	require.Contains(t, found[0].Detail, "limits.max_connections")
 }
 
 func TestSubjects(t *testing.T) {

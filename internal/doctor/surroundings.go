@@ -234,12 +234,11 @@ func (e *examination) openFiles(context.Context) ([]Finding, error) {
 	}
 	want := uint64(100)
 	if e.Config.HasRole(config.RoleAPI) {
-		want += uint64(e.Config.Limits.MaxConnections)
+		want += uint64(e.Config.Limits.MaxStreams)
 	}
 	if limit.Max < want {
-		return warns("at most %d, and limits.max_connections alone may take %d: before it is met there is no file left for the database either",
-			limit.Max, e.Config.Limits.MaxConnections).
-			advise("raise the hard limit (ulimit -Hn, LimitNOFILE=) above %d, or lower limits.max_connections", want), nil
+		return warns("at most %d, and limits.max_streams alone takes %d", limit.Max, e.Config.Limits.MaxStreams).
+			advise("raise the hard limit (ulimit -Hn, LimitNOFILE=) above %d, or lower limits.max_streams", want), nil
 	}
 	return oks("at most %d", limit.Max), nil
 }
