@@ -201,7 +201,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 				do("UPDATE holdfast.workers SET lease_until = now() - interval '90s' WHERE id = $1", id)
 			},
 			want: map[string]Finding{
-				"workers": {Status: Warn, Detail: "1 do not renew their lease: test/1 (for 1m30s)"},
+				"workers": {Status: Warn, Detail: "1 do not renew their lease: test/1 (for 1m3"},
 				"runs":    {Status: Warn, Detail: "1 tasks run on processes that are not alive"},
 			},
 		},
