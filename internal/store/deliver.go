@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -169,17 +168,12 @@ func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
 			continue
 		}
 		claims[id] = d
-		if len(arg.Tasks) == 0 || bytes.Compare(id[:], arg.Lowest[:]) < 0 {
-			arg.Lowest = id
-		}
-		if bytes.Compare(id[:], arg.Highest[:]) > 0 {
-			arg.Highest = id
-		}
 		arg.Tasks, arg.NextSeqs, arg.Artifacts = append(arg.Tasks, id), append(arg.NextSeqs, int64(d.Next)), append(arg.Artifacts, d.Config.Artifacts)
 	}
 	if len(claims) == 0 {
 		return
 	}
+	arg.Lowest, arg.Highest = span(arg.Tasks)
 	headers, err := s.q.PushTasks(ctx, s.api, arg.Tasks)
 	if err != nil {
 		return

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -70,17 +69,12 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 			more = true
 			break
 		}
-		if i == 0 || bytes.Compare(r.ID[:], read.Lowest[:]) < 0 {
-			read.Lowest = r.ID
-		}
-		if bytes.Compare(r.ID[:], read.Highest[:]) > 0 {
-			read.Highest = r.ID
-		}
 		read.Tasks = append(read.Tasks, r.ID)
 		read.Froms = append(read.Froms, from)
 		read.Uptos = append(read.Uptos, upto)
 		page = append(page, header(r))
 	}
+	read.Lowest, read.Highest = span(read.Tasks)
 	if len(page) == 0 {
 		return nil, false, nil
 	}

@@ -249,22 +249,30 @@ type Position struct {
 	After task.Seq
 }
 
+// span is the lowest and the highest of ids, by which statements about many tasks pass over partitions.
+func span(ids []uuid.UUID) (lowest, highest uuid.UUID) {
+	for i, id := range ids {
+		if i == 0 || bytes.Compare(id[:], lowest[:]) < 0 {
+			lowest = id
+		}
+		if bytes.Compare(id[:], highest[:]) > 0 {
+			highest = id
+		}
+	}
+	return lowest, highest
+}
+
 // CatchUp reads what is new in many logs with one query, at most limit events of each.
 func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.Event, error) {
 	arg := dbsqlc.EventsCatchUpParams{MaxRows: int32(limit)}
 	owners := make(map[uuid.UUID]*task.Task, len(at))
 	for _, p := range at {
 		id := uuid.UUID(p.Owner.ID)
-		if len(arg.Tasks) == 0 || bytes.Compare(id[:], arg.Lowest[:]) < 0 {
-			arg.Lowest = id
-		}
-		if bytes.Compare(id[:], arg.Highest[:]) > 0 {
-			arg.Highest = id
-		}
 		arg.Tasks = append(arg.Tasks, id)
 		arg.Afters = append(arg.Afters, int64(p.After))
 		owners[id] = p.Owner
 	}
+	arg.Lowest, arg.Highest = span(arg.Tasks)
 	rows, err := s.q.EventsCatchUp(ctx, s.hot, arg)
 	if err != nil {
 		return nil, translate("catch up", err)
