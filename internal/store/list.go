@@ -103,7 +103,7 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 			continue
 		}
 		if whole {
-			page[fit], err = fold(h, n, func(i int) *dbsqlc.Event { return eventOf((*dbsqlc.EventsOfRow)(&rows[i])) })
+			page[fit], err = fold(h, n, func(i int) dbsqlc.Event { return eventOf((*dbsqlc.EventsOfRow)(&rows[i])) })
 		} else {
 			err = setStatus(h, &rows[0])
 		}
@@ -118,7 +118,8 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 
 // setStatus gives a header the message of its status.
 func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {
-	e, err := event(eventOf((*dbsqlc.EventsOfRow)(r)), h)
+	row := eventOf((*dbsqlc.EventsOfRow)(r))
+	e, err := event(&row, h)
 	if err != nil {
 		return translate("list tasks", err)
 	}

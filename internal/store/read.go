@@ -96,9 +96,9 @@ func (v View) ReadTask(ctx context.Context, o Owner, publicID string, withArtifa
 			if err != nil {
 				return nil, translate("read task", err)
 			}
-			return fold(h, len(rows), func(i int) *dbsqlc.Event {
+			return fold(h, len(rows), func(i int) dbsqlc.Event {
 				r := &rows[i]
-				return &dbsqlc.Event{
+				return dbsqlc.Event{
 					Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
 					ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
 				}
@@ -140,7 +140,7 @@ func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*
 	if err != nil {
 		return nil, translate("read task", err)
 	}
-	return fold(h, len(rows), func(i int) *dbsqlc.Event { return eventOf(&rows[i]) })
+	return fold(h, len(rows), func(i int) dbsqlc.Event { return eventOf(&rows[i]) })
 }
 
 func (s *Store) eventsOf(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArtifacts bool) ([]dbsqlc.EventsOfRow, error) {
@@ -151,24 +151,27 @@ func (s *Store) eventsOf(ctx context.Context, db dbsqlc.DBTX, h *task.Task, with
 
 // inOrder sorts events that a statement has given as it came by them, which are most likely in order.
 func inOrder[R any](rows []R, seq func(*R) int64) {
-	bySeq := func(a, b R) int { return cmp.Compare(seq(&a), seq(&b)) }
-	if !slices.IsSortedFunc(rows, bySeq) {
-		slices.SortFunc(rows, bySeq)
+	for i := 1; i < len(rows); i++ {
+		if seq(&rows[i-1]) > seq(&rows[i]) {
+			slices.SortFunc(rows, func(a, b R) int { return cmp.Compare(seq(&a), seq(&b)) })
+			return
+		}
 	}
 }
 
-func eventOf(r *dbsqlc.EventsOfRow) *dbsqlc.Event {
-	return &dbsqlc.Event{
+func eventOf(r *dbsqlc.EventsOfRow) dbsqlc.Event {
+	return dbsqlc.Event{
 		Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
 		ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
 	}
 }
 
 // fold makes a task of its header and n events of its log.
-func fold(h *task.Task, n int, row func(i int) *dbsqlc.Event) (*task.Task, error) {
+func fold(h *task.Task, n int, row func(i int) dbsqlc.Event) (*task.Task, error) {
 	t := Empty(h)
 	for i := range n {
-		e, err := event(row(i), t)
+		r := row(i)
+		e, err := event(&r, t)
 		if err != nil {
 			return nil, translate("read task", err)
 		}
@@ -198,7 +201,8 @@ func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq
 	}
 	t := Empty(h)
 	for i := range rows {
-		e, err := event(eventOf(&rows[i]), t)
+		r := eventOf(&rows[i])
+		e, err := event(&r, t)
 		switch {
 		case err != nil:
 			return nil, translate("read conversation", err)
