@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -304,7 +303,6 @@ func BenchmarkAudit(b *testing.B) {
 				require.NoError(b, err)
 				b.Cleanup(func() { s.Close(context.Background()) })
 				s.hot.Reset()
-				var pids []int
 				flush := func() {
 					arg := make([]*create, size)
 					for i := range arg {
@@ -317,24 +315,7 @@ func BenchmarkAudit(b *testing.B) {
 						require.NoError(b, (<-c.done).err)
 					}
 				}
-				flush()
-				rows, err := s.hot.Query(b.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'")
-				require.NoError(b, err)
-				pids, err = pgx.CollectRows(rows, pgx.RowTo[int])
-				require.NoError(b, err)
-				sum := func() (us int64) {
-					for _, pid := range pids {
-						us += processorTime(b, pid).Microseconds()
-					}
-					return us
-				}
-				theirs, ours := sum(), processorTime(b, os.Getpid())
-				for b.Loop() {
-					flush()
-				}
-				tasks := float64(b.N * size)
-				b.ReportMetric(float64(sum()-theirs)/tasks, "db-µs/task")
-				b.ReportMetric(float64((processorTime(b, os.Getpid())-ours).Microseconds())/tasks, "own-µs/task")
+				measureFlushes(b, s, size, flush)
 			})
 		}
 	}

@@ -594,6 +594,30 @@ func BenchmarkRowSecurity(b *testing.B) {
 	}
 }
 
+// measureFlushes reports the processor time of a flush of so many tasks, for each of them: the database's and ours. The first
+// one does not count.
+func measureFlushes(b *testing.B, s *Store, size int, flush func()) {
+	b.Helper()
+	flush()
+	rows, err := s.hot.Query(b.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'")
+	require.NoError(b, err)
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	require.NoError(b, err)
+	sum := func() (us int64) {
+		for _, pid := range pids {
+			us += processorTime(b, pid).Microseconds()
+		}
+		return us
+	}
+	theirs, ours := sum(), processorTime(b, os.Getpid())
+	for b.Loop() {
+		flush()
+	}
+	tasks := float64(b.N * size)
+	b.ReportMetric(float64(sum()-theirs)/tasks, "db-µs/task")
+	b.ReportMetric(float64((processorTime(b, os.Getpid())-ours).Microseconds())/tasks, "own-µs/task")
+}
+
 // processorTime is what all threads of a process have used so far.
 func processorTime(b *testing.B, pid int) (sum time.Duration) {
 	b.Helper()

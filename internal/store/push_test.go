@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -1387,21 +1386,7 @@ func BenchmarkPushMark(b *testing.B) {
 					}
 					s.writeAppends(b.Context(), appends, false)
 				}
-				flush()
-				pids := scan[[]int](f, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'")
-				sum := func() (us int64) {
-					for _, pid := range pids {
-						us += processorTime(b, pid).Microseconds()
-					}
-					return us
-				}
-				theirs, ours := sum(), processorTime(b, os.Getpid())
-				for b.Loop() {
-					flush()
-				}
-				tasks := float64(b.N * size)
-				b.ReportMetric(float64(sum()-theirs)/tasks, "db-µs/task")
-				b.ReportMetric(float64((processorTime(b, os.Getpid())-ours).Microseconds())/tasks, "own-µs/task")
+				measureFlushes(b, s, size, flush)
 			})
 		}
 	}
