@@ -195,7 +195,7 @@ func (d *Dispatcher) room() (free int, busy *task.PushBusy) {
 			busy.Hosts = append(busy.Hosts, name)
 		}
 	}
-	if _, claims := d.atSilent(); claims >= PerCaller(d.opt.Concurrency) {
+	if d.silentCrowded() {
 		busy.Hosts = slices.AppendSeq(busy.Hosts, maps.Keys(d.silent))
 	}
 	for caller, s := range d.callers {
@@ -255,13 +255,14 @@ func (d *Dispatcher) fits(c *claim) bool {
 }
 
 func (d *Dispatcher) crowded(c *claim) bool {
-	half := PerCaller(d.opt.Concurrency)
-	if d.silent[c.Host] {
-		if _, claims := d.atSilent(); claims >= half {
-			return true
-		}
-	}
-	return c.host.claims >= d.opt.PerHost || c.Caller != 0 && c.caller.claims >= half
+	return c.host.claims >= d.opt.PerHost || c.Caller != 0 && c.caller.claims >= PerCaller(d.opt.Concurrency) ||
+		d.silent[c.Host] && d.silentCrowded()
+}
+
+// silentCrowded reports whether hosts that did not answer the last time have all the claims that they may have together.
+func (d *Dispatcher) silentCrowded() bool {
+	_, claims := d.atSilent()
+	return claims >= PerCaller(d.opt.Concurrency)
 }
 
 // atSilent is what hosts have together that did not answer the last time.
@@ -283,7 +284,7 @@ func (d *Dispatcher) heard(host string, silent bool) {
 		if !d.silent[host] {
 			return
 		}
-		if _, claims := d.atSilent(); claims >= PerCaller(d.opt.Concurrency) {
+		if d.silentCrowded() {
 			// What is due for it was hidden with the others'. finish does not see that they were crowded.
 			d.Wake()
 		}
