@@ -13,21 +13,20 @@ import (
 // of somebody of whom another authority speaks, too.
 func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 	var tenant, subject string
-	var named, keys, homeless int
-	var keyScheme string
+	var named, homeless int
+	var keys bool
 	var shared []string
-	for i := range d.Config.Auth.Schemes {
-		if s := &d.Config.Auth.Schemes[i]; s.Kind == config.AuthAPIKey {
-			keyScheme, shared = s.Name, d.Config.TenantVisible(s.Name)
-		}
-	}
 	outside := map[string]*config.Authority{}
-	coincide, example := map[string]int{}, map[string]string{}
 	for i := range d.Config.Auth.Schemes {
-		if a := d.Config.Auth.Schemes[i].Authority(); a != nil {
-			outside[d.Config.Auth.Schemes[i].Name] = a
+		s := &d.Config.Auth.Schemes[i]
+		if s.Kind == config.AuthAPIKey {
+			keys, shared = true, d.Config.TenantVisible(s.Name)
+		}
+		if a := s.Authority(); a != nil {
+			outside[s.Name] = a
 		}
 	}
+	coincide, example := map[string]int{}, map[string]string{}
 	look := func(tenant, subject string) {
 		named++
 		for name, a := range outside {
@@ -55,11 +54,10 @@ func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 			look(u.Tenant, u.Name)
 		}
 	}
-	if keyScheme != "" {
+	if keys {
 		err := d.forEach(ctx, `SELECT DISTINCT tenant, subject FROM holdfast.api_keys
 			WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) ORDER BY 1, 2 LIMIT 10000`,
 			[]any{&tenant, &subject}, func() {
-				keys++
 				if tenant == "" {
 					homeless++
 				}
