@@ -103,14 +103,7 @@ func TestAnOpenServerStaysOnLoopback(t *testing.T) {
 // Certificates from both sides, over HTTP/1, HTTP/2 and gRPC, on the files as they are.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	authority := newCertificate(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	server := newCertificate(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	alice := newCertificate(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	for name, content := range map[string][]byte{"cert.pem": server.certPEM, "key.pem": server.keyPEM, "ca.pem": authority.certPEM} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o644)) // the server may run as somebody else
-	}
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir, authority, alice := mutual(t, "alice")
 	db := newDB(t)
 	r := start(t, replicaOptions{Name: "secured", DB: db.url, Config: settings + fmt.Sprintf(`
 auth:
@@ -178,6 +171,23 @@ func clientTLS(roots *x509.CertPool, certificates ...*certificate) *http.Client 
 		config.Certificates = append(config.Certificates, c.pair)
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+}
+
+// mutual makes the certificates of a server, in files of a directory, and of one client, and the authority of both.
+func mutual(t testing.TB, client string) (dir string, authority, its *certificate) {
+	t.Helper()
+	dir, authority = t.TempDir(), newAuthority(t)
+	server := newCertificate(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	for name, content := range map[string][]byte{"cert.pem": server.certPEM, "key.pem": server.keyPEM, "ca.pem": authority.certPEM} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o644)) // the server may run as somebody else
+	}
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir, authority, newCertificate(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: client}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+}
+
+func newAuthority(t testing.TB) *certificate {
+	t.Helper()
+	return newCertificate(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 }
 
 // newCertificate is signed by an issuer, or by itself.

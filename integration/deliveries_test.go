@@ -270,7 +270,7 @@ func TestAReceiverThatIsGivenUp(t *testing.T) {
 func TestCertificatesOfReceivers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	authority := newCertificate(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	authority := newAuthority(t)
 	leaf := func(issuer *certificate, ip string, until time.Duration, usage x509.ExtKeyUsage) *certificate {
 		return newCertificate(t, issuer, &x509.Certificate{
 			Subject: pkix.Name{CommonName: "receiver"}, IPAddresses: []net.IP{net.ParseIP(ip)}, ExtKeyUsage: []x509.ExtKeyUsage{usage},

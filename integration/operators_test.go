@@ -2,10 +2,8 @@ package integration
 
 import (
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -146,14 +144,7 @@ func TestAnAdminAddressThatAsksNobody(t *testing.T) {
 // Operators by certificate, over TLS; the probes of the process itself do not mind whom the certificate is for.
 func TestOperatorsByCertificate(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	authority := newCertificate(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	server := newCertificate(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	prometheus := newCertificate(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: "prometheus"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	for name, content := range map[string][]byte{"cert.pem": server.certPEM, "key.pem": server.keyPEM, "ca.pem": authority.certPEM} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o644)) // the server may run as somebody else
-	}
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir, authority, prometheus := mutual(t, "prometheus")
 	config := settings + fmt.Sprintf(`
 auth:
   schemes:

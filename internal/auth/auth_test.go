@@ -477,6 +477,16 @@ func TestRefusalsKeepNoNewTokenOut(t *testing.T) {
 	require.NoError(t, show(bearer(i.token(i.usual()))))
 }
 
+// counted is how many passwords are compared from now on, one at a time.
+func counted(users *Basic) *int {
+	compared, compare := new(int), users.compare
+	users.compare = func(hash, password []byte) error {
+		*compared++
+		return compare(hash, password)
+	}
+	return compared
+}
+
 // A password in steady use was good within a day on every day, although it is compared once only.
 func TestAPasswordInUseStaysKnownToBeGood(t *testing.T) {
 	t.Parallel()
@@ -484,19 +494,14 @@ func TestAPasswordInUseStaysKnownToBeGood(t *testing.T) {
 		alice := User{Name: "alice", Hash: hashed(t, "x")}
 		users, err := NewBasic("users", []User{alice})
 		require.NoError(t, err)
-		compared := 0
-		compare := users.compare
-		users.compare = func(hash, password []byte) error {
-			compared++
-			return compare(hash, password)
-		}
+		compared := counted(users)
 		a := New(Options{Schemes: []Scheme{users}, Failures: limit.New(limit.Options{Rate: 1, Burst: 1})})
 		show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
 		for range (goodFor + time.Hour) / (passwordFor / 2) {
 			require.NoError(t, show(basic("alice", "x")))
 			time.Sleep(passwordFor / 2)
 		}
-		require.Equal(t, 1, compared)
+		require.Equal(t, 1, *compared)
 		require.NoError(t, users.SetUsers([]User{alice}))
 		require.ErrorAs(t, show(basic("bob", "y")), new(*refusal))
 		require.Equal(t, task.RateLimited, task.KindOf(show(basic("bob", "y"))))
