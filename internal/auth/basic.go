@@ -151,32 +151,37 @@ func (s *Basic) verify(ctx context.Context, credential string, r *Request) (*pro
 	}
 	l := s.users.Load()
 	digest := l.digest(decoded)
-	// The same work, whether there is such a user or not; and once for all who show the same at the same time.
-	age := l.right.age()
 	user := l.byName[name]
+	// Once for all who show the same at the same time.
 	found := s.flights.DoChan(string(digest[:]), func() (any, error) {
+		// It may have been found right since somebody looked, and before this began.
+		if p, ok := l.right.get(digest); ok {
+			return p, nil
+		}
+		age := l.right.age()
+		// The same work, whether there is such a user or not.
 		hash := l.decoy
 		if user != nil {
 			hash = []byte(user.Hash)
 		}
-		return s.check(hash, []byte(password), name, r)
+		wrong, err := s.check(hash, []byte(password), name, r)
+		switch {
+		case err != nil:
+			return nil, err
+		case wrong || user == nil:
+			return nil, refuse(Unknown, nil)
+		}
+		p := &proof{Principal: engine.Principal{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}}
+		l.right.put(digest, p, passwordFor, age)
+		return p, nil
 	})
-	var wrong bool
 	select {
 	case f := <-found:
-		if f.Err != nil {
-			return nil, f.Err
-		}
-		wrong, _ = f.Val.(bool)
+		p, _ := f.Val.(*proof)
+		return p, f.Err
 	case <-ctx.Done():
 		return nil, unavailable("the password could not be checked in time", context.Cause(ctx))
 	}
-	if wrong || user == nil {
-		return nil, refuse(Unknown, nil)
-	}
-	p := &proof{Principal: engine.Principal{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}}
-	l.right.put(digest, p, passwordFor, age)
-	return p, nil
 }
 
 // digest names a password in memory without being one that could be tried elsewhere.
