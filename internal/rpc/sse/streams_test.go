@@ -301,9 +301,10 @@ func TestWait(t *testing.T) {
 // the timeout; the buffer between the two must not be larger than that either.
 func TestASlowClientGetsALargeEvent(t *testing.T) {
 	t.Parallel()
-	const size = 4 << 20
+	const size = 12 << 20
 	flushed := make(chan error, 1)
-	s, _ := serve(t, sse.NewStreams(time.Second), false, func(_ context.Context, out *sse.Writer) {
+	// On a busy machine a second may pass without a byte.
+	s, _ := serve(t, sse.NewStreams(3*time.Second), false, func(_ context.Context, out *sse.Writer) {
 		out.Event(1, []byte(strings.Repeat("x", size)))
 		flushed <- out.Flush()
 	})
