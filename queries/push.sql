@@ -38,7 +38,7 @@ WITH room AS MATERIALIZED (
            due_seq = (SELECT seq FROM due),
            due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
            due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
-           attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
+           aside = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
            claim = NULL, worker_id = NULL, locked_until = NULL
     RETURNING due_at
 )
@@ -66,8 +66,8 @@ DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @conf
 -- name: PushClaim :many
 -- Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
 -- slow ones do not take all the room. It looks at the @window_rows that are due for longest (index push_cursors_due), busy
--- ones among them, and at the lanes that it is given (index push_cursors_lanes). The end of the claim is when they are due
--- again, so that nobody passes over what others have.
+-- ones among them, and at what is aside in the lanes that it is given (index push_cursors_lanes). The end of the claim is
+-- when they are due again, so that nobody passes over what others have.
 WITH lane AS MATERIALIZED (
     SELECT unnest(@lane_callers::bigint[]) AS caller, unnest(@lane_hosts::text[]) AS host
 ), ready AS MATERIALIZED (
@@ -75,13 +75,13 @@ WITH lane AS MATERIALIZED (
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
       FROM (
         (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-          WHERE k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer)
+          WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer)
          UNION ALL
         SELECT x.task, x.config_id, x.host, x.caller, x.due_at
           FROM lane
          CROSS JOIN LATERAL (
             SELECT k.* FROM holdfast.push_cursors k
-             WHERE k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
+             WHERE k.aside AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
              ORDER BY k.due_at LIMIT @per_host::integer
          ) x
       ) r
@@ -104,7 +104,8 @@ WITH lane AS MATERIALIZED (
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
-       SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval
+       SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval,
+           aside = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
@@ -121,36 +122,40 @@ SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, 
 -- Whether as many as @most are due, and in how many seconds the next one is; negative: unknown, for want of one among the first
 -- few that is not busy. Index push_cursors_due.
 SELECT (SELECT count(*) = @most::integer FROM (
-            SELECT FROM holdfast.push_cursors k WHERE k.due_at <= now() ORDER BY k.due_at LIMIT @most::integer
+            SELECT FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT @most::integer
        ) due)::boolean AS hidden,
        coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
-            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE k.due_at > now() ORDER BY k.due_at LIMIT 64
+            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at > now() ORDER BY k.due_at LIMIT 64
        ) w WHERE w.host <> ALL(@busy_hosts::text[]) AND w.caller <> ALL(@busy_callers::bigint[])), -1)::float8 AS seconds;
 
+-- name: PushAside :one
+-- Puts aside what is due for who takes no more, among the @window_rows that are due for longest, and says how many that were.
+SELECT holdfast.push_aside(@window_rows::integer, @busy_hosts::text[], @busy_callers::bigint[])::integer AS n;
+
 -- name: PushLanes :many
--- The next lanes behind one in which something waits, at most @max_rows, and whether a claim would find something there.
--- Reads two entries of index push_cursors_lanes for each, and one for all lanes of a caller that is busy.
+-- The next lanes behind one in which something is aside, at most @max_rows, and whether a claim would take it. A lane is what
+-- one caller has for one host. Reads one entry of index push_cursors_lanes for each, and one for all lanes of a caller that is
+-- busy.
 WITH RECURSIVE lane AS (
     (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
-      WHERE k.due_at IS NOT NULL AND (k.caller, k.host) > (@caller::bigint, @host::text)
+      WHERE k.aside AND (k.caller, k.host) > (@caller::bigint, @host::text)
       ORDER BY k.caller, k.host LIMIT 1)
      UNION ALL
     SELECT x.caller, x.host, l.nth + 1
       FROM lane l
      CROSS JOIN LATERAL (
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
+          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.aside AND (k.caller, k.host) > (l.caller, l.host)
           ORDER BY k.caller, k.host LIMIT 1)
          UNION ALL
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller = ANY(@busy_callers::bigint[]) AND k.due_at IS NOT NULL AND k.caller > l.caller
+          WHERE l.caller = ANY(@busy_callers::bigint[]) AND k.aside AND k.caller > l.caller
           ORDER BY k.caller, k.host LIMIT 1)
      ) x
      WHERE l.nth < @max_rows::integer
 )
 SELECT lane.caller::bigint AS caller, lane.host::text AS host,
-       (lane.host <> ALL(@busy_hosts::text[]) AND lane.caller <> ALL(@busy_callers::bigint[])
-        AND EXISTS (SELECT FROM holdfast.push_cursors k WHERE k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()))::boolean AS due
+       (lane.host <> ALL(@busy_hosts::text[]) AND lane.caller <> ALL(@busy_callers::bigint[]))::boolean AS free
   FROM lane;
 
 -- name: PushBatch :many
@@ -185,7 +190,7 @@ SELECT * FROM holdfast.task_events WHERE task = @task AND seq > @after AND seq <
 
 -- name: PushExtend :execrows
 UPDATE holdfast.push_cursors
-   SET locked_until = now() + @lock::interval, due_at = CASE WHEN disabled_at IS NULL THEN now() + @lock::interval END
+   SET locked_until = now() + @lock::interval, due_at = CASE WHEN disabled_at IS NULL THEN now() + @lock::interval END, aside = false
  WHERE task = @task AND config_id = @config_id AND claim = @claim::uuid;
 
 -- name: PushRecord :many
@@ -227,6 +232,7 @@ WITH inp AS MATERIALIZED (
     UPDATE holdfast.push_cursors k
        SET next_seq = CASE WHEN e.delivered THEN e.to_seq + 1 ELSE e.next_seq END,
            due_at = CASE WHEN NOT e.live THEN NULL WHEN NOT e.delivered THEN now() + e.delay WHEN e.keep THEN e.locked_until ELSE now() END,
+           aside = false,
            due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
            attempts = CASE WHEN e.delivered THEN 0 ELSE e.attempts + 1 END,
            failing_since = CASE WHEN NOT e.delivered THEN coalesce(e.failing_since, now()) END,
@@ -248,7 +254,7 @@ SELECT claim::uuid AS claim, more::boolean AS more FROM eff;
 -- name: PushDisable :execrows
 -- A delivery that is under way may still be recorded.
 UPDATE holdfast.push_cursors
-   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, @reason::text), due_at = NULL
+   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, @reason::text), due_at = NULL, aside = false
  WHERE task = @task AND config_id = @config_id;
 
 -- name: PushEnable :one
@@ -258,7 +264,7 @@ WITH l AS MATERIALIZED (
       FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
 )
 UPDATE holdfast.push_cursors k
-   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at
+   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at, aside = false
   FROM l WHERE k.task = @task AND k.config_id = @config_id
 RETURNING (l.at IS NOT NULL)::boolean AS due;
 
@@ -283,7 +289,7 @@ UPDATE holdfast.push_cursors k
    SET next_seq = d.next_seq, due_seq = d.upto,
        due_at = CASE WHEN d.disabled_at IS NULL AND d.upto >= d.next_seq THEN now() END,
        due_since = CASE WHEN d.upto >= d.next_seq THEN coalesce(d.due_since, now()) END,
-       attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
+       aside = false, attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
   FROM d WHERE k.task = @task AND k.config_id = @config_id
 RETURNING (d.upto >= d.next_seq)::boolean AS due, (d.disabled_at IS NOT NULL)::boolean AS disabled;
 
@@ -315,9 +321,14 @@ SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.statu
   FROM a ORDER BY a.id DESC LIMIT @max_rows;
 
 -- name: PushCounts :one
--- For metrics. Indexes push_cursors_due and push_cursors_disabled_at.
-SELECT (SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL)::bigint AS backlog,
-       coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM holdfast.push_cursors WHERE due_at IS NOT NULL), 0)::float8 AS oldest_seconds,
+-- For metrics. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
+WITH due AS (
+    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT aside
+     UNION ALL
+    SELECT due_since FROM holdfast.push_cursors WHERE aside
+)
+SELECT (SELECT count(*) FROM due)::bigint AS backlog,
+       coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
        (SELECT count(*) FROM holdfast.push_cursors WHERE disabled_at IS NOT NULL)::bigint AS disabled;
 
 -- name: PushAttemptsPrune :one

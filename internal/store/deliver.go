@@ -22,10 +22,14 @@ func (s *Store) ClaimPush(
 	if busy != nil {
 		hosts, callers = append(hosts, busy.Hosts...), append(callers, busy.Callers...)
 	}
+	aside, err := s.pushLanes(ctx, hosts, callers)
+	if err != nil {
+		return nil, 0, err
+	}
 	// Several processes look at the same moment, and each passes over what another has locked.
 	arg := dbsqlc.PushClaimParams{
 		WindowRows: int32(8*limit + 64), PerHost: int32(s.pushPerHost), PerCaller: int32(s.pushPerCaller), MaxRows: int32(limit),
-		LaneCallers: []int64{}, LaneHosts: []string{}, BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
+		LaneCallers: aside.callers, LaneHosts: aside.hosts, BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
 	}
 	if due, err = s.claimPush(ctx, arg); err != nil || len(due) == limit {
 		return due, 0, err
@@ -34,28 +38,38 @@ func (s *Store) ClaimPush(
 		Most: arg.WindowRows - int32(len(due)) + 1, BusyHosts: hosts, BusyCallers: callers,
 	})
 	next = time.Duration(rest.Seconds * float64(time.Second))
+	again := aside.more
 	if err == nil && rest.Hidden {
 		// Behind what the claim has looked at there are others, which may be for somebody who is not busy.
-		var whole bool
-		if arg.LaneCallers, arg.LaneHosts, whole, err = s.pushLanes(ctx, hosts, callers); !whole && (next < 0 || next > laneTime) {
-			next = laneTime
+		var n int32
+		if n, err = s.putAside(ctx, hosts, callers, due); n > 0 {
+			return due, 0, nil
 		}
-		if len(arg.LaneHosts) > 0 {
-			arg.WindowRows, arg.MaxRows = 0, int32(limit-len(due))
-			arg.BusyHosts, arg.BusyCallers = s.takeNoMore(arg.BusyHosts, arg.BusyCallers, due)
-			var more []*task.PushDue
-			more, err = s.claimPush(ctx, arg)
-			due = append(due, more...)
-		}
+		again = true
+	}
+	if again && (next < 0 || next > laneTime) {
+		next = laneTime
 	}
 	// What was claimed is claimed, whatever came of what was asked then.
-	if len(due) == limit || err != nil && len(due) > 0 {
+	if err != nil && len(due) > 0 {
 		return due, 0, nil
 	}
 	return due, next, translate("claim pushes", err)
 }
 
-// takeNoMore adds to who is busy those that have their share of one look. Who has less of the first may get a share by the second.
+// putAside takes out of the way of others what waits for who takes no more, and says how many webhooks that were.
+func (s *Store) putAside(ctx context.Context, hosts []string, callers []int64, due []*task.PushDue) (int32, error) {
+	hosts, callers = s.takeNoMore(hosts, callers, due)
+	n, err := s.q.PushAside(ctx, s.hot, dbsqlc.PushAsideParams{WindowRows: asideRows, BusyHosts: hosts, BusyCallers: callers})
+	if n > 0 {
+		s.laneMu.Lock()
+		defer s.laneMu.Unlock()
+		s.noneAside = time.Time{}
+	}
+	return n, err
+}
+
+// takeNoMore adds to who is busy those that have got their share by a claim.
 func (s *Store) takeNoMore(hosts []string, callers []int64, due []*task.PushDue) ([]string, []int64) {
 	ofHost, ofCaller := map[string]int{}, map[int64]int{}
 	for _, d := range due {
@@ -92,40 +106,54 @@ func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due 
 }
 
 const (
+	// asideRows is how many webhooks are put aside at once.
+	asideRows = 2000
 	// laneRows is how many lanes one look goes through.
 	laneRows = 256
-	// laneTime is when the next look should be if there are more.
+	// laneTime is when the next look should be if there are more, or were none.
 	laneTime = 100 * time.Millisecond
 )
 
 // beforeLanes is in front of all of them.
 var beforeLanes = dbsqlc.PushLanesParams{Caller: math.MinInt64}
 
-// pushLanes finds lanes that are not busy and have something due. It goes round: each call begins where the one before has
-// ended, so that none is passed over for good. whole says that this one has seen all of them.
-func (s *Store) pushLanes(ctx context.Context, busyHosts []string, busyCallers []int64) (callers []int64, hosts []string, whole bool, err error) {
+// lanes are some in which webhooks are aside, and which a claim may look into.
+type lanes struct {
+	callers []int64
+	hosts   []string
+	more    bool // there may be others
+}
+
+// pushLanes finds lanes that are not busy. It goes round: each call begins where the one before has ended, so that none is
+// passed over for good. Usually nothing is aside, and that is not asked at every claim.
+func (s *Store) pushLanes(ctx context.Context, busyHosts []string, busyCallers []int64) (lanes, error) {
+	found := lanes{callers: []int64{}, hosts: []string{}}
 	s.laneMu.Lock()
 	defer s.laneMu.Unlock()
+	if time.Since(s.noneAside) < laneTime {
+		return found, nil
+	}
 	arg := s.lane
 	arg.BusyHosts, arg.BusyCallers, arg.MaxRows = busyHosts, busyCallers, laneRows
 	rows, err := s.q.PushLanes(ctx, s.hot, arg)
 	if err != nil {
-		return nil, nil, false, translate("claim pushes", err)
+		return found, translate("claim pushes", err)
 	}
-	callers, hosts = []int64{}, []string{}
 	for _, r := range rows {
-		if r.Due {
-			callers, hosts = append(callers, r.Caller), append(hosts, r.Host)
+		if r.Free {
+			found.callers, found.hosts = append(found.callers, r.Caller), append(found.hosts, r.Host)
 		}
 	}
+	first := s.lane.Caller == beforeLanes.Caller
+	s.lane, found.more = beforeLanes, !first
 	if len(rows) == laneRows {
 		last := rows[len(rows)-1]
-		s.lane.Caller, s.lane.Host = last.Caller, last.Host
-		return callers, hosts, false, nil
+		s.lane.Caller, s.lane.Host, found.more = last.Caller, last.Host, true
 	}
-	whole = s.lane.Caller == beforeLanes.Caller
-	s.lane = beforeLanes
-	return callers, hosts, whole, nil
+	if len(rows) == 0 && first {
+		s.noneAside = time.Now()
+	}
+	return found, nil
 }
 
 func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.PushDue, error) {

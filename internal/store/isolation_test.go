@@ -144,7 +144,7 @@ func init() {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "LeaseAcquire", "LeaseRelease", "ServerUptime",
 		},
 		"an operator's":                       {"OpsTasks", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
-		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushBatch", "PushAhead", "PushTasks", "PushLog", "PushExtend", "PushRecord"},
+		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushAside", "PushBatch", "PushAhead", "PushTasks", "PushLog", "PushExtend", "PushRecord"},
 		"upkeep and metrics":                  {"QueueDepth", "PushCounts", "PushAttemptsPrune", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
 		"who is asked for is not known yet, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
 	} {

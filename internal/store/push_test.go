@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -760,8 +761,8 @@ func (f *fixture) backlog(n int, host, caller, due string) {
 
 func (f *fixture) clear() { f.exec("DELETE FROM holdfast.push_cursors WHERE config_id = 'backlog'") }
 
-// Those of hosts and callers that take no more are due for longest, as nobody delivers them. The others are found all the same,
-// and not by reading what is in front of them.
+// Those of hosts and callers that take no more are due for longest, as nobody delivers them. They are put aside, the others are
+// found behind them, and what is aside is not read again.
 func TestABacklogHidesNobody(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -773,50 +774,151 @@ func TestABacklogHidesNobody(t *testing.T) {
 		_, err := f.Cancel(t.Context(), f.create(n))
 		require.NoError(t, err)
 	}
-	f.backlog(100_000, "'dead:80'", "0", "now() - i * interval '1 ms'")
-	f.backlog(2000, "'dead' || i || ':80'", "7", "now() - i * interval '1 ms'")
-	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '50 s' WHERE host LIKE 'good%'")
-	due, _, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: []string{"dead:80"}, Callers: []int64{7}}, time.Hour)
-	require.NoError(t, err)
-	var found []string
-	for _, d := range due {
-		found = append(found, d.Host)
-	}
-	require.ElementsMatch(t, others, found, "at the first look")
-
-	// What it costs, in pages of 8 KiB.
-	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '50 s', claim = NULL, worker_id = NULL, locked_until = NULL WHERE host LIKE 'good%'")
-	x := &explained{f: f}
-	claim := dbsqlc.PushClaimParams{
-		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{},
-		BusyHosts: []string{"dead:80"}, BusyCallers: []int64{7}, Worker: uuid.New(), Lock: time.Hour,
-	}
-	rows, err := f.q.PushClaim(t.Context(), x, claim)
-	require.NoError(t, err)
-	require.Empty(t, rows)
-	next, err := f.q.PushNext(t.Context(), x, dbsqlc.PushNextParams{Most: 321, BusyHosts: claim.BusyHosts, BusyCallers: claim.BusyCallers})
-	require.NoError(t, err)
-	require.True(t, next.Hidden)
-	look := beforeLanes
-	look.BusyHosts, look.BusyCallers, look.MaxRows = claim.BusyHosts, claim.BusyCallers, laneRows
-	lanes, err := f.q.PushLanes(t.Context(), x, look)
-	require.NoError(t, err)
-	for _, l := range lanes {
-		if l.Due {
-			claim.LaneCallers, claim.LaneHosts = append(claim.LaneCallers, l.Caller), append(claim.LaneHosts, l.Host)
+	const busyHost, busyCaller = 20_000, 2000
+	f.asideByPlace()
+	f.backlog(busyHost, "'dead:80'", "0", "now() - i * interval '1 ms'")
+	f.backlog(busyCaller, "'dead' || i || ':80'", "7", "now() - i * interval '1 ms'")
+	f.asideByPlace()
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 s' WHERE host LIKE 'good%'")
+	busy := &task.PushBusy{Hosts: []string{"dead:80"}, Callers: []int64{7}}
+	looks := func() (found []string, n int, last time.Duration) {
+		for n = 1; ; n++ {
+			due, next, err := f.ClaimPush(t.Context(), NewID(), 32, busy, time.Hour)
+			require.NoError(t, err)
+			for _, d := range due {
+				found = append(found, d.Host)
+			}
+			if next != 0 {
+				return found, n, next
+			}
 		}
 	}
-	require.ElementsMatch(t, others, claim.LaneHosts)
-	claim.WindowRows = 0
-	rows, err = f.q.PushClaim(t.Context(), x, claim)
+	found, n, next := looks()
+	require.ElementsMatch(t, others, found)
+	require.Positive(t, next)
+	require.LessOrEqual(t, n, (busyHost+busyCaller)/asideRows+1, "each look put some aside")
+	require.Less(t, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE NOT aside"), 8*32+64+len(others)+1, "the rest is not in the way")
+
+	// What the next claim costs, in pages of 8 KiB.
+	f.exec("VACUUM holdfast.push_cursors")
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE host LIKE 'good%'")
+	x := &explained{f: f}
+	look := beforeLanes
+	look.BusyHosts, look.BusyCallers, look.MaxRows = busy.Hosts, busy.Callers, laneRows
+	lanes, err := f.q.PushLanes(t.Context(), x, look)
+	require.NoError(t, err)
+	require.Equal(t, []dbsqlc.PushLanesRow{{Caller: 0, Host: "dead:80"}, {Caller: 7, Host: lanes[1].Host}}, lanes, "a caller who is busy is one look")
+	rows, err := f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
+		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{},
+		BusyHosts: busy.Hosts, BusyCallers: busy.Callers, Worker: uuid.New(), Lock: time.Hour,
+	})
 	require.NoError(t, err)
 	require.Len(t, rows, len(others))
 	require.Less(t, x.pages, 500)
 	f.clear()
 }
 
-// A claim that looks behind a backlog does not give to whom it has given a share already.
-func TestAShareIsThatOfBothLooks(t *testing.T) {
+// asideByPlace checks that what is put aside is found in one step for each, whatever the planner has heard of the table.
+func (f *fixture) asideByPlace() {
+	f.t.Helper()
+	update := scan[string](f, "SELECT substring(prosrc FROM 'UPDATE[^;]*') FROM pg_proc WHERE oid = 'holdfast.push_aside'::regproc")
+	for name, param := range map[string]string{"window_rows": "$1::integer", "busy_hosts": "$2::text[]", "busy_callers": "$3::bigint[]"} {
+		require.Contains(f.t, update, name)
+		update = strings.ReplaceAll(update, name, param)
+	}
+	c := f.conn()
+	_, err := c.Exec(f.t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(f.t, err)
+	plan := explain(f.t, c, "push_aside", update)
+	scans := regexp.MustCompile(`\w+ Scan\b.*? on push_\w+ \w+`).FindAllString(strings.Join(plan, "\n"), -1)
+	require.Equal(f.t, []string{"Index Scan using push_cursors_due on push_cursors d", "Tid Scan on push_cursors h", "Tid Scan on push_cursors k"}, scans)
+}
+
+// What was put aside is claimed once there is room for it, the oldest first, before what became due later.
+func TestWhatWasPutAsideIsClaimed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pushPerHost = 3
+	ids := map[task.ID]int{}
+	cancel := func(i int, host string) {
+		n := fresh("a")
+		n.Push = hook("hook", host)
+		h := f.create(n)
+		ids[h.ID] = i
+		_, err := f.Cancel(t.Context(), h)
+		require.NoError(t, err)
+	}
+	for i := range 5 {
+		cancel(i, "slow")
+	}
+	f.backlog(1000, "'dead:80'", "0", "now()")
+	slow := []string{"slow:80", "dead:80"}
+	require.Empty(t, f.duePushes(32, slow...))
+	require.Equal(t, 1005, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE aside"))
+	cancel(5, "slow")
+	cancel(6, "quick")
+	claim := func(busy ...string) (of []int) {
+		for _, d := range f.duePushes(32, busy...) {
+			of = append(of, ids[d.Task])
+		}
+		slices.Sort(of)
+		return of
+	}
+	require.Equal(t, []int{6}, claim(slow...))
+	require.Equal(t, []int{0, 1, 2}, claim("dead:80"))
+	require.Equal(t, []int{3, 4, 5}, claim("dead:80"))
+	require.Empty(t, claim("dead:80"))
+	require.Equal(t, 1000, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE aside"))
+	counts, err := f.CountPushes(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1007, counts.Backlog)
+	f.clear()
+}
+
+// What is aside can be set anew, disabled, enabled and put back as anything else, and is marked where it is.
+func TestWhatIsAsideCanBeChanged(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.setPush(id, hook("c", "host"))
+	p.must(t, status(task.StateWorking))
+	aside := func() bool {
+		return scan[bool](f, "SELECT aside FROM holdfast.push_cursors WHERE task = $1", uuid.UUID(id))
+	}
+	for what, change := range map[string]func(){
+		"set": func() { f.setPush(id, hook("c", "other")) },
+		"disabled": func() {
+			_, err := f.DisablePush(t.Context(), id, "c", "test")
+			require.NoError(t, err)
+		},
+		"enabled": func() {
+			_, err := f.EnablePush(t.Context(), id, "c")
+			require.NoError(t, err)
+		},
+		"put back": func() {
+			_, _, err := f.Redeliver(t.Context(), id, "c", 1)
+			require.NoError(t, err)
+		},
+	} {
+		f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now(), disabled_at = NULL, disabled_for = NULL")
+		change()
+		require.False(t, aside(), what)
+	}
+	f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now() - interval '1 hour'")
+	before := f.cursor(id, "c")
+	p.must(t, status(task.StateWorking))
+	after := f.cursor(id, "c")
+	require.True(t, aside())
+	require.Equal(t, before.DueAt, after.DueAt)
+	require.Greater(t, after.Upto, before.Upto)
+	due := f.duePushes(1)
+	require.Len(t, due, 1)
+	require.False(t, aside())
+}
+
+// A claim that takes from what is aside and from what is not gives one share.
+func TestAShareIsThatOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"host", "caller"} {
 		f := newFixture(t)
@@ -832,14 +934,10 @@ func TestAShareIsThatOfBothLooks(t *testing.T) {
 			_, err := f.Cancel(t.Context(), f.create(n))
 			require.NoError(t, err)
 		}
-		// Three in front of what is busy, the others behind it.
-		f.exec(`UPDATE holdfast.push_cursors SET due_at = now() - interval '1 hour'
-			WHERE task IN (SELECT task FROM holdfast.push_cursors ORDER BY task LIMIT 3)`)
-		f.backlog(1000, "'dead:80'", "0", "now() - interval '1 minute'")
-		require.Len(t, f.duePushes(32, "dead:80"), 3, of)
-		require.Len(t, f.duePushes(32, "dead:80"), 3, of)
-		require.Len(t, f.duePushes(32, "dead:80"), 1, of)
-		f.clear()
+		f.exec("UPDATE holdfast.push_cursors SET aside = true WHERE task IN (SELECT task FROM holdfast.push_cursors ORDER BY task LIMIT 3)")
+		require.Len(t, f.duePushes(32), 3, of)
+		require.Len(t, f.duePushes(32), 3, of)
+		require.Len(t, f.duePushes(32), 1, of)
 	}
 }
 
@@ -901,20 +999,24 @@ func TestLanesAreSeenInTurn(t *testing.T) {
 	n.Task.Tenant, n.Task.Owner, n.Push = "", "", hook("hook", "last")
 	_, err := f.Cancel(t.Context(), f.create(n))
 	require.NoError(t, err)
-	f.backlog(1000, "'dead:80'", "0", "now() - interval '1 hour'")
-	f.backlog(2*laneRows, "'failing' || i || ':80'", "0", "now() + interval '1 hour'")
+	var busy []string
+	for i := range 2 * laneRows {
+		busy = append(busy, fmt.Sprintf("failing%d:80", i+1))
+	}
+	f.backlog(2*laneRows, "'failing' || i || ':80'", "0", "now()")
+	f.exec("UPDATE holdfast.push_cursors SET aside = true")
 	for range 2 {
 		for range 2 {
-			due, next, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: []string{"dead:80"}}, time.Hour)
+			due, next, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: busy}, time.Hour)
 			require.NoError(t, err)
 			require.Empty(t, due)
 			require.Equal(t, laneTime, next)
 		}
-		due, next, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: []string{"dead:80"}}, time.Hour)
+		due, next, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: busy}, time.Hour)
 		require.NoError(t, err)
 		require.Len(t, due, 1)
 		require.Equal(t, laneTime, next)
-		f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE config_id = 'hook'")
+		f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE config_id = 'hook'")
 	}
 	f.clear()
 }
@@ -1057,10 +1159,10 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE task = $1 AND config_id = 'x' FOR UPDATE", ids[0])
 	require.NoError(t, err)
-	marking, done := f.conn(), make(chan error)
+	done := make(chan error)
 	go func() {
 		var n int
-		err := marking.QueryRow(t.Context(), "SELECT holdfast.push_mark($1, $2, $2)", ids, []int64{7, 8, 9}).Scan(&n)
+		err := f.hot.QueryRow(t.Context(), "SELECT holdfast.push_mark($1, $2, $2)", ids, []int64{7, 8, 9}).Scan(&n)
 		if err == nil && n != 6 {
 			err = fmt.Errorf("%d are marked", n)
 		}

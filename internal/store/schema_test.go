@@ -233,7 +233,7 @@ var cold = map[string]string{
 }
 
 // explain shows the plan of a statement with unknown parameters, as it would be executed with all of them NULL.
-func explain(t *testing.T, c *pgx.Conn, name, text string) []string {
+func explain(t testing.TB, c *pgx.Conn, name, text string) []string {
 	t.Helper()
 	d, err := c.Prepare(t.Context(), "p_"+name, text)
 	require.NoError(t, err, name)

@@ -97,8 +97,9 @@ type Store struct {
 	ringMu                     sync.Mutex
 	ring                       *seal.Keys // made when it is first needed
 
-	laneMu sync.Mutex
-	lane   dbsqlc.PushLanesParams // where the next look begins
+	laneMu    sync.Mutex
+	lane      dbsqlc.PushLanesParams // where the next look begins
+	noneAside time.Time              // when there was nothing in any lane
 
 	cancel  context.CancelFunc
 	stop    chan struct{}

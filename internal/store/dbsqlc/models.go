@@ -110,6 +110,8 @@ type PushCursor struct {
 	DisabledFor pgtype.Text
 	// push_caller of the task's tenant and owner.
 	Caller int64
+	// It is due, and was put out of the way of others when its host or its caller took no more.
+	Aside bool
 }
 
 // Where each task stands: the projection of its log in task_events.

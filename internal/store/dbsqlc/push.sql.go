@@ -82,6 +82,24 @@ func (q *Queries) PushAhead(ctx context.Context, db DBTX, arg PushAheadParams) (
 	return items, nil
 }
 
+const pushAside = `-- name: PushAside :one
+SELECT holdfast.push_aside($1::integer, $2::text[], $3::bigint[])::integer AS n
+`
+
+type PushAsideParams struct {
+	WindowRows  int32
+	BusyHosts   []string
+	BusyCallers []int64
+}
+
+// Puts aside what is due for who takes no more, among the @window_rows that are due for longest, and says how many that were.
+func (q *Queries) PushAside(ctx context.Context, db DBTX, arg PushAsideParams) (int32, error) {
+	row := db.QueryRow(ctx, pushAside, arg.WindowRows, arg.BusyHosts, arg.BusyCallers)
+	var n int32
+	err := row.Scan(&n)
+	return n, err
+}
+
 const pushAttempts = `-- name: PushAttempts :many
 WITH a AS MATERIALIZED (
     SELECT task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, id, delivery_id, class, worker_id FROM holdfast.push_attempts
@@ -233,13 +251,13 @@ WITH lane AS MATERIALIZED (
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
       FROM (
         (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-          WHERE k.due_at <= now() ORDER BY k.due_at LIMIT $3::integer)
+          WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT $3::integer)
          UNION ALL
         SELECT x.task, x.config_id, x.host, x.caller, x.due_at
           FROM lane
          CROSS JOIN LATERAL (
-            SELECT k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller FROM holdfast.push_cursors k
-             WHERE k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
+            SELECT k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, k.aside FROM holdfast.push_cursors k
+             WHERE k.aside AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
              ORDER BY k.due_at LIMIT $4::integer
          ) x
       ) r
@@ -262,7 +280,8 @@ WITH lane AS MATERIALIZED (
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
-       SET claim = gen_random_uuid(), worker_id = $9::uuid, locked_until = now() + $10::interval, due_at = now() + $10::interval
+       SET claim = gen_random_uuid(), worker_id = $9::uuid, locked_until = now() + $10::interval, due_at = now() + $10::interval,
+           aside = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
@@ -311,8 +330,8 @@ type PushClaimRow struct {
 
 // Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
 // slow ones do not take all the room. It looks at the @window_rows that are due for longest (index push_cursors_due), busy
-// ones among them, and at the lanes that it is given (index push_cursors_lanes). The end of the claim is when they are due
-// again, so that nobody passes over what others have.
+// ones among them, and at what is aside in the lanes that it is given (index push_cursors_lanes). The end of the claim is
+// when they are due again, so that nobody passes over what others have.
 func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) ([]PushClaimRow, error) {
 	rows, err := db.Query(ctx, pushClaim,
 		arg.LaneCallers,
@@ -416,7 +435,7 @@ WITH room AS MATERIALIZED (
            due_seq = (SELECT seq FROM due),
            due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
            due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
-           attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
+           aside = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
            claim = NULL, worker_id = NULL, locked_until = NULL
     RETURNING due_at
 )
@@ -515,8 +534,13 @@ func (q *Queries) PushConfigs(ctx context.Context, db DBTX, arg PushConfigsParam
 }
 
 const pushCounts = `-- name: PushCounts :one
-SELECT (SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL)::bigint AS backlog,
-       coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM holdfast.push_cursors WHERE due_at IS NOT NULL), 0)::float8 AS oldest_seconds,
+WITH due AS (
+    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT aside
+     UNION ALL
+    SELECT due_since FROM holdfast.push_cursors WHERE aside
+)
+SELECT (SELECT count(*) FROM due)::bigint AS backlog,
+       coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
        (SELECT count(*) FROM holdfast.push_cursors WHERE disabled_at IS NOT NULL)::bigint AS disabled
 `
 
@@ -526,7 +550,7 @@ type PushCountsRow struct {
 	Disabled      int64
 }
 
-// For metrics. Indexes push_cursors_due and push_cursors_disabled_at.
+// For metrics. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
 func (q *Queries) PushCounts(ctx context.Context, db DBTX) (PushCountsRow, error) {
 	row := db.QueryRow(ctx, pushCounts)
 	var i PushCountsRow
@@ -536,7 +560,7 @@ func (q *Queries) PushCounts(ctx context.Context, db DBTX) (PushCountsRow, error
 
 const pushDisable = `-- name: PushDisable :execrows
 UPDATE holdfast.push_cursors
-   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, $1::text), due_at = NULL
+   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, $1::text), due_at = NULL, aside = false
  WHERE task = $2 AND config_id = $3
 `
 
@@ -557,11 +581,11 @@ func (q *Queries) PushDisable(ctx context.Context, db DBTX, arg PushDisableParam
 
 const pushEnable = `-- name: PushEnable :one
 WITH l AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
+    SELECT k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, k.aside, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
       FROM holdfast.push_cursors k WHERE k.task = $1 AND k.config_id = $2 FOR NO KEY UPDATE
 )
 UPDATE holdfast.push_cursors k
-   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at
+   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at, aside = false
   FROM l WHERE k.task = $1 AND k.config_id = $2
 RETURNING (l.at IS NOT NULL)::boolean AS due
 `
@@ -581,7 +605,7 @@ func (q *Queries) PushEnable(ctx context.Context, db DBTX, arg PushEnableParams)
 
 const pushExtend = `-- name: PushExtend :execrows
 UPDATE holdfast.push_cursors
-   SET locked_until = now() + $1::interval, due_at = CASE WHEN disabled_at IS NULL THEN now() + $1::interval END
+   SET locked_until = now() + $1::interval, due_at = CASE WHEN disabled_at IS NULL THEN now() + $1::interval END, aside = false
  WHERE task = $2 AND config_id = $3 AND claim = $4::uuid
 `
 
@@ -608,25 +632,24 @@ func (q *Queries) PushExtend(ctx context.Context, db DBTX, arg PushExtendParams)
 const pushLanes = `-- name: PushLanes :many
 WITH RECURSIVE lane AS (
     (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
-      WHERE k.due_at IS NOT NULL AND (k.caller, k.host) > ($3::bigint, $4::text)
+      WHERE k.aside AND (k.caller, k.host) > ($3::bigint, $4::text)
       ORDER BY k.caller, k.host LIMIT 1)
      UNION ALL
     SELECT x.caller, x.host, l.nth + 1
       FROM lane l
      CROSS JOIN LATERAL (
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller <> ALL($2::bigint[]) AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
+          WHERE l.caller <> ALL($2::bigint[]) AND k.aside AND (k.caller, k.host) > (l.caller, l.host)
           ORDER BY k.caller, k.host LIMIT 1)
          UNION ALL
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller = ANY($2::bigint[]) AND k.due_at IS NOT NULL AND k.caller > l.caller
+          WHERE l.caller = ANY($2::bigint[]) AND k.aside AND k.caller > l.caller
           ORDER BY k.caller, k.host LIMIT 1)
      ) x
      WHERE l.nth < $5::integer
 )
 SELECT lane.caller::bigint AS caller, lane.host::text AS host,
-       (lane.host <> ALL($1::text[]) AND lane.caller <> ALL($2::bigint[])
-        AND EXISTS (SELECT FROM holdfast.push_cursors k WHERE k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()))::boolean AS due
+       (lane.host <> ALL($1::text[]) AND lane.caller <> ALL($2::bigint[]))::boolean AS free
   FROM lane
 `
 
@@ -641,11 +664,12 @@ type PushLanesParams struct {
 type PushLanesRow struct {
 	Caller int64
 	Host   string
-	Due    bool
+	Free   bool
 }
 
-// The next lanes behind one in which something waits, at most @max_rows, and whether a claim would find something there.
-// Reads two entries of index push_cursors_lanes for each, and one for all lanes of a caller that is busy.
+// The next lanes behind one in which something is aside, at most @max_rows, and whether a claim would take it. A lane is what
+// one caller has for one host. Reads one entry of index push_cursors_lanes for each, and one for all lanes of a caller that is
+// busy.
 func (q *Queries) PushLanes(ctx context.Context, db DBTX, arg PushLanesParams) ([]PushLanesRow, error) {
 	rows, err := db.Query(ctx, pushLanes,
 		arg.BusyHosts,
@@ -661,7 +685,7 @@ func (q *Queries) PushLanes(ctx context.Context, db DBTX, arg PushLanesParams) (
 	var items []PushLanesRow
 	for rows.Next() {
 		var i PushLanesRow
-		if err := rows.Scan(&i.Caller, &i.Host, &i.Due); err != nil {
+		if err := rows.Scan(&i.Caller, &i.Host, &i.Free); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -673,7 +697,7 @@ func (q *Queries) PushLanes(ctx context.Context, db DBTX, arg PushLanesParams) (
 }
 
 const pushList = `-- name: PushList :many
-SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, c.public_id, k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, t.client_id, t.agent, t.tenant, t.owner
+SELECT c.task, c.config_id, c.dialect, c.created_at, c.url, c.schemes, c.secrets, c.public_id, k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, k.aside, t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
   JOIN holdfast.tasks t ON t.id = c.task
@@ -757,6 +781,7 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 			&i.PushCursor.DisabledAt,
 			&i.PushCursor.DisabledFor,
 			&i.PushCursor.Caller,
+			&i.PushCursor.Aside,
 			&i.ClientID,
 			&i.Agent,
 			&i.Tenant,
@@ -819,10 +844,10 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Ev
 
 const pushNext = `-- name: PushNext :one
 SELECT (SELECT count(*) = $1::integer FROM (
-            SELECT FROM holdfast.push_cursors k WHERE k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
+            SELECT FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
        ) due)::boolean AS hidden,
        coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
-            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE k.due_at > now() ORDER BY k.due_at LIMIT 64
+            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at > now() ORDER BY k.due_at LIMIT 64
        ) w WHERE w.host <> ALL($2::text[]) AND w.caller <> ALL($3::bigint[])), -1)::float8 AS seconds
 `
 
@@ -869,7 +894,7 @@ WITH inp AS MATERIALIZED (
            i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.keep, i.delay
       FROM (SELECT task, config_id, claim, from_seq, to_seq, delivery_id, status, error, class, took, delivered, keep, delay, disable FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
-        SELECT task, config_id, next_seq, due_at, attempts, worker_id, locked_until, last_error, host, artifacts, due_seq, due_since, failing_since, claim, disabled_at, disabled_for, caller FROM holdfast.push_cursors x
+        SELECT task, config_id, next_seq, due_at, attempts, worker_id, locked_until, last_error, host, artifacts, due_seq, due_since, failing_since, claim, disabled_at, disabled_for, caller, aside FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k
@@ -882,6 +907,7 @@ WITH inp AS MATERIALIZED (
     UPDATE holdfast.push_cursors k
        SET next_seq = CASE WHEN e.delivered THEN e.to_seq + 1 ELSE e.next_seq END,
            due_at = CASE WHEN NOT e.live THEN NULL WHEN NOT e.delivered THEN now() + e.delay WHEN e.keep THEN e.locked_until ELSE now() END,
+           aside = false,
            due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
            attempts = CASE WHEN e.delivered THEN 0 ELSE e.attempts + 1 END,
            failing_since = CASE WHEN NOT e.delivered THEN coalesce(e.failing_since, now()) END,
@@ -979,7 +1005,7 @@ UPDATE holdfast.push_cursors k
    SET next_seq = d.next_seq, due_seq = d.upto,
        due_at = CASE WHEN d.disabled_at IS NULL AND d.upto >= d.next_seq THEN now() END,
        due_since = CASE WHEN d.upto >= d.next_seq THEN coalesce(d.due_since, now()) END,
-       attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
+       aside = false, attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
   FROM d WHERE k.task = $1 AND k.config_id = $2
 RETURNING (d.upto >= d.next_seq)::boolean AS due, (d.disabled_at IS NOT NULL)::boolean AS disabled
 `
