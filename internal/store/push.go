@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -170,8 +171,10 @@ func hostOf(raw string) string {
 		port = strconv.FormatUint(n, 10)
 	}
 	host := u.Hostname()
-	if name, err := idna.Lookup.ToASCII(host); err == nil {
-		host = name
+	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		if name, err := idna.Lookup.ToASCII(host); err == nil {
+			host = name
+		}
 	}
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {

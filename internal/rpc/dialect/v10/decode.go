@@ -123,7 +123,7 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
 			view.History = proto.Count(r)
 		case "taskPushNotificationConfig":
 			var tenant string // that of the request counts
-			_, s.Push = pushConfig(r, &tenant)
+			_, s.Push = pushConfig(r, "configuration.taskPushNotificationConfig", &tenant)
 		default:
 			r.Skip()
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// pushConfig reads a TaskPushNotificationConfig, and the task that it names.
-func pushConfig(r *wire.Reader, tenant *string) (taskID string, s *engine.PushSetting) {
-	s = new(engine.PushSetting)
+// pushConfig reads a TaskPushNotificationConfig, which is this member of the request, and the task that it names.
+func pushConfig(r *wire.Reader, member string, tenant *string) (taskID string, s *engine.PushSetting) {
+	s = &engine.PushSetting{Member: member}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "tenant":
@@ -29,7 +29,6 @@ func pushConfig(r *wire.Reader, tenant *string) (taskID string, s *engine.PushSe
 			r.Skip()
 		}
 	}
-	s.Member = r.Path()
 	r.Require(s.URL != "", "url")
 	return taskID, s
 }
@@ -53,7 +52,7 @@ func authentication(r *wire.Reader, s *engine.PushSetting) {
 
 // setPush reads a TaskPushNotificationConfig for the task that it names. Without an id it is one more.
 func setPush(r *wire.Reader, call *dialect.Call) *engine.PushRequest {
-	id, s := pushConfig(r, &call.Tenant)
+	id, s := pushConfig(r, "", &call.Tenant)
 	s.Further = true
 	r.Require(id != "", "taskId")
 	return &engine.PushRequest{TaskID: id, Set: s}
