@@ -52,21 +52,35 @@ type auditEntry struct {
 	Credential string `json:"credential,omitempty"`
 	Address    string `json:"address,omitempty"`
 	Object     string `json:"object,omitempty"`
+	// Webhook is that of a task that is created with one. The view makes an entry of it, as of one that is set later.
+	Webhook string `json:"webhook,omitempty"`
 }
 
 // audited says what is done through a view, for the audit log; "" where there is none.
 func (v View) audited(action string, id task.ID, agent, object string) string {
+	return v.entry(id, agent, auditEntry{Action: action, Object: cleanName(object)})
+}
+
+// auditedNew says that a task is created.
+func (v View) auditedNew(n *NewTask) string {
+	e := auditEntry{Action: auditCreated}
+	if n.Push != nil {
+		e.Webhook = cleanName(n.Push.ID)
+	}
+	return v.entry(n.Task.ID, n.Task.Agent, e)
+}
+
+// entry fills in who does it, and with which task.
+func (v View) entry(id task.ID, agent string, e auditEntry) string {
 	if v.s.withoutAudit {
 		return ""
 	}
-	e := auditEntry{
-		Action: action, Agent: cmp.Or(agent, v.by.Agent), Tenant: cleanName(v.by.Tenant), Subject: cleanName(v.by.Subject),
-		Method: v.by.Method, Credential: cleanName(v.by.Credential), Address: v.by.Address, Object: cleanName(object),
-	}
+	e.Agent, e.Tenant, e.Subject = cmp.Or(agent, v.by.Agent), cleanName(v.by.Tenant), cleanName(v.by.Subject)
+	e.Method, e.Credential, e.Address = v.by.Method, cleanName(v.by.Credential), v.by.Address
 	if !id.IsZero() {
 		e.Task = id.String()
 	}
-	text, _ := json.Marshal(e) // of strings, which cannot fail
+	text, _ := json.Marshal(&e) // of strings, which cannot fail
 	return string(text)
 }
 

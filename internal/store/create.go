@@ -100,10 +100,7 @@ var ErrTaken = errors.New("id or key already taken")
 // past one of its limits.
 func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	c := newCreate(n)
-	c.audit = v.audited(auditCreated, n.Task.ID, n.Task.Agent, "")
-	if n.Push != nil && c.audit != "" {
-		c.audit += "," + v.audited(auditPushSet, n.Task.ID, n.Task.Agent, n.Push.ID)
-	}
+	c.audit = v.auditedNew(n)
 	if n.Push != nil {
 		var err error
 		if c.secrets, err = v.s.sealSecrets(ctx, n.Task.ID, n.Push); err != nil {
@@ -208,6 +205,15 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 		Keys: make([]string, n), RequestHashes: make([][]byte, n), Workers: make([]uuid.UUID, n),
 		Pushes: make([]bool, n), Audits: make([]string, n), LiveLimits: make([]int32, n), QueueLimits: make([]int32, n),
 	}
+	hooks := 0
+	for _, c := range items {
+		if c.Push != nil {
+			hooks++
+		}
+	}
+	arg.PushTasks, arg.PushIds, arg.PushDialects = make([]uuid.UUID, 0, hooks), make([]string, 0, hooks), make([]string, 0, hooks)
+	arg.PushUrls, arg.PushHosts, arg.PushSchemes = make([]string, 0, hooks), make([]string, 0, hooks), make([]string, 0, hooks)
+	arg.PushSecrets, arg.PushArtifacts = make([][]byte, 0, hooks), make([]bool, 0, hooks)
 	for i, c := range items {
 		t := &c.Task
 		arg.Ids[i], arg.Agents[i], arg.Tenants[i], arg.Owners[i] = uuid.UUID(t.ID), t.Agent, t.Tenant, t.Owner
