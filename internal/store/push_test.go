@@ -905,7 +905,7 @@ func TestWhatIsAsideCanBeChanged(t *testing.T) {
 		change()
 		require.False(t, aside(), what)
 	}
-	f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now() - interval '1 hour'")
+	f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now() - interval '1 hour', disabled_at = NULL, disabled_for = NULL")
 	before := f.cursor(id, "c")
 	p.must(t, status(task.StateWorking))
 	after := f.cursor(id, "c")
