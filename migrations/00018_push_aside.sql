@@ -10,7 +10,7 @@ COMMENT ON COLUMN holdfast.push_cursors.aside IS 'It is due, and was put out of 
 
 DROP INDEX holdfast.push_cursors_due, holdfast.push_cursors_lanes;
 CREATE INDEX push_cursors_due ON holdfast.push_cursors (due_at) WHERE due_at IS NOT NULL AND NOT aside;
-CREATE INDEX push_cursors_lanes ON holdfast.push_cursors (caller, host, due_at) WHERE aside;
+CREATE INDEX push_cursors_lanes ON holdfast.push_cursors (caller, host, due_at) WHERE aside AND due_at IS NOT NULL;
 
 -- Rows are sought by where they lie, which takes one step for each however many there are. One that somebody writes at the same
 -- moment is left to the next call.
@@ -37,12 +37,8 @@ $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION holdfast.push_aside IS 'Puts aside what is due for these hosts and callers, among the webhooks that are due for longest, and returns how many that were.';
 
--- It is set for the server's connections, and need not be at each call.
-ALTER FUNCTION holdfast.push_mark RESET enable_seqscan;
-
 -- +goose Down
 SET LOCAL lock_timeout = '5s';
-ALTER FUNCTION holdfast.push_mark SET enable_seqscan = off;
 DROP FUNCTION holdfast.push_aside;
 DROP INDEX holdfast.push_cursors_due, holdfast.push_cursors_lanes;
 ALTER TABLE holdfast.push_cursors DROP COLUMN aside;

@@ -1,7 +1,7 @@
 -- Webhooks: configurations, and deliveries as cursors into the log.
 --
 -- Lock order: the tasks row, then push_cursors in the order of (task, config_id). Claims and records never
--- lock a task; a claim waits for nobody.
+-- lock a task; a claim, and what puts aside, waits for nobody.
 
 -- name: PushTaskLock :one
 -- Until the transaction ends no event is written. What follows in it sees all that were.
@@ -66,16 +66,21 @@ DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @conf
 -- name: PushClaim :many
 -- Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
 -- slow ones do not take all the room. It looks at the @window_rows that are due for longest (index push_cursors_due), busy
--- ones among them, and at what is aside in the lanes that it is given (index push_cursors_lanes). The end of the claim is
--- when they are due again, so that nobody passes over what others have.
-WITH lane AS MATERIALIZED (
+-- ones among them, and at what is aside, if anything is, in the lanes of these and in those that it is given (index
+-- push_cursors_lanes). The end of the claim is when they are due again, so that nobody passes over what others have.
+WITH front AS MATERIALIZED (
+    SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
+     WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer
+), lane AS MATERIALIZED (
     SELECT unnest(@lane_callers::bigint[]) AS caller, unnest(@lane_hosts::text[]) AS host
+     UNION
+    SELECT f.caller, f.host FROM front f
+     WHERE @any_aside::boolean AND f.host <> ALL(@busy_hosts::text[]) AND f.caller <> ALL(@busy_callers::bigint[])
 ), ready AS MATERIALIZED (
     SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
       FROM (
-        (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-          WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer)
+        SELECT front.* FROM front
          UNION ALL
         SELECT x.task, x.config_id, x.host, x.caller, x.due_at
           FROM lane
@@ -138,18 +143,18 @@ SELECT holdfast.push_aside(@window_rows::integer, @busy_hosts::text[], @busy_cal
 -- busy.
 WITH RECURSIVE lane AS (
     (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
-      WHERE k.aside AND (k.caller, k.host) > (@caller::bigint, @host::text)
+      WHERE k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > (@caller::bigint, @host::text)
       ORDER BY k.caller, k.host LIMIT 1)
      UNION ALL
     SELECT x.caller, x.host, l.nth + 1
       FROM lane l
      CROSS JOIN LATERAL (
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.aside AND (k.caller, k.host) > (l.caller, l.host)
+          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
           ORDER BY k.caller, k.host LIMIT 1)
          UNION ALL
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller = ANY(@busy_callers::bigint[]) AND k.aside AND k.caller > l.caller
+          WHERE l.caller = ANY(@busy_callers::bigint[]) AND k.aside AND k.due_at IS NOT NULL AND k.caller > l.caller
           ORDER BY k.caller, k.host LIMIT 1)
      ) x
      WHERE l.nth < @max_rows::integer
@@ -325,7 +330,7 @@ SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.statu
 WITH due AS (
     SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT aside
      UNION ALL
-    SELECT due_since FROM holdfast.push_cursors WHERE aside
+    SELECT due_since FROM holdfast.push_cursors WHERE aside AND due_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM due)::bigint AS backlog,
        coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,

@@ -11,8 +11,8 @@ import (
 
 // Push says how tasks may have webhooks.
 type Push struct {
-	// Check refuses a configuration that nothing may be sent for. The member that is at fault is its URL, and the
-	// text of the error says why.
+	// Check refuses a configuration that nothing may be sent for. It reads the URL, of which the engine only knows that it
+	// begins as one of http. The member that is at fault is that, and the text of the error says why.
 	Check func(ctx context.Context, c *task.PushConfig) error
 	// MaxPerTask is how many a task may have; default 20.
 	MaxPerTask int

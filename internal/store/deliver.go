@@ -29,7 +29,7 @@ func (s *Store) ClaimPush(
 	// Several processes look at the same moment, and each passes over what another has locked.
 	arg := dbsqlc.PushClaimParams{
 		WindowRows: int32(8*limit + 64), PerHost: int32(s.pushPerHost), PerCaller: int32(s.pushPerCaller), MaxRows: int32(limit),
-		LaneCallers: aside.callers, LaneHosts: aside.hosts, BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
+		LaneCallers: aside.callers, LaneHosts: aside.hosts, AnyAside: aside.any, BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
 	}
 	if due, err = s.claimPush(ctx, arg); err != nil || len(due) == limit {
 		return due, 0, err
@@ -121,6 +121,7 @@ var beforeLanes = dbsqlc.PushLanesParams{Caller: math.MinInt64}
 type lanes struct {
 	callers []int64
 	hosts   []string
+	any     bool // something is aside, here or in others
 	more    bool // there may be others
 }
 
@@ -131,6 +132,7 @@ func (s *Store) pushLanes(ctx context.Context, busyHosts []string, busyCallers [
 	s.laneMu.Lock()
 	defer s.laneMu.Unlock()
 	if time.Since(s.noneAside) < laneTime {
+		found.more = true // another process may have put something there
 		return found, nil
 	}
 	arg := s.lane
@@ -145,6 +147,7 @@ func (s *Store) pushLanes(ctx context.Context, busyHosts []string, busyCallers [
 		}
 	}
 	first := s.lane.Caller == beforeLanes.Caller
+	found.any = len(rows) > 0 || !first
 	s.lane, found.more = beforeLanes, !first
 	if len(rows) == laneRows {
 		last := rows[len(rows)-1]

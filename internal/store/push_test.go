@@ -424,6 +424,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.Greater(t, next, 59*time.Minute, "the end of the claim")
 	require.Empty(t, f.duePushes(5), "claimed")
 	require.NoError(t, f.ExtendPush(t.Context(), id, "c", due[0].Claim, 3*time.Hour))
+	f.noneAside = time.Time{} // or it would ask again after a moment
 	_, next, err = f.ClaimPush(t.Context(), worker, 5, nil, time.Hour)
 	require.NoError(t, err)
 	require.Greater(t, next, 2*time.Hour)
@@ -444,6 +445,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.False(t, k.FailingSince.IsZero())
 	require.Equal(t, "500 Internal Server Error", k.LastError)
 	require.True(t, k.LockedUntil.IsZero())
+	f.noneAside = time.Time{}
 	_, next, err = f.ClaimPush(t.Context(), worker, 5, nil, time.Hour)
 	require.NoError(t, err)
 	require.Greater(t, next, 59*time.Minute, "the next attempt")
@@ -809,7 +811,7 @@ func TestABacklogHidesNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []dbsqlc.PushLanesRow{{Caller: 0, Host: "dead:80"}, {Caller: 7, Host: lanes[1].Host}}, lanes, "a caller who is busy is one look")
 	rows, err := f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
-		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{},
+		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{}, AnyAside: true,
 		BusyHosts: busy.Hosts, BusyCallers: busy.Callers, Worker: uuid.New(), Lock: time.Hour,
 	})
 	require.NoError(t, err)
@@ -915,6 +917,56 @@ func TestWhatIsAsideCanBeChanged(t *testing.T) {
 	due := f.duePushes(1)
 	require.Len(t, due, 1)
 	require.False(t, aside())
+}
+
+// Not even where there are more lanes than one look goes through, and it is never the turn of this one when its host is free.
+func TestNothingOvertakesWhatIsAside(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pushPerHost = 1
+	ended := func() task.ID {
+		n := fresh("a")
+		n.Task.Tenant, n.Task.Owner, n.Push = "", "", hook("hook", "zhost")
+		h := f.create(n)
+		_, err := f.Cancel(t.Context(), h)
+		require.NoError(t, err)
+		return h.ID
+	}
+	old := ended()
+	var busy []string
+	for i := range laneRows + 10 {
+		busy = append(busy, fmt.Sprintf("dead%d:80", i+1))
+	}
+	f.backlog(laneRows+10, "'dead' || i || ':80'", "0", "now()")
+	f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now() - interval '1 hour'")
+	newer := ended()
+	due := f.duePushes(32, busy...)
+	require.Len(t, due, 1)
+	require.Equal(t, old, due[0].Task)
+	require.Empty(t, f.duePushes(32, append(busy, "zhost:80")...))
+	due = f.duePushes(32, busy...)
+	require.Len(t, due, 1)
+	require.Equal(t, newer, due[0].Task)
+	f.clear()
+}
+
+// What another process puts aside is found after a moment, though nothing was aside just before.
+func TestWhatAnotherProcessPutsAsideIsFound(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	n := fresh("a")
+	n.Push = hook("hook", "host")
+	_, err := f.Cancel(t.Context(), f.create(n))
+	require.NoError(t, err)
+	require.Empty(t, f.duePushes(1, "host:80"))
+	f.noneAside = time.Now().Add(time.Hour) // the look is as good as now
+	require.Equal(t, 1, scan[int](f, "SELECT holdfast.push_aside(2000, '{host:80}', '{}')"))
+	due, next, err := f.ClaimPush(t.Context(), NewID(), 32, nil, time.Hour)
+	require.NoError(t, err)
+	require.Empty(t, due)
+	require.Equal(t, laneTime, next)
+	f.noneAside = time.Now().Add(-laneTime)
+	require.Len(t, f.duePushes(32), 1)
 }
 
 // A claim that takes from what is aside and from what is not gives one share.
@@ -1155,14 +1207,15 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 			f.setPush(task.ID(id), hook(c, "h"))
 		}
 	}
+	f.exec("ANALYZE holdfast.push_cursors") // it is small: read as it lies, were it for the planner
 	tx, err := f.conn().Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.push_cursors WHERE task = $1 AND config_id = 'x' FOR UPDATE", ids[0])
 	require.NoError(t, err)
-	done := make(chan error)
+	marking, done := f.conn(), make(chan error)
 	go func() {
 		var n int
-		err := f.hot.QueryRow(t.Context(), "SELECT holdfast.push_mark($1, $2, $2)", ids, []int64{7, 8, 9}).Scan(&n)
+		err := marking.QueryRow(t.Context(), "SELECT holdfast.push_mark($1, $2, $2)", ids, []int64{7, 8, 9}).Scan(&n)
 		if err == nil && n != 6 {
 			err = fmt.Errorf("%d are marked", n)
 		}

@@ -244,21 +244,26 @@ func (q *Queries) PushBatch(ctx context.Context, db DBTX, arg PushBatchParams) (
 }
 
 const pushClaim = `-- name: PushClaim :many
-WITH lane AS MATERIALIZED (
-    SELECT unnest($1::bigint[]) AS caller, unnest($2::text[]) AS host
+WITH front AS MATERIALIZED (
+    SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
+     WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
+), lane AS MATERIALIZED (
+    SELECT unnest($2::bigint[]) AS caller, unnest($3::text[]) AS host
+     UNION
+    SELECT f.caller, f.host FROM front f
+     WHERE $4::boolean AND f.host <> ALL($5::text[]) AND f.caller <> ALL($6::bigint[])
 ), ready AS MATERIALIZED (
     SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
       FROM (
-        (SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-          WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT $3::integer)
+        SELECT front.task, front.config_id, front.host, front.caller, front.due_at FROM front
          UNION ALL
         SELECT x.task, x.config_id, x.host, x.caller, x.due_at
           FROM lane
          CROSS JOIN LATERAL (
             SELECT k.task, k.config_id, k.next_seq, k.due_at, k.attempts, k.worker_id, k.locked_until, k.last_error, k.host, k.artifacts, k.due_seq, k.due_since, k.failing_since, k.claim, k.disabled_at, k.disabled_for, k.caller, k.aside FROM holdfast.push_cursors k
              WHERE k.aside AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
-             ORDER BY k.due_at LIMIT $4::integer
+             ORDER BY k.due_at LIMIT $7::integer
          ) x
       ) r
      WHERE r.host <> ALL($5::text[]) AND r.caller <> ALL($6::bigint[])
@@ -266,21 +271,21 @@ WITH lane AS MATERIALIZED (
     -- Only those that are due as they were seen: one that was set anew since has a configuration that this does not see.
     SELECT x.task, x.config_id
       FROM (SELECT task, config_id, due_at, caller, of_host, of_caller FROM ready
-             WHERE of_host <= $4::integer AND (of_caller <= $7::integer OR caller = 0)
+             WHERE of_host <= $7::integer AND (of_caller <= $8::integer OR caller = 0)
              ORDER BY due_at) r
      CROSS JOIN LATERAL (
         SELECT k.task, k.config_id FROM holdfast.push_cursors k
          WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at = r.due_at
            FOR NO KEY UPDATE SKIP LOCKED
      ) x
-     LIMIT $8::integer
+     LIMIT $9::integer
 ), many AS MATERIALIZED (
     -- By way of arrays, of which the planner expects several rows. For the one that it expects of a claim it would seek each
     -- row by the array of all.
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
-       SET claim = gen_random_uuid(), worker_id = $9::uuid, locked_until = now() + $10::interval, due_at = now() + $10::interval,
+       SET claim = gen_random_uuid(), worker_id = $10::uuid, locked_until = now() + $11::interval, due_at = now() + $11::interval,
            aside = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
@@ -296,12 +301,13 @@ SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, 
 `
 
 type PushClaimParams struct {
+	WindowRows  int32
 	LaneCallers []int64
 	LaneHosts   []string
-	WindowRows  int32
-	PerHost     int32
+	AnyAside    bool
 	BusyHosts   []string
 	BusyCallers []int64
+	PerHost     int32
 	PerCaller   int32
 	MaxRows     int32
 	Worker      uuid.UUID
@@ -330,16 +336,17 @@ type PushClaimRow struct {
 
 // Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
 // slow ones do not take all the room. It looks at the @window_rows that are due for longest (index push_cursors_due), busy
-// ones among them, and at what is aside in the lanes that it is given (index push_cursors_lanes). The end of the claim is
-// when they are due again, so that nobody passes over what others have.
+// ones among them, and at what is aside, if anything is, in the lanes of these and in those that it is given (index
+// push_cursors_lanes). The end of the claim is when they are due again, so that nobody passes over what others have.
 func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) ([]PushClaimRow, error) {
 	rows, err := db.Query(ctx, pushClaim,
+		arg.WindowRows,
 		arg.LaneCallers,
 		arg.LaneHosts,
-		arg.WindowRows,
-		arg.PerHost,
+		arg.AnyAside,
 		arg.BusyHosts,
 		arg.BusyCallers,
+		arg.PerHost,
 		arg.PerCaller,
 		arg.MaxRows,
 		arg.Worker,
@@ -537,7 +544,7 @@ const pushCounts = `-- name: PushCounts :one
 WITH due AS (
     SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT aside
      UNION ALL
-    SELECT due_since FROM holdfast.push_cursors WHERE aside
+    SELECT due_since FROM holdfast.push_cursors WHERE aside AND due_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM due)::bigint AS backlog,
        coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
@@ -632,18 +639,18 @@ func (q *Queries) PushExtend(ctx context.Context, db DBTX, arg PushExtendParams)
 const pushLanes = `-- name: PushLanes :many
 WITH RECURSIVE lane AS (
     (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
-      WHERE k.aside AND (k.caller, k.host) > ($3::bigint, $4::text)
+      WHERE k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > ($3::bigint, $4::text)
       ORDER BY k.caller, k.host LIMIT 1)
      UNION ALL
     SELECT x.caller, x.host, l.nth + 1
       FROM lane l
      CROSS JOIN LATERAL (
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller <> ALL($2::bigint[]) AND k.aside AND (k.caller, k.host) > (l.caller, l.host)
+          WHERE l.caller <> ALL($2::bigint[]) AND k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
           ORDER BY k.caller, k.host LIMIT 1)
          UNION ALL
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller = ANY($2::bigint[]) AND k.aside AND k.caller > l.caller
+          WHERE l.caller = ANY($2::bigint[]) AND k.aside AND k.due_at IS NOT NULL AND k.caller > l.caller
           ORDER BY k.caller, k.host LIMIT 1)
      ) x
      WHERE l.nth < $5::integer
@@ -1104,7 +1111,7 @@ SELECT last_seq FROM holdfast.tasks WHERE id = $1 FOR NO KEY UPDATE
 // Webhooks: configurations, and deliveries as cursors into the log.
 //
 // Lock order: the tasks row, then push_cursors in the order of (task, config_id). Claims and records never
-// lock a task; a claim waits for nobody.
+// lock a task; a claim, and what puts aside, waits for nobody.
 // Until the transaction ends no event is written. What follows in it sees all that were.
 func (q *Queries) PushTaskLock(ctx context.Context, db DBTX, id uuid.UUID) (int64, error) {
 	row := db.QueryRow(ctx, pushTaskLock, id)
