@@ -37,6 +37,16 @@ func (f *fixture) setPush(id task.ID, c *task.PushConfig) {
 	require.NoError(f.t, f.SetPush(f.t.Context(), id, c, 20))
 }
 
+// ended makes a task that has ended, which its webhook is to be told.
+func (f *fixture) ended(n *NewTask, host string) task.ID {
+	f.t.Helper()
+	n.Push = hook("hook", host)
+	h := f.create(n)
+	_, err := f.Cancel(f.t.Context(), h)
+	require.NoError(f.t, err)
+	return h.ID
+}
+
 // duePushes claims what is due.
 func (f *fixture) duePushes(limit int, busyHosts ...string) []*task.PushDue {
 	f.t.Helper()
@@ -770,13 +780,10 @@ func TestABacklogHidesNobody(t *testing.T) {
 	f := newFixture(t)
 	var others []string
 	for i := range 5 {
-		n := fresh("a")
-		n.Push = hook("hook", fmt.Sprint("good", i))
+		f.ended(fresh("a"), fmt.Sprint("good", i))
 		others = append(others, fmt.Sprintf("good%d:80", i))
-		_, err := f.Cancel(t.Context(), f.create(n))
-		require.NoError(t, err)
 	}
-	const busyHost, busyCaller = 20_000, 2000
+	const busyHost, busyCaller = 100_000, 2000
 	f.asideByPlace()
 	f.backlog(busyHost, "'dead:80'", "0", "now() - i * interval '1 ms'")
 	f.backlog(busyCaller, "'dead' || i || ':80'", "7", "now() - i * interval '1 ms'")
@@ -842,23 +849,15 @@ func TestWhatWasPutAsideIsClaimed(t *testing.T) {
 	f := newFixture(t)
 	f.pushPerHost = 3
 	ids := map[task.ID]int{}
-	cancel := func(i int, host string) {
-		n := fresh("a")
-		n.Push = hook("hook", host)
-		h := f.create(n)
-		ids[h.ID] = i
-		_, err := f.Cancel(t.Context(), h)
-		require.NoError(t, err)
-	}
 	for i := range 5 {
-		cancel(i, "slow")
+		ids[f.ended(fresh("a"), "slow")] = i
 	}
 	f.backlog(1000, "'dead:80'", "0", "now()")
 	slow := []string{"slow:80", "dead:80"}
 	require.Empty(t, f.duePushes(32, slow...))
 	require.Equal(t, 1005, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE aside"))
-	cancel(5, "slow")
-	cancel(6, "quick")
+	ids[f.ended(fresh("a"), "slow")] = 5
+	ids[f.ended(fresh("a"), "quick")] = 6
 	claim := func(busy ...string) (of []int) {
 		for _, d := range f.duePushes(32, busy...) {
 			of = append(of, ids[d.Task])
@@ -926,11 +925,8 @@ func TestNothingOvertakesWhatIsAside(t *testing.T) {
 	f.pushPerHost = 1
 	ended := func() task.ID {
 		n := fresh("a")
-		n.Task.Tenant, n.Task.Owner, n.Push = "", "", hook("hook", "zhost")
-		h := f.create(n)
-		_, err := f.Cancel(t.Context(), h)
-		require.NoError(t, err)
-		return h.ID
+		n.Task.Tenant, n.Task.Owner = "", ""
+		return f.ended(n, "zhost")
 	}
 	old := ended()
 	var busy []string
@@ -954,10 +950,7 @@ func TestNothingOvertakesWhatIsAside(t *testing.T) {
 func TestWhatAnotherProcessPutsAsideIsFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	n := fresh("a")
-	n.Push = hook("hook", "host")
-	_, err := f.Cancel(t.Context(), f.create(n))
-	require.NoError(t, err)
+	f.ended(fresh("a"), "host")
 	require.Empty(t, f.duePushes(1, "host:80"))
 	f.noneAside = time.Now().Add(time.Hour) // the look is as good as now
 	require.Equal(t, 1, scan[int](f, "SELECT holdfast.push_aside(2000, '{host:80}', '{}')"))
@@ -982,9 +975,7 @@ func TestAShareIsThatOfBothPlaces(t *testing.T) {
 		for i := range 7 {
 			n := fresh("a")
 			n.Task.Owner = "owner"
-			n.Push = hook("hook", map[string]string{"host": "slow", "caller": fmt.Sprint("slow", i)}[of])
-			_, err := f.Cancel(t.Context(), f.create(n))
-			require.NoError(t, err)
+			f.ended(n, map[string]string{"host": "slow", "caller": fmt.Sprint("slow", i)}[of])
 		}
 		f.exec("UPDATE holdfast.push_cursors SET aside = true WHERE task IN (SELECT task FROM holdfast.push_cursors ORDER BY task LIMIT 3)")
 		require.Len(t, f.duePushes(32), 3, of)
@@ -1048,9 +1039,8 @@ func TestLanesAreSeenInTurn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	n := fresh("a")
-	n.Task.Tenant, n.Task.Owner, n.Push = "", "", hook("hook", "last")
-	_, err := f.Cancel(t.Context(), f.create(n))
-	require.NoError(t, err)
+	n.Task.Tenant, n.Task.Owner = "", ""
+	f.ended(n, "last")
 	var busy []string
 	for i := range 2 * laneRows {
 		busy = append(busy, fmt.Sprintf("failing%d:80", i+1))
