@@ -7,7 +7,9 @@ TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
 MODELRUNS ?= 150
 PACKAGES ?= ./...
+VERSION  ?= next
 VULNDB   ?= https://vuln.go.dev
+PROSE    ?= warning
 CHAOS    ?= 10m
 # Which benchmarks, for how long each, and how many finished tasks the last of them stores.
 BENCH        ?= .
@@ -15,7 +17,7 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH_STORED
 
-.PHONY: help run build test race chaos interop check lint fmt generate sqlc-vet vuln bench fuzz model conformance cover clean
+.PHONY: help run build test race chaos interop check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +35,7 @@ race: ## the tests under the race detector (needs a C compiler)
 	go test -race -shuffle=on $(PACKAGES)
 
 chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
-	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
+	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration/faults -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
 		-chaos.report chaos.md
 
 interop: ## the official clients against two replicas (needs npm, and python3 with venv; downloads the clients once)
@@ -49,6 +51,11 @@ lint: $(TOOLS) ## formatting, vet, linters, generated code and go.mod up to date
 	go mod verify
 	go mod tidy -diff
 
+prose: bin/vale ## the rules of .vale on documents and comments, after a test of the rules; PROSE=suggestion has long sentences, too
+	bin/vale --minAlertLevel=suggestion --output=line --sort .vale/test/{bad,good}.* | diff .vale/test/want.txt -
+	git ls-files '*.md' '*.go' ':!:*/testdata/*' ':!:internal/store/internal/dbsqlc' ':!:.vale' | \
+		xargs bin/vale --minAlertLevel=$(PROSE) --output=line --sort
+
 sqlc-vet: bin/sqlc ## prepare every query on a migrated database
 	go run ./internal/store/storetest/withdb bin/sqlc vet
 
@@ -57,6 +64,9 @@ vuln: bin/govulncheck ## known vulnerabilities that our code reaches; VULNDB nam
 
 fmt: bin/golangci-lint ## rewrite the sources in our format
 	bin/golangci-lint fmt
+
+fixture: ## write migrations/testdata/$(VERSION).sql, the schema of the present version with tasks in it (needs pg_dump)
+	go test ./internal/store -count=1 -run '^TestReleasedSchemas$$' -fixture $(VERSION)
 
 generate: bin/sqlc ## rewrite generated code
 	bin/sqlc generate
@@ -74,7 +84,7 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 	done
 
 model: ## MODELRUNS (150) sequences of random operations on three replicas against the model; `make test` plays two
-	go test -run RandomOperations -v -timeout 0 ./integration -model.runs $(MODELRUNS) -model.replicas 3
+	go test -run RandomOperations -v -timeout 0 ./integration/faults -model.runs $(MODELRUNS) -model.replicas 3
 
 conformance: ## the public conformance kit of A2A, of which TCK is a clone, and record it in docs/conformance.md
 	python3 examples/conformance/run.py --record docs/conformance.md \
@@ -85,7 +95,7 @@ cover: ## test coverage across packages
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays
-	rm -rf bin coverage.out integration/chaos.md interop/.cache
+	rm -rf bin coverage.out integration/faults/chaos.md interop/.cache
 
 # The tools' versions are in tools/go.mod. Without cgo they build on a machine that has only Go; sqlc then runs its
 # parser as WebAssembly.
@@ -97,3 +107,7 @@ bin/golangci-lint: tools/go.mod tools/go.sum
 
 bin/govulncheck: tools/go.mod tools/go.sum
 	cd tools && CGO_ENABLED=0 go build -o ../$@ golang.org/x/vuln/cmd/govulncheck
+
+# It reads Go with tree-sitter, which is C.
+bin/vale: tools/go.mod tools/go.sum
+	cd tools && CGO_ENABLED=1 go build -o ../$@ github.com/vale-cli/vale/v3/cmd/vale

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// adapt makes an Executor one that the server can run. Users' code meets only the
-// types of this package, so that the server's own may change.
+// adapt makes an Executor that the server can run. User code sees only the types of this package, so that the server's
+// own types may change.
 func adapt(e Executor) executor.Executor {
 	return executor.Func(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		return e.Execute(ctx, fromRun(run), emitter{out})
@@ -60,7 +60,7 @@ func (e emitter) Reply(ctx context.Context, m Message) error {
 	return e.out.Reply(ctx, msg)
 }
 
-// status takes a message without parts for none.
+// status treats a message without parts as no message.
 func (e emitter) status(ctx context.Context, s task.State, m Message) error {
 	if len(m.Parts) == 0 {
 		return e.out.Status(ctx, s, nil)
@@ -118,8 +118,7 @@ func fromMessage(m *task.Message) Message {
 	return out
 }
 
-// toMessage leaves the role to the agent's side of the conversation, whoever the
-// message was taken from.
+// toMessage always sets the agent's role, even if the message was copied from the user.
 func toMessage(m Message) (*task.Message, error) {
 	parts, err := toParts(m.Parts)
 	return &task.Message{

@@ -64,8 +64,7 @@ func (r *Run) History(ctx context.Context) ([]Message, error) {
 	return history, nil
 }
 
-// Checkpoint decodes the last checkpoint of earlier tries at this message into v
-// and reports whether there was one.
+// Checkpoint decodes the last checkpoint of earlier tries at this message into v, and reports whether there was one.
 func (r *Run) Checkpoint(ctx context.Context, v any) (bool, error) {
 	if r.memory == nil || r.Attempt < 2 {
 		return false, nil
@@ -83,14 +82,13 @@ func (r *Run) Checkpoint(ctx context.Context, v any) (bool, error) {
 	return true, nil
 }
 
-// Emitter writes to the task. Its methods keep their order and return when the
-// event is on its way to the database; no client sees an event before it is
-// stored. They fail when the run has ended: when the task was canceled, the lease
-// was lost, or after one of AskInput, AskAuth, Complete, Fail, Reject and Reply.
+// Emitter writes to the task. Its methods keep their order. They return when the event is on its way to the database;
+// no client sees an event before it is stored. They fail when the run has ended: after a cancel, a lost lease, or one
+// of AskInput, AskAuth, Complete, Fail, Reject and Reply.
 type Emitter interface {
-	// Working tells that the agent is busy, with a message or with the zero Message.
+	// Working reports that the agent is busy, with a message or with the zero Message.
 	Working(ctx context.Context, m Message) error
-	// Artifact emits a whole artifact. Without an ID it is a new one.
+	// Artifact emits a whole artifact. Without an ID it is a new artifact.
 	Artifact(ctx context.Context, a Artifact) error
 	// Chunk emits a piece of an artifact, which needs an ID.
 	Chunk(ctx context.Context, c Chunk) error
@@ -105,14 +103,13 @@ type Emitter interface {
 	Complete(ctx context.Context, m Message) error
 	// Fail ends the task as failed, with a message that the client reads.
 	Fail(ctx context.Context, m Message) error
-	// Reject ends the task as one that the agent will not do.
+	// Reject ends the task as rejected: the agent will not do it.
 	Reject(ctx context.Context, m Message) error
-	// Reply answers with a bare message in place of a task. It must be the only
-	// thing that a run emits.
+	// Reply answers with a bare message instead of a task. It must be the only event of the run.
 	Reply(ctx context.Context, m Message) error
 }
 
-// Why a run's context has ended, as context.Cause tells it.
+// The reasons why a run's context ends, as context.Cause returns them.
 var (
 	ErrCanceled   = executor.ErrCanceled
 	ErrLeaseLost  = executor.ErrLeaseLost
@@ -121,13 +118,11 @@ var (
 	ErrShutdown   = executor.ErrShutdown
 )
 
-// Failure makes an error whose text the client may read. The cause may be nil; it
-// is logged and not shown.
+// Failure returns an error whose text the client may read. The cause may be nil; it is logged and not shown.
 func Failure(text string, cause error) error { return &executor.Failure{Msg: text, Cause: cause} }
 
-// Retryable marks an error as passing: the run is tried again after the given
-// time, or after the server's own backoff when it is zero. When the tries are used
-// up the task fails.
+// Retryable marks an error as temporary. The server retries the run after the given time, or after its own backoff if
+// that is zero. When no attempts are left, the task fails.
 func Retryable(err error, after time.Duration) error { return executor.Retryable(err, after) }
 
 var (

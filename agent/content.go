@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Role tells who wrote a message.
+// Role says who wrote a message.
 type Role string
 
 // The roles.
@@ -16,9 +16,8 @@ const (
 	Agent Role = "agent"
 )
 
-// Part is one piece of content: text, the bytes of a file, where to fetch one, or
-// a JSON value. Make one with TextPart, FilePart, URLPart or DataPart; of the
-// first four fields exactly one counts, told by Kind.
+// Part is one piece of content: text, the bytes of a file, the URL of a file, or a JSON value. Make one with TextPart,
+// FilePart, URLPart or DataPart. Kind says which of the first four fields is used.
 type Part struct {
 	Kind  Kind
 	Text  string
@@ -31,7 +30,7 @@ type Part struct {
 	Metadata  json.RawMessage // a JSON object or nil
 }
 
-// Kind tells which field of a Part holds its content.
+// Kind says which field of a Part has its content.
 type Kind uint8
 
 // The kinds of content.
@@ -113,8 +112,8 @@ func Data(name string, data json.RawMessage) Artifact {
 	return Artifact{Name: name, Parts: []Part{DataPart(data)}}
 }
 
-// Chunk is a piece of the artifact that its ID names. The first one starts the
-// artifact, or replaces what an earlier try left of it; those with Append go on.
+// Chunk is a piece of the artifact with its ID. The first chunk starts the artifact, or replaces the one of an earlier
+// try; chunks with Append continue it.
 type Chunk struct {
 	Artifact
 	Append bool

@@ -1,21 +1,16 @@
-// Package agent is for Go programs that are agents themselves: implement
-// Executor, and Holdfast keeps the tasks.
+// Package agent is for Go programs that are agents themselves. Implement Executor, and Holdfast keeps the tasks.
 //
 // # What to rely on
 //
-// Execute runs at least once for each message of a user. If the process dies in
-// the middle, another one calls it again, with a higher Attempt, and what was emitted
-// until then stays in the task. So outside effects want Run.IdempotencyKey; an
-// artifact with an id of its own is replaced and not doubled when it is emitted
-// again; and what is expensive to repeat can be kept with Emitter.Checkpoint and
-// read back with Run.Checkpoint.
+// Execute runs at least once for each message of a user. If the process dies during a run, another process calls
+// Execute again with a higher Attempt. Emitted events stay in the task. So pass Run.IdempotencyKey to services with
+// side effects. Give an artifact an ID of its own: emitting it again then replaces it. Keep expensive results with
+// Emitter.Checkpoint, and read them back with Run.Checkpoint.
 //
-// The context ends when the task is canceled, a timeout passes, the lease is lost
-// to another process or this one stops. Return soon then; nothing that is emitted
-// afterwards reaches the task.
+// The context ends when the task is canceled, a timeout passes, this process stops, or another process takes the lease.
+// Return soon then; later events do not reach the task.
 //
-// Returning nil completes the task, unless the run has ended it already by asking,
-// failing, rejecting or replying. An error fails it: the client reads the text of
-// a Failure, and of any other error only that the agent failed. Retryable errors
-// lead to another try.
+// Returning nil completes the task, unless the run has already ended it by asking, failing, rejecting or replying. An
+// error fails the task. The client reads the text of a Failure; for any other error it reads only that the agent
+// failed. Retryable errors lead to a retry.
 package agent

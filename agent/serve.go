@@ -12,13 +12,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 )
 
-// Serve runs a Holdfast server whose agents are this program's, by name, until ctx
-// ends; then runs finish within the grace and the rest is handed back.
+// Serve runs a Holdfast server with the agents of this program, by name. It blocks until ctx ends. Then runs may finish
+// within the grace; unfinished runs are handed back.
 //
-// The environment and the file that HOLDFAST_CONFIG names configure it like the
-// holdfast binary. A file gives these agents the executor kind go; without one
-// they are served with defaults, on an embedded PostgreSQL unless
-// HOLDFAST_DATABASE_URL names another. A nil log discards.
+// The environment and the file that HOLDFAST_CONFIG names configure it, as for the holdfast binary. A file gives these
+// agents the executor kind go. Without a file they run with defaults, on an embedded PostgreSQL unless
+// HOLDFAST_DATABASE_URL names another database. A nil log discards.
 func Serve(ctx context.Context, log *slog.Logger, agents map[string]Executor) error {
 	cfg, err := config.Load(config.Source{Env: os.LookupEnv, Programs: slices.Sorted(maps.Keys(agents))})
 	if err != nil {

@@ -28,3 +28,4 @@ func BenchmarkPushCost(b *testing.B)       { pushCost(b) }
 func BenchmarkIdentity(b *testing.B)       { identity(b) }
 func BenchmarkReplicas(b *testing.B)       { replicated(b) }
 func BenchmarkStored(b *testing.B)         { stored(b) }
+func BenchmarkRetention(b *testing.B)      { retention(b) }

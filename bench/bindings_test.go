@@ -32,19 +32,19 @@ var ways = []struct {
 }{
 	{"jsonrpc-0.3", func(b *testing.B, r *replica) caller {
 		b.Helper()
-		return newWebCaller(b, "http://"+r.addr+"/", "http://"+r.addr+"/", "0.3", "artifact-update", "completed", func(t *load.Target, text string, stream bool) []byte {
+		return newWebCaller(b, r.URL, r.URL, "0.3", "artifact-update", "completed", func(t *load.Target, text string, stream bool) []byte {
 			return t.Request(map[bool]string{false: "message/send", true: "message/stream"}[stream], load.Message("m-1", text, true), "")
 		})
 	}},
 	{"jsonrpc-1.0", func(b *testing.B, r *replica) caller {
 		b.Helper()
-		return newWebCaller(b, "http://"+r.addr+"/", "http://"+r.addr+"/", "1.0", "artifactUpdate", "TASK_STATE_COMPLETED", func(t *load.Target, text string, stream bool) []byte {
+		return newWebCaller(b, r.URL, r.URL, "1.0", "artifactUpdate", "TASK_STATE_COMPLETED", func(t *load.Target, text string, stream bool) []byte {
 			return t.Request(map[bool]string{false: "SendMessage", true: "SendStreamingMessage"}[stream], message10(text), "")
 		})
 	}},
 	{"rest-1.0", func(b *testing.B, r *replica) caller {
 		b.Helper()
-		at := "http://" + r.addr + "/message:"
+		at := r.URL + "/message:"
 		return newWebCaller(b, at+"send", at+"stream", "1.0", "artifactUpdate", "TASK_STATE_COMPLETED", func(t *load.Target, text string, _ bool) []byte {
 			return t.Post(message10(text), "")
 		})
@@ -162,7 +162,7 @@ type grpcCaller struct {
 
 func newGRPCCaller(b *testing.B, r *replica) caller {
 	b.Helper()
-	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(r.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,8 +3,6 @@ package bench
 import (
 	"encoding/base64"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,7 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/load"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // Roles of replicas.
@@ -32,16 +32,15 @@ const (
 type cluster struct {
 	dbURL    string
 	db       *pgx.Conn
-	config   string // its file
+	config   string
+	env      []string
 	replicas []*replica
 }
 
 // replica is a server process.
 type replica struct {
-	addr, admin string
-	grpc        string
-	pid         int
-	target      *load.Target // its demo agent
+	*clustertest.Replica
+	target *load.Target // its demo agent
 }
 
 // config lets a replica hold as many runs as there are idle streams to measure. The agent serial
@@ -61,12 +60,12 @@ agents:
 // newCluster starts a replica for each of the roles and warms them up. They end with b.
 func newCluster(b *testing.B, roles ...string) *cluster {
 	b.Helper()
-	return newClusterWith(b, configFile, roles...)
+	return newClusterWith(b, config, roles...)
 }
 
 func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
 	b.Helper()
-	c := startCluster(b, config, roles...)
+	c := startCluster(b, config, nil, roles...)
 	for i, r := range c.replicas {
 		if strings.HasPrefix(roles[i], apiOnly) {
 			warmUp(b, r.target)
@@ -77,9 +76,9 @@ func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
 }
 
 // startCluster leaves warming up to whom the replicas let in.
-func startCluster(b *testing.B, config string, roles ...string) *cluster {
+func startCluster(b *testing.B, config string, env []string, roles ...string) *cluster {
 	b.Helper()
-	c := &cluster{dbURL: newDatabase(b), config: config}
+	c := &cluster{dbURL: newDatabase(b), config: config, env: env}
 	for _, r := range roles {
 		c.replicas = append(c.replicas, c.start(b, r))
 	}
@@ -95,23 +94,18 @@ func warmUp(b *testing.B, t *load.Target) {
 
 func (c *cluster) start(b *testing.B, roles string) *replica {
 	b.Helper()
-	r := &replica{addr: freeAddr(b), admin: freeAddr(b), grpc: freeAddr(b)}
-	cmd := exec.Command(binary, "serve", "--config", c.config)
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "HOLDFAST_") {
-			cmd.Env = append(cmd.Env, v)
-		}
+	const any = "127.0.0.1:0"
+	r := &replica{Replica: clustertest.Start(b, clustertest.Options{Name: roles, DB: c.dbURL, Config: c.config, Env: append([]string{
+		"HOLDFAST_LISTEN=" + any, "HOLDFAST_ADMIN_LISTEN=" + any, "HOLDFAST_GRPC_LISTEN=" + any, "HOLDFAST_ROLES=" + roles,
+		"HOLDFAST_LOG_LEVEL=info", "HOLDFAST_SECRET_KEYS=" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+	}, c.env...)})}
+	if r.URL != "" {
+		r.target = targetOf(b, r.URL)
 	}
-	cmd.Env = append(cmd.Env, "HOLDFAST_DATABASE_URL="+c.dbURL, "HOLDFAST_LISTEN="+r.addr, "HOLDFAST_ADMIN_LISTEN="+r.admin, "HOLDFAST_GRPC_LISTEN="+r.grpc,
-		"HOLDFAST_ROLES="+roles, "HOLDFAST_LOG_LEVEL=warn", "HOLDFAST_SECRET_KEYS="+base64.StdEncoding.EncodeToString(make([]byte, 32)))
-	run(b, cmd)
-	r.pid = cmd.Process.Pid
-	awaitReady(b, r.admin)
-	r.target = targetOf(b, "http://"+r.addr)
 	return r
 }
 
-// processes are those that must not outlive an interrupted run.
+// processes are those, beside replicas, that must not outlive an interrupted run.
 var processes sync.Map // *os.Process to nothing
 
 // run starts a process that lives as long as b. It is not asked to stop in the end: nobody needs what
@@ -148,28 +142,17 @@ func targetOf(b *testing.B, url string) *load.Target {
 	return t
 }
 
-func freeAddr(b *testing.B) string {
+// awaitReady waits for a process of ours.
+func awaitReady(b *testing.B, addr string) {
 	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
-func awaitReady(b *testing.B, admin string) {
-	b.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if resp, err := http.Get("http://" + admin + "/readyz"); err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body)
+	waittest.Eventually(b, addr+" is ready", func() error {
+		resp, err := http.Get("http://" + addr + "/readyz")
+		if err == nil {
 			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return
-			}
+			err = waittest.Unless(resp.StatusCode == http.StatusOK, "%s", resp.Status)
 		}
-	}
-	b.Fatalf("the server at %s did not become ready", admin)
+		return err
+	})
 }
 
 // targets are the replicas' agents.

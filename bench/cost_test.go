@@ -47,7 +47,7 @@ func (c *cluster) processorTime(b *testing.B) map[int]time.Duration {
 	used := map[int]time.Duration{}
 	pids := one[[]int](b, c.db, "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	for _, r := range c.replicas {
-		pids = append(pids, r.pid)
+		pids = append(pids, r.PID())
 	}
 	for _, pid := range pids {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -3,21 +3,15 @@ package bench
 import (
 	"bytes"
 	"crypto/rand"
-	"crypto/rsa"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/issuertest"
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
@@ -35,8 +29,8 @@ func identity(b *testing.B) {
 		keys     = "{name: keys, kind: api_key}\n"
 		limits   = "limits:\n  per_principal: {rate: 1000000, streams: 10000, live_tasks: 1000}\n"
 	)
-	idp := newIssuer(b)
-	bare := newSided(b, open, nobody)
+	idp := issuertest.Start(b)
+	bare := newSided(b, open, nil, nobody)
 	for _, v := range []struct {
 		name, config string
 		credentials  func(b *testing.B, c *cluster) []http.Header
@@ -44,10 +38,10 @@ func identity(b *testing.B) {
 		{"none", open, nobody},
 		{"api-key", isolated + keys, apiKeys},
 		{"api-key-limits", isolated + keys + limits, apiKeys},
-		{"jwt", isolated + fmt.Sprintf("{name: sso, kind: jwt, jwt: {issuer: %q, audience: [bench]}}\n", idp.URL), idp.tokens},
+		{"jwt", isolated + idp.Scheme("sso", "") + "\n", tokens(idp)},
 	} {
 		b.Run(v.name, func(b *testing.B) {
-			known := newSided(b, v.config, v.credentials)
+			known := newSided(b, v.config, idp.Trust(), v.credentials)
 			settle(b)
 			for _, o := range identityOperations {
 				b.Run(o.name, func(b *testing.B) { o.compare(b, known, bare) })
@@ -70,18 +64,14 @@ type asking struct {
 	list, logs []byte
 }
 
-func newSided(b *testing.B, more string, credentials func(*testing.B, *cluster) []http.Header) *sided {
+func newSided(b *testing.B, more string, env []string, credentials func(*testing.B, *cluster) []http.Header) *sided {
 	b.Helper()
-	file := filepath.Join(b.TempDir(), "holdfast.yaml")
-	if err := os.WriteFile(file, []byte(config+more), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	s := &sided{c: startCluster(b, file, whole)}
+	s := &sided{c: startCluster(b, config+more, env, whole)}
 	for _, h := range credentials(b, s.c) {
 		target := func(version string) *load.Target {
 			h := h.Clone()
 			h.Set("A2a-Version", version)
-			t, err := load.NewTarget("http://"+s.c.replicas[0].addr, h)
+			t, err := load.NewTarget(s.c.replicas[0].URL, h)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -206,62 +196,23 @@ func apiKeys(b *testing.B, c *cluster) []http.Header {
 	b.Helper()
 	out := nobody(b, c)
 	for i, h := range out {
-		cmd := exec.Command(binary, "keys", "create", "--subject", fmt.Sprint("caller-", i))
-		cmd.Env = append(os.Environ(), "HOLDFAST_DATABASE_URL="+c.dbURL)
-		key, err := cmd.Output()
-		if err != nil {
-			b.Fatal(err)
+		made := clustertest.Command(b, b.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + c.dbURL}, "keys", "create", "--subject", fmt.Sprint("caller-", i))
+		if made.Code != 0 {
+			b.Fatal(made.Err)
 		}
-		h.Set("X-Api-Key", strings.TrimSpace(string(key)))
+		h.Set("X-Api-Key", strings.TrimSpace(made.Out))
 	}
 	return out
 }
 
-// issuer makes tokens.
-type issuer struct {
-	*httptest.Server
-	key jose.JSONWebKey
-}
-
-func newIssuer(b *testing.B) *issuer {
-	b.Helper()
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		b.Fatal(err)
-	}
-	i := &issuer{key: jose.JSONWebKey{Key: private, KeyID: "one", Algorithm: string(jose.RS256), Use: "sig"}}
-	mux := http.NewServeMux()
-	i.Server = httptest.NewServer(mux)
-	b.Cleanup(i.Close)
-	answer := func(path string, v any) {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v) })
-	}
-	answer("/.well-known/openid-configuration", map[string]string{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
-	answer("/keys", jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.key.Public()}})
-	return i
-}
-
-func (i *issuer) tokens(b *testing.B, c *cluster) []http.Header {
-	b.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, (&jose.SignerOptions{}).WithType("JWT"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	out := nobody(b, c)
-	for n, h := range out {
-		now := time.Now()
-		claims, _ := json.Marshal(map[string]any{
-			"iss": i.URL, "aud": "bench", "sub": fmt.Sprint("caller-", n), "iat": now.Unix(), "exp": now.Add(12 * time.Hour).Unix(),
-		})
-		signed, err := signer.Sign(claims)
-		if err != nil {
-			b.Fatal(err)
+// tokens are those of callers, of an issuer.
+func tokens(idp *issuertest.Issuer) func(b *testing.B, c *cluster) []http.Header {
+	return func(b *testing.B, c *cluster) []http.Header {
+		b.Helper()
+		out := nobody(b, c)
+		for n, h := range out {
+			h.Set("Authorization", "Bearer "+idp.Sign(idp.Claims(fmt.Sprint("caller-", n), "exp", time.Now().Add(12*time.Hour).Unix())))
 		}
-		token, err := signed.CompactSerialize()
-		if err != nil {
-			b.Fatal(err)
-		}
-		h.Set("Authorization", "Bearer "+token)
+		return out
 	}
-	return out
 }

@@ -96,7 +96,7 @@ func fanOut(b *testing.B) {
 	const readers = 200
 	c := newCluster(b, whole, apiOnly)
 	// An agent with room for one run: the task waits behind another one until all readers are there.
-	serial := []*load.Target{targetOf(b, "http://"+c.replicas[0].addr+"/agents/serial"), targetOf(b, "http://"+c.replicas[1].addr+"/agents/serial")}
+	serial := []*load.Target{targetOf(b, c.replicas[0].URL+"/agents/serial"), targetOf(b, c.replicas[1].URL+"/agents/serial")}
 	for _, f := range []struct {
 		name  string
 		count int

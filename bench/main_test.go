@@ -7,9 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,18 +16,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/issuertest"
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 )
 
 // What all benchmarks use.
 var (
-	pgURL      string // the server's first database
-	pg         *pgx.Conn
-	binary     string // the built server
-	configFile string // of all replicas
+	pgURL string // the server's first database
+	pg    *pgx.Conn
 )
 
 func TestMain(m *testing.M) {
+	issuertest.Main()
 	if addr := os.Getenv(rawServerEnv); addr != "" {
 		fmt.Fprintln(os.Stderr, "bench:", serveRaw(addr))
 		os.Exit(1)
@@ -88,6 +87,7 @@ func prepared(f func() int) (int, error) {
 			_ = p.(*os.Process).Kill()
 			return true
 		})
+		clustertest.KillAll()
 		clean()
 		os.Exit(1)
 	}()
@@ -95,14 +95,6 @@ func prepared(f func() int) (int, error) {
 		return 1, err
 	}
 	if err := describe(ctx); err != nil {
-		return 1, err
-	}
-	binary = filepath.Join(dir, "holdfast")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "../cmd/server").CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build: %w\n%s", err, out)
-	}
-	configFile = filepath.Join(dir, "holdfast.yaml")
-	if err := os.WriteFile(configFile, []byte(config), 0o600); err != nil {
 		return 1, err
 	}
 	return f(), nil

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
@@ -61,7 +62,7 @@ func idleStreams(b *testing.B, n int, ownTasks bool) {
 			buf := make([]byte, 8<<10)
 			for i := w; i < n; i += openers {
 				var err error
-				if held[i], err = hold(api.addr, req(), buf); err != nil {
+				if held[i], err = hold(a2atest.Host(api.URL), req(), buf); err != nil {
 					b.Error(err)
 					return
 				}
@@ -133,11 +134,11 @@ func settled(b *testing.B, r *replica) usage {
 	b.Helper()
 	time.Sleep(2 * time.Second)
 	for range 2 {
-		fetch(b, "http://"+r.admin+"/debug/pprof/heap?gc=1")
+		fetch(b, r.Admin+"/debug/pprof/heap?gc=1")
 		time.Sleep(2 * time.Second)
 	}
 	var u usage
-	scanner := bufio.NewScanner(bytes.NewReader(fetch(b, "http://"+r.admin+"/metrics")))
+	scanner := bufio.NewScanner(bytes.NewReader(fetch(b, r.Admin+"/metrics")))
 	for scanner.Scan() {
 		name, value, _ := strings.Cut(scanner.Text(), " ")
 		into := map[string]*float64{
@@ -155,7 +156,7 @@ func settled(b *testing.B, r *replica) usage {
 	if u.heap == 0 {
 		b.Fatal("the server does not tell its memory")
 	}
-	u.rss = rss(b, r.pid)
+	u.rss = rss(b, r.PID())
 	return u
 }
 

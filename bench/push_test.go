@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -140,14 +139,7 @@ func (c *cluster) delivered(b *testing.B) {
 }
 
 // pushConfig makes a configuration whose webhooks may lead to this machine.
-func pushConfig(b *testing.B, more string) (file string) {
-	b.Helper()
-	file = filepath.Join(b.TempDir(), "holdfast.yaml")
-	if err := os.WriteFile(file, []byte(config+"push:\n  allow_private: true\n"+more), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	return file
-}
+func pushConfig(more string) string { return config + "push:\n  allow_private: true\n" + more }
 
 // hooked is a client of A2A 1.0 whose tasks have a webhook, or "" for none.
 type hooked struct {
@@ -157,7 +149,7 @@ type hooked struct {
 
 func newHooked(b *testing.B, r *replica) *hooked {
 	b.Helper()
-	t, err := load.NewTarget("http://"+r.addr, http.Header{"A2a-Version": {"1.0"}})
+	t, err := load.NewTarget(r.URL, http.Header{"A2a-Version": {"1.0"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -187,8 +179,8 @@ func (h *hooked) send(text, hook string, wait bool) error {
 // delivers, and with one for either.
 func pushLag(b *testing.B) {
 	b.Helper()
-	file := pushConfig(b, "  artifacts: true\n  coalesce_after: 0\n")
-	clusters := map[string]*cluster{"same": newClusterWith(b, file, everything), "other": newClusterWith(b, file, whole, pushOnly)}
+	config := pushConfig("  artifacts: true\n  coalesce_after: 0\n")
+	clusters := map[string]*cluster{"same": newClusterWith(b, config, everything), "other": newClusterWith(b, config, whole, pushOnly)}
 	for _, l := range []struct {
 		name  string
 		tasks int
@@ -231,10 +223,10 @@ func pushLag(b *testing.B) {
 func pushDeliveries(b *testing.B) {
 	b.Helper()
 	const perHost = 8 // by default
-	file := pushConfig(b, "")
+	config := pushConfig("")
 	for _, hosts := range []int{1, 2, 8} {
 		b.Run(fmt.Sprintf("hosts=%d/inflight=%d", hosts, hosts*perHost), func(b *testing.B) {
-			c := newClusterWith(b, file, whole)
+			c := newClusterWith(b, config, whole)
 			to := newReceiver(b, hosts)
 			var clients []*hooked
 			for range 16 {
@@ -276,7 +268,7 @@ func pushCost(b *testing.B) {
 		{"delivered", "", []string{everything}},
 		{"elsewhere", "  concurrency: 16\n", []string{whole, pushOnly}},
 	} {
-		c := newClusterWith(b, pushConfig(b, v.config), v.roles...)
+		c := newClusterWith(b, pushConfig(v.config), v.roles...)
 		b.Run(fmt.Sprintf("%s/inflight=%d", v.name, inFlight), func(b *testing.B) {
 			to := newReceiver(b, 8)
 			var clients []*hooked

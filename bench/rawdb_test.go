@@ -23,7 +23,7 @@ func rawTable(b *testing.B) (dbURL string) {
 	if err := schema.Migrate(b.Context(), dbURL, slog.New(slog.DiscardHandler)); err != nil {
 		b.Fatal(err)
 	}
-	exec1(b, connect(b, dbURL), "CREATE TABLE raw_events (LIKE holdfast.task_events INCLUDING ALL)")
+	exec1(b, connect(b, dbURL), "CREATE TABLE raw_events (LIKE holdfast.events_kept INCLUDING ALL)")
 	settle(b)
 	return dbURL
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
@@ -88,7 +89,7 @@ func streamRaw(w http.ResponseWriter, r *http.Request, flushAt int) {
 
 func startRaw(b *testing.B) (addr string) {
 	b.Helper()
-	addr = freeAddr(b)
+	addr = clustertest.Reserve(b)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), rawServerEnv+"="+addr)
 	run(b, cmd)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/load"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -203,8 +204,8 @@ func fill(b *testing.B, s *side, n int) {
 	exec1(b, db, "SET synchronous_commit = off") // on this connection alone
 	to := time.Now().AddDate(0, 0, -1)
 	from := to.AddDate(0, -6, 0)
-	for month := firstOfMonth(from); !month.After(to); month = month.AddDate(0, 1, 0) {
-		addPartition(b, db, month)
+	if err := storetest.Partitions(b.Context(), s.c.dbURL, from, to); err != nil {
+		b.Fatal(err)
 	}
 	// Ids and times rise with the number, and four tasks share a context.
 	exec1(b, db, `CREATE FUNCTION pg_temp.made(lo bigint, hi bigint, n bigint, t0 timestamptz, t1 timestamptz)
@@ -227,9 +228,6 @@ func fill(b *testing.B, s *side, n int) {
 	if got := one[int](b, db, "SELECT count(*) FROM holdfast.task_events WHERE created_at < $1", to.Add(time.Hour)); got != n*events {
 		b.Fatalf("%d events stored of %d tasks", got, n)
 	}
-	if got := one[int](b, db, "SELECT count(*) FROM holdfast.task_events_default"); got != 0 {
-		b.Fatalf("%d events are in no month's partition", got)
-	}
 }
 
 // copied lists the columns of a table and their values in a copy of the row alias: times keep their
@@ -250,27 +248,4 @@ func copied(b *testing.B, db *pgx.Conn, table, alias string, instead map[string]
 		names, exprs = append(names, name), append(exprs, expr)
 	}
 	return strings.Join(names, ", "), strings.Join(exprs, ", ")
-}
-
-func firstOfMonth(t time.Time) time.Time {
-	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
-}
-
-// addPartition makes a month's partition as the server does it for the months ahead.
-func addPartition(b *testing.B, db *pgx.Conn, month time.Time) {
-	b.Helper()
-	name := "holdfast.task_events_" + month.Format("2006_01")
-	if one[bool](b, db, "SELECT to_regclass($1) IS NOT NULL", name) {
-		return
-	}
-	bound := func(t time.Time) string {
-		var id task.ID
-		for i := range 6 {
-			id[i] = byte(uint64(t.UnixMilli()) >> (40 - 8*i))
-		}
-		return id.String()
-	}
-	exec1(b, db, fmt.Sprintf("CREATE TABLE %s (LIKE holdfast.task_events INCLUDING ALL)", name))
-	exec1(b, db, fmt.Sprintf("ALTER TABLE holdfast.task_events ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
-		name, bound(month), bound(month.AddDate(0, 1, 0))))
 }

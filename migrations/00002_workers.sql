@@ -1,4 +1,4 @@
--- Who runs: one row per process, and the holders of singleton duties.
+-- Processes: who is alive, who ever was, and who has a duty that one process has at a time.
 
 -- +goose Up
 SET LOCAL lock_timeout = '5s';
@@ -13,8 +13,18 @@ CREATE TABLE holdfast.workers (
     CONSTRAINT workers_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE holdfast.workers IS 'The processes that are alive. One that stops renewing is deleted by whichever notices first, and its tasks are rescued.';
-COMMENT ON COLUMN holdfast.workers.lease_until IS 'Renewed by the process; judged by the database''s clock alone.';
+COMMENT ON TABLE holdfast.workers IS 'The processes that are alive. One that stops renewing is deleted by the process that notices first, and its tasks are rescued.';
+COMMENT ON COLUMN holdfast.workers.lease_until IS 'The process renews it; the database''s clock alone judges it.';
+
+CREATE TABLE holdfast.processes (
+    id         uuid        NOT NULL,
+    name       text        NOT NULL,
+    version    text        NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT processes_pkey PRIMARY KEY (id)
+);
+CREATE INDEX processes_started ON holdfast.processes (started_at);
+COMMENT ON TABLE holdfast.processes IS 'Every process that registered: the names of workers in the log, also when they are gone. Retention removes old ones.';
 
 CREATE TABLE holdfast.leases (
     name   text        NOT NULL,
@@ -28,4 +38,5 @@ COMMENT ON TABLE holdfast.leases IS 'Duties that one process has at a time, such
 -- +goose Down
 SET LOCAL lock_timeout = '5s';
 DROP TABLE holdfast.leases;
+DROP TABLE holdfast.processes;
 DROP TABLE holdfast.workers;

@@ -1,14 +1,14 @@
--- The keys that clients show. All statements but the list go by the primary key.
+-- Clients' API keys. All statements except the list use the primary key.
 
 -- name: APIKeyFind :one
--- The database's clock decides what has expired.
+-- The database's clock decides whether a key has expired.
 SELECT key_hash, tenant, subject, scopes, (revoked_at IS NOT NULL)::boolean AS revoked,
        coalesce(extract(epoch FROM expires_at - now()), 1e9)::float8 AS seconds_left,
        coalesce(last_used_at < now() - interval '5 minutes', true)::boolean AS use_unrecorded
   FROM holdfast.api_keys WHERE key_id = @key_id;
 
 -- name: APIKeyUsed :exec
--- Seldom enough to cost nothing: of many replicas that see the key at once, one writes.
+-- Rare enough to cost nothing: if many replicas see the key at once, one of them writes.
 UPDATE holdfast.api_keys SET last_used_at = now()
  WHERE key_id = @key_id AND (last_used_at IS NULL OR last_used_at < now() - interval '5 minutes');
 
@@ -19,10 +19,10 @@ VALUES (@key_id, @key_hash, @name, @tenant, @subject, @scopes::text[],
 RETURNING *;
 
 -- name: APIKeys :many
--- For operators: all of them, the newest first.
+-- For operators: all keys, the newest first.
 SELECT * FROM holdfast.api_keys ORDER BY created_at DESC, key_id;
 
 -- name: APIKeyRevoke :one
--- A key stays revoked since the first time.
+-- A second call keeps the time of the first.
 UPDATE holdfast.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE key_id = @key_id
 RETURNING *;

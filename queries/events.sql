@@ -1,23 +1,23 @@
 -- Writing and reading the log.
 
 -- name: EventsAppend :many
--- Writes what any number of runs produced, in one commit. Inputs are one element per event,
--- the events of a run side by side and in order; ordinal is how many events the run had
--- written before its first one here. A run writes only while its attempt is the task's, it
--- has a worker, and its ordinal fits; a run that gets no row back was fenced, or this is a
--- repetition of a statement that had been committed.
+-- Writes the events of any number of runs in one commit. Inputs have one element per event; the
+-- events of a run are adjacent and in order. ordinal is the number of events that the run wrote
+-- before its first one here. A run writes only while its attempt is the task's, it has a worker,
+-- and its ordinal fits. A run without a row in the result was fenced, or this is a retry of a
+-- committed statement.
 --
--- A run that parks while a message is already waiting does not park: the task goes back to
--- submitted for that message, with the status message that the run gave. One that parks after
--- the client asked to cancel it is canceled instead.
+-- A run that parks while a message is already waiting does not park. The task goes back to
+-- submitted for that message, with the run's status message. A run that parks after the client
+-- asked to cancel it is canceled instead.
 --
--- Rows are sought by an array of ids, and by a condition on state that no partial index answers
--- (state + 0): on a quiet system ANALYZE sees an empty queue, and the plan made then would look
--- through the whole queue, or all open tasks, at every append.
+-- Rows are looked up by an array of ids. On a quiet system ANALYZE sees an empty queue; a join
+-- planned then would read the whole queue, or all open tasks, at every append.
 --
--- The status that ends the run says who had it and since when.
+-- The status that ends the run records its worker and its start.
 --
--- Webhooks are marked last, by a function of its own snapshot, and only of tasks that have any.
+-- Webhooks are marked last, by a function with its own snapshot, and only for tasks that have
+-- webhooks.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@tasks::uuid[]) AS task,
            unnest(@attempts::integer[]) AS attempt,
@@ -38,14 +38,14 @@ WITH inp AS MATERIALIZED (
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
       FROM inp GROUP BY task, attempt, ordinal
 ), lck AS MATERIALIZED (
-    SELECT t.id, t.attempt, t.last_seq, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
+    SELECT t.id, t.kept, t.attempt, t.last_seq, t.pending, t.cancel_requested, t.worker_id, t.claimed_at, t.pushes,
            r.n, r.status_ord, r.shown_rn, r.artifact_bytes
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
-     WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state + 0 < 3 AND t.worker_id IS NOT NULL
+     WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
        FOR NO KEY UPDATE OF t
 ), eff AS MATERIALIZED (
-    SELECT l.id, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
+    SELECT l.id, l.kept, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
            s.rn AS status_rn,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
@@ -61,11 +61,11 @@ WITH inp AS MATERIALIZED (
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR e.direct,
            artifact_bytes = t.artifact_bytes + e.artifact_bytes,
-           -- From the locked row: an UPDATE whose snapshot is older is first computed, and its
-           -- CHECKs tried, on the version that it saw.
+           -- From the locked row: an UPDATE with an older snapshot is first computed, and its
+           -- CHECKs tested, on the version in that snapshot.
            pending = CASE WHEN e.again THEN e.pending - 1 ELSE e.pending END,
            worker_id = CASE WHEN e.again OR coalesce(e.state, t.state) >= 3 THEN NULL ELSE t.worker_id END
-      FROM eff e WHERE t.id = ANY(ARRAY(SELECT id FROM eff)) AND t.id = e.id
+      FROM eff e WHERE t.id = ANY(ARRAY(SELECT id FROM eff)) AND t.id = e.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.state
 ), done AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = ANY(ARRAY(SELECT id FROM upd WHERE state >= 3))
@@ -75,8 +75,8 @@ WITH inp AS MATERIALIZED (
            message_seq = holdfast.message_after(q.id, q.message_seq)
      WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again))
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
-    SELECT n.task, e.last_seq + n.rn, n.kind,
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
+    SELECT n.task, e.last_seq + n.rn, n.kind, e.kept,
            CASE WHEN n.ord = e.status_ord THEN e.state ELSE nullif(n.state, 0) END,
            n.attempt, n.append, n.last, nullif(n.artifact_id, ''), nullif(n.payload, '')::json,
            CASE WHEN n.ord = e.status_ord AND (e.again OR e.state >= 3) THEN e.worker_id END,
@@ -91,8 +91,12 @@ SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS st
   FROM eff;
 
 -- name: RunStates :many
--- Tells a fenced run from one whose append had been committed before its connection died.
-SELECT id, attempt, run_ordinal, state, last_seq, pushes FROM holdfast.tasks WHERE id = ANY(@ids::uuid[]);
+-- Tells a fenced run from one whose append was committed before its connection died.
+SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (
+    SELECT x.id, x.attempt, x.run_ordinal, x.state, x.last_seq, x.pushes FROM holdfast.tasks x
+     WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0
+ ) t;
 
 -- name: EventsAfter :many
 -- A reader's next page of one log, by primary key.
@@ -101,15 +105,16 @@ SELECT * FROM holdfast.task_events
  ORDER BY seq LIMIT @max_rows;
 
 -- name: EventsOf :many
--- The part of a log that a reply shows: messages and statuses, and artifacts if wanted. It comes in its order by the
--- primary key, but is not made to: sorting, which a join needs for a promise, would write a long log to disk.
+-- The part of a log that a response shows: messages and statuses, and artifacts if wanted. Rows
+-- usually come in order, by the primary key. There is no ORDER BY, because a join would then sort,
+-- and a sort writes a long log to disk.
 SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at
   FROM holdfast.callers_log l
  WHERE l.task = @task AND l.seq <= @upto AND (l.kind <> 3 OR @with_artifacts::boolean);
 
 -- name: EventsCatchUp :many
--- The hub's read for many topics at once; a topic with more than the limit asks again. The
--- lowest and the highest of their ids keep the partitions out that hold none of them.
+-- The hub's read for many topics at once. For a topic with more events than the limit, the hub
+-- reads again. The lowest and the highest id prune the partitions that hold none of them.
 SELECT e.*
   FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@afters::bigint[]) AS after) h
  CROSS JOIN LATERAL (

@@ -1,4 +1,4 @@
--- The keys that replicas sign with: a handful of rows, read whole.
+-- The keys that replicas sign with: a handful of rows, all read at once.
 
 -- name: SigningKeys :many
 -- Newest first, so that every replica publishes them in the same order.
@@ -7,11 +7,11 @@ SELECT key_id, algorithm, private_key,
   FROM holdfast.signing_keys ORDER BY active_at DESC, key_id;
 
 -- name: SigningKeysLock :exec
--- One rotation at a time; until the transaction ends.
+-- Allows one rotation at a time. The lock lasts until the transaction ends.
 SELECT pg_advisory_xact_lock(hashtext('holdfast.signing_keys'));
 
 -- name: SigningKeyAdd :execrows
--- Adds a key unless there is one younger than max_age. The first is active at once.
+-- Adds a key unless there is one younger than max_age. The first key is active at once.
 INSERT INTO holdfast.signing_keys (key_id, algorithm, private_key, active_at)
 SELECT @key_id, @algorithm, @private_key,
        CASE WHEN EXISTS (SELECT FROM holdfast.signing_keys) THEN now() + @lead::interval ELSE now() END

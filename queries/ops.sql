@@ -1,4 +1,4 @@
--- What operators ask, by command line and console.
+-- Queries of operators, by command line and console.
 
 -- name: OpsTasks :many
 -- Newest first by id, which is the order of creation (primary key), with optional filters.
@@ -11,25 +11,21 @@ SELECT * FROM holdfast.tasks
  ORDER BY id DESC LIMIT @max_rows;
 
 -- name: OpsTasksNamed :many
--- Every task that somebody calls by this id: clients may choose the same one.
-SELECT id FROM holdfast.tasks WHERE client_id = @client_id::text ORDER BY id DESC LIMIT 20;
+-- Every task with this client-chosen id: several clients may have chosen the same one. Index
+-- task_names_of_tenant.
+SELECT task FROM holdfast.task_names WHERE client_id = @client_id::text ORDER BY task DESC LIMIT 20;
 
 -- name: OpsOpenTasks :many
--- Those that have not ended, the newest first. Their ids are gathered apart, so that it is the
--- partial index tasks_open that is read, and not the primary key of all that ever were.
-WITH open AS MATERIALIZED (
-    SELECT id FROM holdfast.tasks
-     WHERE state < 5
-       AND (@agent::text = '' OR agent = @agent)
-       AND (@context_id::text = '' OR context_id = @context_id)
-       AND (@owner::text = '' OR owner = @owner)
-)
+-- Tasks that have not ended, the newest first.
 SELECT * FROM holdfast.tasks
- WHERE id = ANY(ARRAY(SELECT id FROM open ORDER BY id DESC LIMIT @max_rows::integer))
- ORDER BY id DESC;
+ WHERE state < 5
+   AND (@agent::text = '' OR agent = @agent)
+   AND (@context_id::text = '' OR context_id = @context_id)
+   AND (@owner::text = '' OR owner = @owner)
+ ORDER BY id DESC LIMIT @max_rows;
 
 -- name: OpsTasksSince :many
--- Those created after a task or a moment, which an id begins with (primary key).
+-- Tasks created after a task or a time; an id begins with its time (primary key).
 SELECT * FROM holdfast.tasks
  WHERE id > @since
    AND (@agent::text = '' OR agent = @agent)
@@ -42,6 +38,6 @@ SELECT * FROM holdfast.tasks
 SELECT pg_notify('holdfast', p) FROM unnest(@payloads::text[]) AS p;
 
 -- name: NotifyQueueTrim :one
--- Makes PostgreSQL forget the notifications that every listener has read, as this function does
--- beside what it is asked for. Nothing else would, once the queue is full.
+-- Makes PostgreSQL discard the notifications that every listener has read, as a side effect of this
+-- function. Once the queue is full, nothing else does.
 SELECT pg_notification_queue_usage();

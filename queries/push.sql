@@ -1,32 +1,35 @@
 -- Webhooks: configurations, and deliveries as cursors into the log.
 --
--- Lock order: the tasks row, then push_cursors in the order of (task, config_id). Claims and records never
--- lock a task; a claim, and what puts aside, waits for nobody.
+-- Lock order: the tasks row, then push_cursors in the order of (task, config_id). Claims and
+-- records never lock a task. Statements that claim or park skip locked rows.
 
 -- name: PushTaskLock :one
--- Until the transaction ends no event is written. What follows in it sees all that were.
+-- Keeps events of the task from being written until the transaction ends. Later statements of the
+-- transaction see all earlier events.
 SELECT last_seq FROM holdfast.tasks WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: PushConfigSet :one
--- Behind PushTaskLock. Adds a configuration, or replaces what one says: it keeps its place in the log and begins to live
--- anew, and what is on its way to the old URL no longer counts. No row: the task has as many as it may.
+-- After PushTaskLock. Adds a configuration or replaces one. A replaced one keeps its place in the
+-- log and is enabled again; a delivery in flight to the old URL no longer counts. No row: the task
+-- has the maximum number of configurations.
 WITH room AS MATERIALIZED (
-    SELECT t.id, holdfast.push_caller(t.tenant, t.owner) AS caller FROM holdfast.tasks t
+    SELECT t.id, t.agent, coalesce(t.client_id, t.id::text) AS public_id, holdfast.push_caller(t.tenant, t.owner) AS caller
+      FROM holdfast.tasks t
      WHERE t.id = @task
        AND ((SELECT count(*) FROM holdfast.push_configs c WHERE c.task = @task) < @most::integer
             OR EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @config_id))
-), known AS (
-    UPDATE holdfast.tasks SET pushes = true WHERE id = (SELECT id FROM room) AND NOT pushes
+), known AS MATERIALIZED (
+    SELECT holdfast.task_has_pushes(id, true) AS noted FROM room
 ), config AS (
-    INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
-    SELECT id, @config_id, @dialect, @url, CAST(@schemes::text AS json), sqlc.narg(secrets)::bytea FROM room
+    INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
+    SELECT id, @config_id, agent, public_id, @dialect, @url, CAST(@schemes::text AS json), sqlc.narg(secrets)::bytea FROM room
     ON CONFLICT (task, config_id) DO UPDATE
-       SET dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets, public_id = NULL
+       SET public_id = excluded.public_id, dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets
     RETURNING created_at
 ), old AS MATERIALIZED (
     SELECT k.next_seq FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
 ), due AS MATERIALIZED (
-    -- One that is replaced may want other events from now on.
+    -- A replaced configuration may want other events from now on.
     SELECT coalesce((SELECT e.seq FROM holdfast.task_events e
                       WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM old) AND (e.kind = 2 OR e.kind = 3 AND @artifacts::boolean)
                       ORDER BY e.seq DESC LIMIT 1), 0) AS seq
@@ -42,10 +45,10 @@ WITH room AS MATERIALIZED (
            claim = NULL, worker_id = NULL, locked_until = NULL
     RETURNING due_at
 )
-SELECT config.created_at, (place.due_at IS NOT NULL)::boolean AS due FROM config, place;
+SELECT config.created_at, (place.due_at IS NOT NULL)::boolean AS due FROM config, place, known;
 
 -- name: PushConfigs :many
--- Those of a task, the oldest first; one of them if @config_id is not empty.
+-- The configurations of a task, the oldest first; one of them if @config_id is not empty.
 SELECT sqlc.embed(c), k.artifacts, k.disabled_at, k.disabled_for
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
@@ -53,21 +56,24 @@ SELECT sqlc.embed(c), k.artifacts, k.disabled_at, k.disabled_for
  ORDER BY c.created_at, c.config_id;
 
 -- name: PushConfigDelete :execrows
--- Behind PushTaskLock. What came of its deliveries stays.
+-- After PushTaskLock. The record of its delivery attempts stays.
 WITH gone AS (
     DELETE FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id
-), forgotten AS (
-    UPDATE holdfast.tasks SET pushes = false
-     WHERE id = @task AND pushes
-       AND NOT EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id <> @config_id)
+), forgotten AS MATERIALIZED (
+    SELECT count(*) AS n FROM (
+        SELECT holdfast.task_has_pushes(@task, false)
+         WHERE NOT EXISTS (SELECT FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id <> @config_id)
+    ) x
 )
-DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @config_id;
+DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @config_id AND (SELECT n FROM forgotten) >= 0;
 
 -- name: PushClaim :many
--- Takes due configurations for a process: at most max_rows, per_host of one host and per_caller of one caller, so that
--- slow ones do not take all the room. It looks at the @window_rows that are due for longest (index push_cursors_due), busy
--- ones among them, and at what is aside, if anything is, in the lanes of these and in those that it is given (index
--- push_cursors_lanes). The end of the claim is when they are due again, so that nobody passes over what others have.
+-- Claims due configurations for a process: at most max_rows, with at most per_host of one host and
+-- per_caller of one caller, so that slow ones do not fill the claim. It looks at the @window_rows
+-- that have been due longest, including busy ones (index push_cursors_due). If configurations are
+-- parked, it also looks into the lanes of these rows and into the lanes that it is given (index
+-- push_cursors_lanes). The end of the claim becomes the next due time, so a claim does not have to
+-- skip the configurations that others have claimed.
 WITH front AS MATERIALIZED (
     SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
      WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer
@@ -92,7 +98,8 @@ WITH front AS MATERIALIZED (
       ) r
      WHERE r.host <> ALL(@busy_hosts::text[]) AND r.caller <> ALL(@busy_callers::bigint[])
 ), mine AS MATERIALIZED (
-    -- Only those that are due as they were seen: one that was set anew since has a configuration that this does not see.
+    -- Only rows that are still due as read: the snapshot does not see the new configuration of one
+    -- that was replaced meanwhile.
     SELECT x.task, x.config_id
       FROM (SELECT * FROM ready
              WHERE of_host <= @per_host::integer AND (of_caller <= @per_caller::integer OR caller = 0)
@@ -104,8 +111,8 @@ WITH front AS MATERIALIZED (
      ) x
      LIMIT @max_rows::integer
 ), many AS MATERIALIZED (
-    -- By way of arrays, of which the planner expects several rows. For the one that it expects of a claim it would seek each
-    -- row by the array of all.
+    -- Through arrays, because the planner expects several rows of them. It expects one row of a
+    -- claim, and would then look up each row by the array of all ids.
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
@@ -115,17 +122,15 @@ WITH front AS MATERIALIZED (
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
 SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
-       c.dialect, c.url, c.schemes, c.secrets, c.created_at, coalesce(t.client_id, c.public_id, t.id::text)::text AS public_id, t.agent
+       c.dialect, c.url, c.schemes, c.secrets, c.created_at, c.public_id, c.agent
   FROM won
  CROSS JOIN LATERAL (
-    SELECT x.dialect, x.url, x.schemes, x.secrets, x.created_at, x.public_id FROM holdfast.push_configs x
-     WHERE x.task = won.task AND x.config_id = won.config_id OFFSET 0
- ) c
- CROSS JOIN LATERAL (SELECT x.id, x.client_id, x.agent FROM holdfast.tasks x WHERE x.id = won.task OFFSET 0) t;
+    SELECT * FROM holdfast.push_configs x WHERE x.task = won.task AND x.config_id = won.config_id OFFSET 0
+ ) c;
 
 -- name: PushNext :one
--- Whether as many as @most are due, and in how many seconds the next one is; negative: unknown, for want of one among the first
--- few that is not busy. Index push_cursors_due.
+-- Whether at least @most are due, and in how many seconds the next one is. Negative: unknown,
+-- because the first few are all busy. Index push_cursors_due.
 SELECT (SELECT count(*) = @most::integer FROM (
             SELECT FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT @most::integer
        ) due)::boolean AS hidden,
@@ -134,13 +139,14 @@ SELECT (SELECT count(*) = @most::integer FROM (
        ) w WHERE w.host <> ALL(@busy_hosts::text[]) AND w.caller <> ALL(@busy_callers::bigint[])), -1)::float8 AS seconds;
 
 -- name: PushAside :one
--- Puts aside what is due for who takes no more, among the @window_rows that are due for longest, and says how many that were.
+-- Parks due configurations of busy hosts and callers, among the @window_rows that have been due
+-- longest, and returns their number.
 SELECT holdfast.push_aside(@window_rows::integer, @busy_hosts::text[], @busy_callers::bigint[])::integer AS n;
 
 -- name: PushLanes :many
--- The next lanes behind one in which something is aside, at most @max_rows, and whether a claim would take it. A lane is what
--- one caller has for one host. Reads one entry of index push_cursors_lanes for each, and one for all lanes of a caller that is
--- busy.
+-- The next lanes with parked configurations after a given lane, at most @max_rows, and whether a
+-- claim can take from them. A lane is the queue of one caller for one host. Reads one entry of
+-- index push_cursors_lanes for each lane, and one entry for all lanes of a busy caller.
 WITH RECURSIVE lane AS (
     (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
       WHERE k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > (@caller::bigint, @host::text)
@@ -164,15 +170,16 @@ SELECT lane.caller::bigint AS caller, lane.host::text AS host,
   FROM lane;
 
 -- name: PushBatch :many
--- The events that a configuration wants, from one on, by primary key.
+-- The events that a configuration wants, from a given one on, by primary key.
 SELECT * FROM holdfast.task_events
  WHERE task = @task AND seq >= @next_seq AND (kind = 2 OR kind = 3 AND @artifacts::boolean)
  ORDER BY seq LIMIT @max_rows;
 
 -- name: PushAhead :many
--- The same for one configuration of each of many tasks, without those that have more than @max_stored bytes, compressed
--- as they are. The lowest and the highest task keep the partitions out that hold none of them.
-SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload,
+-- The same for one configuration of each of many tasks, without those that have more than
+-- @max_stored bytes on disk (compressed). The lowest and the highest task prune the partitions that
+-- hold none of them.
+SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload,
        e.request_id, e.created_at, e.worker_id, e.claimed_at
   FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@next_seqs::bigint[]) AS next_seq, unnest(@artifacts::boolean[]) AS artifacts) c
  CROSS JOIN LATERAL (
@@ -187,10 +194,11 @@ SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_i
 
 -- name: PushTasks :many
 -- The headers of these tasks, by primary key.
-SELECT * FROM holdfast.tasks WHERE id = ANY(@ids::uuid[]);
+SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (SELECT * FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0) t;
 
 -- name: PushLog :many
--- What a log has behind one event, up to another one, by primary key.
+-- The events of a log after one event, up to another one, by primary key.
 SELECT * FROM holdfast.task_events WHERE task = @task AND seq > @after AND seq <= @upto ORDER BY seq;
 
 -- name: PushExtend :execrows
@@ -199,9 +207,9 @@ UPDATE holdfast.push_cursors
  WHERE task = @task AND config_id = @config_id AND claim = @claim::uuid;
 
 -- name: PushRecord :many
--- Writes down what came of any number of attempts, each fenced by its claim; one that yields no row had lost it. What was
--- marked meanwhile is seen here, or the mark sees what this sets: both write the row. An attempt without a delivery id made
--- no request and only passes over its events.
+-- Records any number of attempts, each fenced by its claim; an attempt without a row in the result
+-- had lost its claim. This statement sees a concurrent mark, or the mark sees this update, because
+-- both write the row. An attempt without a delivery id made no request and only skips its events.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@tasks::uuid[]) AS task,
            unnest(@config_ids::text[]) AS config_id,
@@ -233,7 +241,8 @@ WITH inp AS MATERIALIZED (
            l.disabled_at IS NULL AND l.delivered AND l.due_seq > l.to_seq AS more
       FROM lck l
 ), upd AS (
-    -- All from the locked row: an UPDATE whose snapshot is older is first computed on the version that it saw.
+    -- All from the locked row: an UPDATE with an older snapshot is first computed on the version in
+    -- that snapshot.
     UPDATE holdfast.push_cursors k
        SET next_seq = CASE WHEN e.delivered THEN e.to_seq + 1 ELSE e.next_seq END,
            due_at = CASE WHEN NOT e.live THEN NULL WHEN NOT e.delivered THEN now() + e.delay WHEN e.keep THEN e.locked_until ELSE now() END,
@@ -257,13 +266,13 @@ WITH inp AS MATERIALIZED (
 SELECT claim::uuid AS claim, more::boolean AS more FROM eff;
 
 -- name: PushDisable :execrows
--- A delivery that is under way may still be recorded.
+-- A delivery in flight may still be recorded.
 UPDATE holdfast.push_cursors
    SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, @reason::text), due_at = NULL, aside = false
  WHERE task = @task AND config_id = @config_id;
 
 -- name: PushEnable :one
--- Also makes one due at once that waits for its next attempt.
+-- Also makes a configuration in backoff due at once.
 WITH l AS MATERIALIZED (
     SELECT k.*, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
       FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
@@ -274,15 +283,15 @@ UPDATE holdfast.push_cursors k
 RETURNING (l.at IS NOT NULL)::boolean AS due;
 
 -- name: PushRedeliver :one
--- Puts a configuration back to an event (0: leaves it where it is) and makes it due at once unless it is disabled. Never
--- forward: what lies between would be lost without a word. A delivery that is under way no longer counts, and may be made
--- again. No row: there is none, or no such event.
+-- Moves a configuration back to an event (0: does not move it) and makes it due at once unless it
+-- is disabled. It never moves forward: the events in between would be lost silently. A delivery in
+-- flight no longer counts, and may be repeated. No row: no such configuration or event.
 WITH l AS MATERIALIZED (
     SELECT k.task, k.config_id, k.due_seq, k.due_since, k.disabled_at, k.artifacts,
            CASE WHEN @from_seq::bigint > 0 THEN least(@from_seq::bigint, k.next_seq) ELSE k.next_seq END AS next_seq
       FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
 ), d AS MATERIALIZED (
-    -- Events of before the configuration have not been marked.
+    -- Events before the configuration was set have not been marked.
     SELECT l.*, greatest(l.due_seq, (
         SELECT e.seq FROM holdfast.task_events e
          WHERE e.task = @task AND e.seq >= (SELECT next_seq FROM l) AND (e.kind = 2 OR e.kind = 3 AND (SELECT artifacts FROM l))
@@ -299,11 +308,12 @@ UPDATE holdfast.push_cursors k
 RETURNING (d.upto >= d.next_seq)::boolean AS due, (d.disabled_at IS NOT NULL)::boolean AS disabled;
 
 -- name: PushList :many
--- For operators: the newest tasks first, those of one task by their age.
+-- For operators: the newest tasks first, configurations of one task by their age. The bound of the
+-- page prunes partitions of newer tasks.
 SELECT sqlc.embed(c), sqlc.embed(k), t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
-  JOIN holdfast.tasks t ON t.id = c.task
+  JOIN holdfast.tasks t ON t.id = c.task AND t.id <= @before_task::uuid
  WHERE (c.task, c.config_id) < (@before_task::uuid, @before_id::text)
    AND (@task::uuid = '00000000-0000-0000-0000-000000000000' OR c.task = @task)
    AND (@agent::text = '' OR t.agent = @agent)
@@ -315,8 +325,9 @@ SELECT sqlc.embed(c), sqlc.embed(k), t.client_id, t.agent, t.tenant, t.owner
  ORDER BY c.task DESC, c.config_id DESC LIMIT @max_rows;
 
 -- name: PushAttempts :many
--- For operators: those of one configuration, or of all of a task (@config_id empty), the newest first. They are gathered
--- apart, so that it is index push_attempts_of that is read, and not the newest of all until enough are found.
+-- For operators: the attempts of one configuration, or of all of a task (@config_id empty), the
+-- newest first. The separate CTE makes PostgreSQL use index push_attempts_of. Otherwise it would
+-- read the newest attempts of all tasks until it has found enough.
 WITH a AS MATERIALIZED (
     SELECT * FROM holdfast.push_attempts
      WHERE task = @task AND (@config_id::text = '' OR config_id = @config_id)
@@ -336,24 +347,13 @@ SELECT (SELECT count(*) FROM due)::bigint AS backlog,
        coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
        (SELECT count(*) FROM holdfast.push_cursors WHERE disabled_at IS NOT NULL)::bigint AS disabled;
 
--- name: PushAttemptsPrune :one
--- Deletes what is older than keep among the oldest max_rows, and says how many that were and whether there may be more.
-WITH oldest AS MATERIALIZED (
-    SELECT id, started_at FROM holdfast.push_attempts ORDER BY id LIMIT @max_rows
-), gone AS (
-    DELETE FROM holdfast.push_attempts
-     WHERE id = ANY(ARRAY(SELECT id FROM oldest WHERE started_at < now() - @keep::interval))
-    RETURNING id
-)
-SELECT count(*) FROM gone;
-
 -- name: PushSecrets :many
--- A page of what is sealed, by primary key.
+-- A page of sealed secrets, by primary key.
 SELECT task, config_id, secrets FROM holdfast.push_configs
  WHERE (task, config_id) > (@after_task::uuid, @after_id::text) AND secrets IS NOT NULL
  ORDER BY task, config_id LIMIT @max_rows;
 
 -- name: PushReseal :execrows
--- Unless the configuration was set anew meanwhile.
+-- Skips a configuration that was replaced meanwhile.
 UPDATE holdfast.push_configs SET secrets = @fresh::bytea
  WHERE task = @task AND config_id = @config_id AND secrets = @old::bytea;

@@ -1,16 +1,26 @@
 -- Creating, continuing, canceling and reading tasks.
 --
--- Lock order everywhere: the slots of limits (00010_limits), the tasks row, then its task_queue row, then its push_cursors. QueueClaim alone starts at
--- the queue, and it waits for neither.
+-- Lock order everywhere: the slots of limits (00001_tasks), the tasks row, then its task_queue row,
+-- then its push_cursors. Only QueueClaim starts at the queue; it waits for no lock.
+--
+-- Open tasks have their own partition. A statement about an open task has a condition on the state,
+-- so its plan uses only this partition. The condition is state NOT IN (…), because no index can
+-- serve it. With state < 5, a plan made for the empty partition would scan a whole index on the
+-- state instead of looking up an id.
+--
+-- The UPDATE that ends a task also moves it. A statement that waited for its lock, or began before
+-- the move was committed, gets a serialization failure (40001), and the store retries it.
 
 -- name: TaskCreate :many
--- Creates any number of tasks in one commit: idempotency key, task, first message, queue
--- row, and webhook configurations. An input whose key or client id is taken yields no row; the caller looks up why.
--- An input with a worker is claimed in the same breath (attempt 1). An id that is already
--- there is left alone, which makes the statement safe to repeat.
+-- Creates any number of tasks in one commit: idempotency key, name, task, first message, queue row,
+-- and webhook configurations. An input whose key or client id is taken returns no row; the caller
+-- looks up why. An input with a worker is claimed in the same statement (attempt 1).
 --
--- An input with limits (0: none) comes back as refused when it would go past one. Repetitions
--- are let through, to find the task that they repeat.
+-- A retry (@repeated: an earlier try may have been committed) skips the tasks that exist, in
+-- whatever partition. If such a task moves at the same moment, the primary key of its log refuses
+-- the second first message.
+--
+-- An input with limits (0: none) is returned as refused if it exceeds one.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@ids::uuid[]) AS id,
            unnest(@client_ids::text[]) AS client_id,
@@ -30,22 +40,20 @@ WITH inp AS MATERIALIZED (
            unnest(@audits::text[]) AS audit
 ), new AS MATERIALIZED (
     SELECT i.* FROM inp i
-     WHERE i.client_id = ''
-        OR NOT EXISTS (SELECT FROM holdfast.tasks x
-                        WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent
-                          AND x.client_id = i.client_id)
-), there AS MATERIALIZED (
-    SELECT x.id FROM holdfast.tasks x WHERE x.id = ANY(ARRAY(SELECT id FROM new WHERE live_limit > 0 OR queue_limit > 0))
+     WHERE (i.client_id = ''
+            OR (SELECT count(*) FROM holdfast.task_names x
+                 WHERE x.tenant = i.tenant AND x.owner = i.owner AND x.agent = i.agent AND x.client_id = i.client_id) = 0)
+       AND (i.key = ''
+            OR (SELECT count(*) FROM holdfast.idempotency_keys k
+                 WHERE k.tenant = i.tenant AND k.owner = i.owner AND k.key = i.key) = 0)
+       AND NOT (@repeated::boolean AND holdfast.task_exists(i.id))
 ), bounded AS MATERIALIZED (
-    -- In the order in which slots are taken. A limit's count is made once, beside its first input.
+    -- In the order in which slots are locked. Each limit is counted once, at its first input.
     SELECT n.id, n.tenant, n.owner, n.agent, n.worker_id, n.live_limit, n.queue_limit,
            holdfast.limit_slot(n.tenant, n.owner, n.agent) AS slot,
            row_number() OVER (PARTITION BY holdfast.limit_slot(n.tenant, n.owner, n.agent), n.tenant, n.owner, n.agent ORDER BY n.id) AS nth
       FROM new n
-     WHERE (n.live_limit > 0 OR n.queue_limit > 0)
-       AND n.id NOT IN (SELECT id FROM there)
-       AND (n.key = '' OR (SELECT count(*) FROM holdfast.idempotency_keys k
-                            WHERE k.tenant = n.tenant AND k.owner = n.owner AND k.key = n.key) = 0)
+     WHERE n.live_limit > 0 OR n.queue_limit > 0
 ), live AS MATERIALIZED (
     SELECT b.*, CASE WHEN b.nth = 1 AND b.live_limit > 0
                      THEN holdfast.live_tasks(b.slot, b.tenant, b.owner, b.agent, b.live_limit) END AS n
@@ -68,9 +76,22 @@ WITH inp AS MATERIALIZED (
 ), fresh AS MATERIALIZED (
     SELECT n.* FROM new n WHERE n.id NOT IN (SELECT id FROM refused)
 ), keyed AS (
-    INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
-    SELECT tenant, owner, key, request_hash, id FROM fresh WHERE key <> ''
-     ORDER BY tenant, owner, key
+    -- Near midnight a key counts on two days: both must be free.
+    INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
+    SELECT d.day, f.tenant, f.owner, f.key, f.request_hash, f.id
+      FROM fresh f CROSS JOIN holdfast.key_days(now()) AS d (day) WHERE f.key <> ''
+     ORDER BY d.day, f.tenant, f.owner, f.key
+    ON CONFLICT DO NOTHING
+    RETURNING task
+), free AS MATERIALIZED (
+    SELECT f.* FROM fresh f
+     WHERE f.key = ''
+        OR f.id IN (SELECT task FROM keyed GROUP BY task HAVING count(*) = (SELECT count(*) FROM holdfast.key_days(now())))
+), named AS (
+    INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
+    SELECT tenant, owner, agent, client_id, id FROM free WHERE client_id <> ''
+     -- In the order of the index, so that two batches with the same names do not deadlock.
+     ORDER BY tenant, owner, agent, client_id
     ON CONFLICT DO NOTHING
     RETURNING task
 ), created AS (
@@ -81,13 +102,11 @@ WITH inp AS MATERIALIZED (
            CASE WHEN f.worker_id = '00000000-0000-0000-0000-000000000000' THEN 0 ELSE 1 END,
            nullif(f.worker_id, '00000000-0000-0000-0000-000000000000'),
            CASE WHEN f.worker_id <> '00000000-0000-0000-0000-000000000000' THEN now() END, f.dialect, nullif(f.metadata, '')::json, f.pushes
-      FROM fresh f
-     WHERE f.key = '' OR f.id IN (SELECT task FROM keyed)
-     -- In the order of the unique index, so that two batches with the same ids do not wait for
-     -- each other.
-     ORDER BY f.tenant, f.owner, f.agent, f.client_id, f.id
+      FROM free f
+     WHERE f.client_id = '' OR f.id IN (SELECT task FROM named)
+     ORDER BY f.id
     ON CONFLICT DO NOTHING
-    RETURNING id, agent, tenant, owner, worker_id, runs, created_at
+    RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries)
     SELECT id, agent, worker_id, 1, runs FROM created
@@ -95,7 +114,7 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
 ), push AS MATERIALIZED (
-    SELECT p.*, c.tenant, c.owner
+    SELECT p.*, c.agent, c.tenant, c.owner, coalesce(c.client_id, c.id::text) AS public_id
       FROM (SELECT unnest(@push_tasks::uuid[]) AS task,
                    unnest(@push_ids::text[]) AS config_id,
                    unnest(@push_dialects::text[]) AS dialect,
@@ -106,8 +125,8 @@ WITH inp AS MATERIALIZED (
                    unnest(@push_artifacts::boolean[]) AS artifacts) p
       JOIN created c ON c.id = p.task
 ), configured AS (
-    INSERT INTO holdfast.push_configs (task, config_id, dialect, url, schemes, secrets)
-    SELECT task, config_id, dialect, url, schemes::json, secrets FROM push
+    INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes, secrets)
+    SELECT task, config_id, agent, public_id, dialect, url, schemes::json, secrets FROM push
 ), placed AS (
     INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts)
     SELECT task, config_id, host, holdfast.push_caller(tenant, owner), artifacts FROM push
@@ -119,10 +138,10 @@ SELECT id, created_at, 0::integer AS refused, coalesce((SELECT n FROM audited), 
 SELECT id, now()::timestamptz, by_limit, 0::bigint FROM refused;
 
 -- name: TaskReopen :one
--- Creates a task that takes over the id that a client chose from one of its own that has ended (@old, by primary key), which
--- keeps the one that it has beside it. Stream ids go on behind those of the old one. No row: the key is taken, or the id is not the old task's any
--- more, as after an earlier copy of this statement. What webhooks of the old one are still to be told names it as before.
--- Limits are as in TaskCreate.
+-- Creates a task that takes over a client-chosen id from an ended task of the same client (@old, by
+-- primary key). The old task keeps its server-made id. Stream ids continue after those of the old
+-- task. No row: the key is taken, or the id no longer belongs to the old task, for example because
+-- an earlier try was committed. Limits are as in TaskCreate.
 WITH free AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM holdfast.tasks x WHERE x.id = @old AND x.client_id = @client_id::text)
        AND (@key::text = '' OR NOT EXISTS (SELECT FROM holdfast.idempotency_keys k
@@ -141,22 +160,25 @@ WITH free AS MATERIALIZED (
     SELECT t.id, coalesce(t.stream_base, 0) + t.last_seq AS stream_base
       FROM holdfast.tasks t
      WHERE t.id = @old AND t.client_id = @client_id::text AND t.tenant = @tenant AND t.owner = @owner AND t.agent = @agent
-       AND t.state + 0 >= 5 AND (SELECT by_limit FROM refused) = 0
+       AND t.state >= 5 AND (SELECT new FROM free) AND (SELECT by_limit FROM refused) = 0
        FOR NO KEY UPDATE
 ), keyed AS (
-    INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
-    SELECT @tenant, @owner, @key::text, @request_hash::bytea, @id::uuid FROM lck WHERE @key::text <> ''
+    INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
+    SELECT d.day, @tenant, @owner, @key::text, @request_hash::bytea, @id::uuid
+      FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day) WHERE @key::text <> ''
+     ORDER BY d.day
     ON CONFLICT DO NOTHING
     RETURNING task
-), released AS (
-    UPDATE holdfast.tasks t SET client_id = NULL
-      FROM lck WHERE t.id = lck.id AND (@key::text = '' OR EXISTS (SELECT FROM keyed))
-    RETURNING lck.stream_base
-), told AS (
-    UPDATE holdfast.push_configs c SET public_id = @client_id::text
-     WHERE c.task = @old AND EXISTS (SELECT FROM released)
+), released AS MATERIALIZED (
+    SELECT lck.stream_base FROM lck
+     WHERE CASE WHEN @key::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
+                THEN holdfast.task_unname(lck.id) END
+), renamed AS (
+    INSERT INTO holdfast.task_names AS n (tenant, owner, agent, client_id, task)
+    SELECT @tenant, @owner, @agent, @client_id::text, @id::uuid FROM released
+    ON CONFLICT (tenant, owner, agent, client_id) DO UPDATE SET task = excluded.task
 ), created AS (
-    -- Each row comes out of the update that frees its name.
+    -- Each row comes from the update that frees its name.
     INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect, metadata, stream_base)
     SELECT @id::uuid, @client_id::text, @agent, @tenant, @owner, @context_id, 1, 1, 1, @dialect, nullif(@metadata::text, '')::json, r.stream_base
       FROM released r
@@ -178,17 +200,22 @@ SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0;
 -- is queued; one that has a run keeps it, and the message waits (pending) unless the agent
 -- refuses that (@enqueue false). No row: ended, busy or unknown; the caller reads which.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.agent, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
+    SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
-     WHERE t.id = @id AND t.state + 0 < 5 AND (t.state >= 3 OR @enqueue::boolean) -- not by index tasks_open
+     WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8) AND (t.state >= 3 OR @enqueue::boolean)
        FOR NO KEY UPDATE
 ), keyed AS (
-    INSERT INTO holdfast.idempotency_keys (tenant, owner, key, request_hash, task)
-    SELECT @tenant, @owner, @key::text, @request_hash::bytea, lck.id FROM lck WHERE @key::text <> ''
+    INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
+    SELECT d.day, @tenant, @owner, @key::text, @request_hash::bytea, lck.id
+      FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day)
+     WHERE @key::text <> ''
+       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key::text)
+     ORDER BY d.day
     ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
-    SELECT lck.* FROM lck WHERE @key::text = '' OR EXISTS (SELECT FROM keyed)
+    SELECT lck.* FROM lck
+     WHERE @key::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = ok.last_seq + CASE WHEN ok.parked THEN 2 ELSE 1 END,
@@ -199,12 +226,12 @@ WITH lck AS MATERIALIZED (
            pending = CASE WHEN ok.parked THEN 0 ELSE t.pending + 1 END,
            cancel_requested = CASE WHEN ok.parked THEN false ELSE t.cancel_requested END,
            cancel_requested_at = CASE WHEN ok.parked THEN NULL ELSE t.cancel_requested_at END
-      FROM ok WHERE t.id = ok.id
+      FROM ok WHERE t.id = @id AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, payload, request_id)
-    SELECT ok.id, ok.last_seq + 1, 1, NULL::smallint, 0, CAST(@payload::text AS json), @request_id::uuid FROM ok
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
+    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST(@payload::text AS json), @request_id::uuid FROM ok
      UNION ALL
-    SELECT ok.id, ok.last_seq + 2, 2, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
+    SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, turn)
     SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1 FROM ok WHERE ok.parked
@@ -216,33 +243,33 @@ SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::ti
   FROM ok;
 
 -- name: MessageFind :one
--- Finds the message that a call wrote whose outcome was lost with its connection
--- (unique index task_events_request). The seq is the last that the call wrote: that of the
--- status behind the message if it woke a parked task; no other submitted status is of attempt 0.
+-- Finds the message of a call whose answer was lost with its connection (by the index on task and
+-- request_id). The seq is the last that the call wrote: that of the status after the message if the
+-- message resumed a parked task. No other submitted status has attempt 0.
 SELECT coalesce(s.seq, m.seq)::bigint AS seq
   FROM holdfast.task_events m
   LEFT JOIN holdfast.task_events s
     ON s.task = m.task AND s.seq = m.seq + 1 AND s.kind = 2 AND s.state = 1 AND s.attempt = 0
- WHERE m.task = @task AND m.request_id = @request_id::uuid;
+ WHERE m.task = @task AND m.request_id = @request_id::uuid AND m.kind = 1;
 
 -- name: TaskCancel :one
--- Ends a task that no worker runs, or asks the worker of a running one to end it. The queue
--- row is taken only if nobody owns or is claiming it. Neither ended nor owned: ask again, for
--- the row was in somebody's hands or is newer than the snapshot. No row: ended or unknown.
+-- Ends a task that no worker runs, or asks the worker of a running one to end it. It deletes the
+-- queue row only if no worker owns or is claiming it. Neither ended nor owned: call again, because
+-- the row was locked or is newer than the snapshot. No row: the task has ended or is unknown.
 WITH lck AS MATERIALIZED (
-    SELECT t.id, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes
+    SELECT t.id, t.kept, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
-     WHERE t.id = @id AND t.state + 0 < 5 -- not by index tasks_open
+     WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
        FOR NO KEY UPDATE
 ), free AS MATERIALIZED (
-    -- The scalar subquery has the task locked before its queue row is looked at.
+    -- The scalar subquery makes PostgreSQL lock the task before it reads the queue row.
     SELECT q.id FROM holdfast.task_queue q
      WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL
        FOR UPDATE SKIP LOCKED
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT lck.id, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes FROM lck
+    SELECT lck.id, lck.kept, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes FROM lck
 ), upd AS (
     UPDATE holdfast.tasks t
        SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
@@ -250,15 +277,15 @@ WITH lck AS MATERIALIZED (
            status_seq = CASE WHEN eff.idle THEN eff.last_seq + 1 ELSE t.status_seq END,
            status_at = CASE WHEN eff.idle THEN now() ELSE t.status_at END,
            pending = CASE WHEN eff.idle THEN 0 ELSE t.pending END,
-           -- Nobody's already; but the version that this statement's snapshot saw may have a worker,
-           -- and the CHECKs are first tried on that one.
+           -- The locked row has no worker, but the version in this statement's snapshot may have
+           -- one, and the CHECKs are first tested on that version.
            worker_id = CASE WHEN eff.idle THEN NULL ELSE t.worker_id END,
            cancel_requested = true,
            cancel_requested_at = coalesce(t.cancel_requested_at, now())
-      FROM eff WHERE t.id = eff.id
+      FROM eff WHERE t.id = @id AND t.id = eff.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
-    INSERT INTO holdfast.task_events (task, seq, kind, state, attempt)
-    SELECT eff.id, eff.last_seq + 1, 2, 7, 0 FROM eff WHERE eff.idle
+    INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt)
+    SELECT eff.id, eff.last_seq + 1, 2, eff.kept, 7, 0 FROM eff WHERE eff.idle
 )
 SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
@@ -267,7 +294,7 @@ SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_se
   FROM eff;
 
 -- name: TaskByID :one
--- By primary key, for the server's own use; the caller checks whose it is.
+-- By primary key, for the server's own use; the caller must check the owner.
 SELECT * FROM holdfast.tasks WHERE id = @id;
 
 -- name: TaskFind :one
@@ -276,7 +303,8 @@ SELECT * FROM holdfast.tasks
  WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
 
 -- name: TaskRead :many
--- TaskFind and EventsOf at once. What is the task's stands beside its first event, in one column: those of long logs count.
+-- TaskFind and EventsOf in one statement. The task's columns come with its first event only, in one
+-- column: repeated in each row of a long log they would cost too much.
 SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at,
        CAST(CASE WHEN l.seq = 1 THEN json_build_object(
            'Owner', l.owner, 'ContextID', l.context_id, 'Dialect', l.dialect, 'Metadata', l.metadata,
@@ -285,41 +313,61 @@ SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_i
  WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
    AND (l.kind <> 3 OR @with_artifacts::boolean);
 
--- name: TaskByClientID :one
--- Index tasks_client_id.
+-- name: TaskNamed :one
+-- The task of a name, if the caller may see it. By primary key.
 SELECT * FROM holdfast.tasks
- WHERE tenant = @tenant AND owner = @owner AND agent = @agent AND client_id = @client_id::text;
+ WHERE id = @id AND client_id = @client_id::text AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
 
--- name: TaskByClientIDOfTenant :one
--- Where a tenant sees all of its tasks: the caller's own before those of others, of these the newest. Index tasks_named.
-SELECT * FROM holdfast.tasks
- WHERE tenant = @tenant AND agent = @agent AND client_id = @client_id::text
- ORDER BY owner = @owner DESC, id DESC LIMIT 1;
+-- name: NameGet :one
+-- The task with a client-chosen id. By primary key. A separate statement, so that the read of the
+-- task knows its partition from the id.
+SELECT task FROM holdfast.task_names WHERE tenant = @tenant AND owner = @owner AND agent = @agent AND client_id = @client_id;
+
+-- name: NameGetOfTenant :one
+-- For agents whose tasks are visible to the whole tenant: the caller's own task, or else the newest
+-- of others. Index task_names_of_tenant.
+SELECT task FROM holdfast.task_names
+ WHERE tenant = @tenant AND agent = @agent AND client_id = @client_id
+ ORDER BY owner = @owner DESC, task DESC LIMIT 1;
+
+-- name: NameForget :execrows
+-- Frees a name whose task was deleted: retention removes the task first. A name is written in the
+-- commit of its task, so a name without a task never gets one later.
+DELETE FROM holdfast.task_names n
+ WHERE n.tenant = @tenant AND n.owner = @owner AND n.agent = @agent AND n.client_id = @client_id
+   AND NOT holdfast.task_exists(n.task);
 
 -- name: TaskOwners :many
--- The owners of a tenant's tasks, each with one look at index tasks_listed.
+-- The owners of a tenant's tasks in states up to a given one, with one lookup in index tasks_listed
+-- of each partition for each owner.
 WITH RECURSIVE o AS (
-    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant ORDER BY t.owner LIMIT 1)
+    (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.state <= @highest_state ORDER BY t.owner LIMIT 1)
     UNION ALL
-    SELECT (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.owner > o.owner ORDER BY t.owner LIMIT 1)
+    SELECT (SELECT t.owner FROM holdfast.tasks t WHERE t.tenant = @tenant AND t.owner > o.owner AND t.state <= @highest_state ORDER BY t.owner LIMIT 1)
       FROM o WHERE o.owner IS NOT NULL
 )
 SELECT owner::text AS owner FROM o WHERE owner IS NOT NULL;
 
 -- name: TaskSeqs :many
--- How far the logs of many tasks have come: the hub's poll behind its hints.
-SELECT id, last_seq FROM holdfast.tasks WHERE id = ANY(@ids::uuid[]);
+-- The last seq of the logs of many tasks, for the hub's poll. A deleted task has no row. The lowest
+-- and the highest id prune the partitions that hold none of them.
+SELECT t.id, t.last_seq
+  FROM unnest(@ids::uuid[]) AS i (id)
+ CROSS JOIN LATERAL (SELECT x.id, x.last_seq FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0) t;
 
--- name: IdempotencyGet :one
--- A key is its owner's, also where its task may be another's.
-SELECT k.task, k.request_hash FROM holdfast.idempotency_keys k
-  JOIN holdfast.tasks t ON t.id = k.task AND t.tenant = k.tenant AND (t.owner = k.owner OR @tenant_wide::boolean)
- WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key;
+-- name: TaskSeen :one
+-- A task by its id, if the caller may see it, whether a client or the server made its public id.
+SELECT * FROM holdfast.tasks WHERE id = @id AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean);
+
+-- name: IdempotencyGet :many
+-- A key belongs to its owner, even if its task belongs to another one. Near midnight there may be
+-- two rows, one of them without a task.
+SELECT task, request_hash FROM holdfast.idempotency_keys WHERE tenant = @tenant AND owner = @owner AND key = @key;
 
 -- name: IdempotencyForget :execrows
--- Frees a key whose task never came to be (its id was taken by another create at the same
--- moment) or is gone. Keys are written in the same commit as their task and never changed,
--- so a key that this statement sees without its task will not get one.
+-- Frees a key whose task was never created (another create took its id at the same moment) or was
+-- deleted. A key is written in the commit of its task and never changes, so a key without a task
+-- never gets one later.
 DELETE FROM holdfast.idempotency_keys k
  WHERE k.tenant = @tenant AND k.owner = @owner AND k.key = @key
-   AND NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = k.task);
+   AND NOT holdfast.task_exists(k.task);

@@ -1,5 +1,5 @@
-// Command server is holdfast: a durable A2A task server on PostgreSQL, and the tools
-// to talk to agents and to look at tasks.
+// Command server is holdfast: a durable A2A task server on PostgreSQL. It also has tools that talk to agents and
+// inspect tasks.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for a graceful stop; a second one ends the process at once.
+	// The first signal starts a graceful stop; a second one ends the process at once.
 	context.AfterFunc(ctx, stop)
 
 	code := cli.Run(ctx, os.Args[1:], cli.IO{

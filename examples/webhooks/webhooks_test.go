@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -63,7 +64,7 @@ func newOrigin(t *testing.T) *origin {
 func (o *origin) sender(t *testing.T, secrets ...push.Secret) *push.Sender {
 	t.Helper()
 	s := push.NewSender(push.SenderOptions{
-		Guard: guard.New(guard.Options{AllowPrivate: true}), Signer: o.keys, Issuer: o.url, Secrets: secrets,
+		Guard: guard.New(guard.Options{AllowPrivate: true}), Signer: o.keys, Issuer: o.url, Secrets: secrets, Headers: webhook.Headers,
 	})
 	t.Cleanup(s.Close)
 	return s

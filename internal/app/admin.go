@@ -1,19 +1,50 @@
 package app
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 )
 
-// admits is who is an operator for the admin address.
-func (c *callers) admits() telemetry.Admit {
+// newAdmin makes the server of the admin address.
+func newAdmin(e *env, access *access, st *store.Store, checks []telemetry.Check) *http.Server {
+	s := &http.Server{
+		Handler:           telemetry.AdminHandler(e.registry, access.admits(), []telemetry.Endpoint{purgeEndpoint(e, st)}, checks...),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
+	}
+	if e.cfg.Admin.TLS {
+		s.TLSConfig = access.tlsConfig()
+	}
+	return s
+}
+
+func serveAdmin(s *http.Server, l net.Listener) error {
+	serve := s.Serve
+	if s.TLSConfig != nil {
+		serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("admin server: %w", err)
+	}
+	return nil
+}
+
+// admits returns the check for operators of the admin address.
+func (c *access) admits() telemetry.Admit {
 	switch c.cfg.AdminAccess() {
 	case config.AdminAsks:
 		gate := &auth.Gate{Schemes: c.cfg.Admin.Schemes, Scope: c.cfg.Admin.Scope}
@@ -24,7 +55,7 @@ func (c *callers) admits() telemetry.Admit {
 	case config.AdminOpen:
 		return func(*http.Request) error { return nil }
 	case config.AdminLocal:
-		// A page in a browser on this machine may have a name of its own lead here (DNS rebinding).
+		// A web page in a browser on this machine may point a host name of its own here (DNS rebinding).
 		return func(r *http.Request) error {
 			if rpc.OfThisMachine(r.Host) {
 				return nil
@@ -39,8 +70,8 @@ func (c *callers) admits() telemetry.Admit {
 	}
 }
 
-// adminSchemes are those by which operators show who they are.
-func (c *callers) adminSchemes(all []auth.Scheme) []auth.Scheme {
+// adminSchemes returns the schemes that operators may use.
+func (c *access) adminSchemes(all []auth.Scheme) []auth.Scheme {
 	var out []auth.Scheme
 	for _, s := range all {
 		if !slices.Contains(c.cfg.Admin.Schemes, s.Name()) {
@@ -54,7 +85,7 @@ func (c *callers) adminSchemes(all []auth.Scheme) []auth.Scheme {
 	return out
 }
 
-// adminExposed says how the admin address stands to those who are no operators, where that may surprise.
+// adminExposed logs what non-operators can do on the admin address, if that may be a surprise.
 func adminExposed(cfg *config.Config, log *slog.Logger) {
 	switch access := cfg.AdminAccess(); {
 	case !cfg.AdminExposed():

@@ -16,19 +16,19 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// agents is each configured agent as its users see it.
+// agents has each configured agent in the forms that the other parts need.
 type agents struct {
 	names      []string
 	engine     []engine.Agent
 	worker     []worker.Agent
 	rpc        []rpc.Agent
-	operation  []operation.Agent
+	operation  []dispatch.Agent
 	cancelWait time.Duration
 }
 
@@ -45,9 +45,9 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			InputModes:  modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
 			OutputModes: modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
 		})
-		served := operation.Agent{Name: a.Name}
+		served := dispatch.Agent{Name: a.Name}
 		for _, e := range extensions(a) {
-			served.Extensions = append(served.Extensions, operation.Extension{URI: e.URI, Required: e.Required})
+			served.Extensions = append(served.Extensions, dispatch.Extension{URI: e.URI, Required: e.Required})
 		}
 		out.operation = append(out.operation, served)
 		shown := describe(a, cfg.Auth.Schemes)
@@ -56,8 +56,8 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			Name: a.Name, Default: a.Default, Card: shown,
 			Gate: auth.Gate{Schemes: a.Auth.Schemes, Scope: a.Auth.Scope},
 		})
-		// A cancel is answered when the run has ended, or was given up on. Without hints its worker
-		// hears of it in its next round.
+		// A cancel is answered when the run has ended or the grace is over. Without hints, the worker learns of the
+		// cancel in its next round.
 		out.cancelWait = max(out.cancelWait, a.Limits.CancelGrace+cfg.Worker.LeaseTTL/3+2*time.Second)
 		if !cfg.HasRole(config.RoleWorker) {
 			continue
@@ -91,7 +91,7 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 		h := a.Executor.HTTP
 		return httpexec.New(httpexec.Options{
 			URL: h.URL, Headers: h.Headers, ConnectTimeout: h.ConnectTimeout, HeaderTimeout: h.HeaderTimeout,
-			History: historyOption(h.History), MaxEvent: int(a.Limits.MaxEvent), Log: log,
+			History: historyOption(h.History), MaxEvent: int(a.Limits.MaxEvent),
 		})
 	case config.ExecutorCommand:
 		c := a.Executor.Command
@@ -103,7 +103,7 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
 }
 
-// modes are the media types of an agent and all of its skills.
+// modes returns the media types of an agent and of all its skills.
 func modes(all []string, skills []config.Skill, of func(*config.Skill) []string) []string {
 	for i := range skills {
 		all = append(all[:len(all):len(all)], of(&skills[i])...)
@@ -111,7 +111,7 @@ func modes(all []string, skills []config.Skill, of func(*config.Skill) []string)
 	return all
 }
 
-// historyOption tells none from unsaid, which executors' options have as their zero value.
+// historyOption returns -1 for no history: in executors' options, 0 means the default.
 func historyOption(messages int) int {
 	if messages == 0 {
 		return -1
@@ -119,20 +119,20 @@ func historyOption(messages int) int {
 	return messages
 }
 
-// ownExtensions are what this server adds to A2A, for every agent. docs/extensions
-// describes them for others who serve or call.
+// ownExtensions are our extensions of A2A, for every agent. docs/extensions describes them for authors of other servers
+// and clients.
 var ownExtensions = []config.Extension{
 	{
-		URI:         operation.ResumeURI,
+		URI:         dispatch.ResumeURI,
 		Description: "Last-Event-ID continues the stream of a task after that event",
 	},
 	{
-		URI:         operation.IdempotencyURI,
+		URI:         dispatch.IdempotencyURI,
 		Description: "Idempotency-Key makes a repeated send find the task of the first one",
 	},
 }
 
-// extensions are those of an agent: ours, where its card does not say otherwise, and its own.
+// extensions returns the extensions of an agent: ours, unless its card overrides them, and its own.
 func extensions(a *config.Agent) []config.Extension {
 	var all []config.Extension
 	for _, own := range ownExtensions {
@@ -143,14 +143,14 @@ func extensions(a *config.Agent) []config.Extension {
 	return append(all, a.Card.Extensions...)
 }
 
-// renderings are those of agent-card.json.
+// renderings has the renderings of agent-card.json.
 var renderings = map[config.CardUnversioned]card.Rendering{
 	config.CardSuperset: card.RenderSuperset, config.CardStrict10: card.RenderStrict, config.CardLegacy: card.RenderLegacy,
 }
 
-// ambiguous are the shapes of answers to requests that do not tell their version.
-var ambiguous = map[config.AmbiguousResult]operation.Ambiguous{
-	config.ResultOrigin: operation.AsOrigin, config.ResultUnion: operation.AsUnion, config.Result03: operation.As03,
+// ambiguous has the shapes of answers to requests that do not show their version.
+var ambiguous = map[config.AmbiguousResult]dispatch.Ambiguous{
+	config.ResultOrigin: dispatch.AsOrigin, config.ResultUnion: dispatch.AsUnion, config.Result03: dispatch.AsNewest,
 }
 
 func describe(a *config.Agent, schemes []config.AuthScheme) card.Card {
@@ -178,7 +178,7 @@ func describe(a *config.Agent, schemes []config.AuthScheme) card.Card {
 		c.Skills = append(c.Skills, card.Skill(s))
 	}
 	if c.Restricted() {
-		c.Capabilities.ExtendedCard = true // where those see the rest who may
+		c.Capabilities.ExtendedCard = true // callers with the scopes see the rest there
 	}
 	return c
 }

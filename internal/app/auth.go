@@ -11,31 +11,32 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 )
 
-// filesEvery is how often files of certificates and users are looked at.
+// filesEvery is the interval between checks of the files with certificates and users.
 const filesEvery = 10 * time.Second
 
-// callers is what finds out who calls, and the TLS of the public ports.
-type callers struct {
+// access authenticates callers, and has the TLS of the public ports.
+type access struct {
 	cfg           *config.Config
 	log           *slog.Logger
-	authenticator *auth.Authenticator // nil: no agent asks
-	admin         *auth.Authenticator // nil: the admin address asks nobody
-	tls           *auth.TLS           // nil: none
+	authenticator *auth.Authenticator // nil: no agent needs a credential
+	admin         *auth.Authenticator // nil: the admin address needs no credential
+	tls           *auth.TLS           // nil: no TLS
 	files         *auth.Reloader
 	basic         *auth.Basic
 	apiKeys       *auth.APIKeys
 	background    []func(context.Context) error
 }
 
-// buildAuth reads the files that the configuration names, so that what is wrong with them shows before anything starts,
-// and refuses to let everybody in by mistake.
-func buildAuth(cfg *config.Config, log *slog.Logger) (*callers, error) {
-	c := &callers{cfg: cfg, log: log, files: auth.NewReloader(filesEvery, log)}
+// buildAuth reads the files that the configuration names, so that their mistakes show before anything starts. It
+// refuses to let everybody in by accident.
+func buildAuth(cfg *config.Config, log *slog.Logger) (*access, error) {
+	c := &access{cfg: cfg, log: log, files: auth.NewReloader(filesEvery, log)}
 	adminExposed(cfg, log)
 	if err := exposed(cfg, log); err != nil {
 		return nil, err
@@ -60,12 +61,12 @@ func buildAuth(cfg *config.Config, log *slog.Logger) (*callers, error) {
 	return c, nil
 }
 
-// asks reports whether this process serves anything that asks who calls.
-func (c *callers) asks() bool {
+// asks reports whether this process serves anything that needs a credential.
+func (c *access) asks() bool {
 	return c.cfg.HasRole(config.RoleAPI) || c.cfg.AdminAccess() == config.AdminAsks
 }
 
-func (c *callers) loadUsers(s *config.AuthScheme) (err error) {
+func (c *access) loadUsers(s *config.AuthScheme) (err error) {
 	if s.Basic.UsersFile == "" {
 		users := make([]auth.User, len(s.Basic.Users))
 		for i, u := range s.Basic.Users {
@@ -94,13 +95,13 @@ func (c *callers) loadUsers(s *config.AuthScheme) (err error) {
 	}, s.Basic.UsersFile)
 }
 
-// open makes the authenticator, when there is a store.
-func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
+// open makes the authenticator. It reads API keys from the store and learns of revocations.
+func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 	if len(c.cfg.Auth.Schemes) == 0 || !c.asks() {
 		return
 	}
 	failures := c.cfg.Limits.FailedAuthentications
-	o := auth.Options{Observe: m.Authenticated, Failures: limit.New(limit.Options{Rate: failures, Burst: 10 * failures}), Log: c.log}
+	o := auth.Options{Observe: m.Authenticated, Failures: limit.New[string](limit.Options{Rate: failures, Burst: 10 * failures}), Log: c.log}
 	for i := range c.cfg.Auth.Schemes {
 		switch s := &c.cfg.Auth.Schemes[i]; s.Kind {
 		case config.AuthAPIKey:
@@ -125,10 +126,13 @@ func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
 		}
 	}
 	c.authenticator = auth.New(o)
+	if c.apiKeys != nil {
+		bus.Keys.Subscribe(func(string) { c.forgetKeys() })
+	}
 	c.background = append(c.background, c.authenticator.Run)
 	if c.cfg.AdminAccess() == config.AdminAsks {
 		o.Schemes = c.adminSchemes(o.Schemes)
-		// Probes come without a credential, all the time.
+		// Probes without a credential come all the time, so they do not count.
 		o.Observe = func(scheme, outcome string) {
 			if outcome != string(auth.Missing) {
 				m.Authenticated(scheme, outcome)
@@ -138,22 +142,20 @@ func (c *callers) open(st *store.Store, m *telemetry.Metrics) {
 	}
 }
 
-// forgetKeys may be called before open: the hub listens early.
-func (c *callers) forgetKeys() {
-	if c.apiKeys != nil {
-		c.apiKeys.Forget()
-		c.authenticator.Recheck()
-	}
+// forgetKeys makes the authenticator read API keys again, because one may have been revoked.
+func (c *access) forgetKeys() {
+	c.apiKeys.Forget()
+	c.authenticator.Recheck()
 }
 
-func (c *callers) tlsConfig() *tls.Config {
+func (c *access) tlsConfig() *tls.Config {
 	if c.tls == nil {
 		return nil
 	}
 	return c.tls.Config()
 }
 
-// exposed refuses to let everybody in from everywhere, unless the operator has said so.
+// exposed refuses open agents on addresses that other machines can reach, unless the operator allows them.
 func exposed(cfg *config.Config, log *slog.Logger) error {
 	open, addresses := cfg.OpenAgents(), cfg.Exposed()
 	switch {
@@ -169,7 +171,7 @@ func exposed(cfg *config.Config, log *slog.Logger) error {
 		strings.Join(addresses, ", "), strings.Join(open, ", "))
 }
 
-// security is a scheme as cards have it.
+// security returns a scheme in the form of the cards.
 func security(s *config.AuthScheme) card.Security {
 	out := card.Security{Name: s.Name}
 	switch s.Kind {
@@ -183,7 +185,7 @@ func security(s *config.AuthScheme) card.Security {
 	case config.AuthMTLS:
 		out.Kind = card.MutualTLS
 	case config.AuthJWT:
-		// An issuer whose keys are elsewhere may have no metadata to point to.
+		// An issuer whose keys have their own URL may have no metadata to link to.
 		out.Kind = card.BearerJWT
 		if s.JWT.JWKSURL == "" {
 			out.Kind, out.MetadataURL = card.OpenIDConnect, strings.TrimSuffix(s.JWT.Issuer, "/")+"/.well-known/openid-configuration"

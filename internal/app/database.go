@@ -14,11 +14,10 @@ import (
 type Database struct {
 	URL       string // for queries
 	DirectURL string // for LISTEN and migrations, which need a session of their own
-	Close     func() // leaves it
+	Close     func() // disconnects
 }
 
-// OpenDatabase gives the configured PostgreSQL, or an embedded one that is started
-// for the purpose and watched until base ends.
+// OpenDatabase returns the configured PostgreSQL, or starts an embedded one and watches it until base ends.
 func OpenDatabase(ctx, base context.Context, cfg *config.Config, log *slog.Logger) (*Database, error) {
 	if cfg.DatabaseURL != "" {
 		return &Database{

@@ -14,15 +14,21 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
 // delivers reports whether this process sends webhooks.
 func delivers(cfg *config.Config) bool { return cfg.Push.Enabled && cfg.HasRole(config.RolePush) }
 
-// SecretKeys are those that the secrets of webhooks are sealed with. The configuration was
-// validated.
+// usesWebhooks reports whether this process sends webhooks or lets clients set them.
+func usesWebhooks(cfg *config.Config) bool {
+	return delivers(cfg) || cfg.Push.Enabled && cfg.HasRole(config.RoleAPI)
+}
+
+// SecretKeys returns the keys that seal the secrets of webhooks. The configuration must be valid.
 func SecretKeys(cfg *config.Config) [][]byte {
 	keys := make([][]byte, len(cfg.Push.SecretKeys))
 	for i, text := range cfg.Push.SecretKeys {
@@ -31,8 +37,7 @@ func SecretKeys(cfg *config.Config) [][]byte {
 	return keys
 }
 
-// webhooks is what setting and delivering have in common: the rules, and a client that keeps
-// to them.
+// webhooks has the parts that setting and delivering webhooks share: the rules, and a client that follows them.
 type webhooks struct {
 	cfg    *config.Push
 	guard  *guard.Guard
@@ -67,13 +72,27 @@ func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string)
 	w := &webhooks{cfg: p, guard: guard.New(rules)}
 	w.sender = push.NewSender(push.SenderOptions{
 		Guard: w.guard, Signer: signer, Issuer: issuer, Secrets: secrets, UserAgent: "Holdfast/" + version,
-		Timeout: p.Timeout, ConnectTimeout: p.ConnectTimeout, PerHost: p.ConcurrencyPerHost,
+		Timeout: p.Timeout, ConnectTimeout: p.ConnectTimeout, PerHost: p.ConcurrencyPerHost, Headers: webhook.Headers,
 	})
 	return w, nil
 }
 
-// engine is what clients may set.
+// newHooks makes the shared parts of setting and delivering webhooks; nil if this process does neither.
+func newHooks(e *env, ring *keys.Ring, p *ports) (*webhooks, error) {
+	if !usesWebhooks(e.cfg) {
+		return nil, nil
+	}
+	if len(e.cfg.Push.SecretKeys) == 0 {
+		e.log.Warn("secrets of webhooks are sealed with a key that lies beside them in the database; set HOLDFAST_SECRET_KEYS")
+	}
+	return newWebhooks(e.cfg, ring, p.baseURL(e.cfg), e.version)
+}
+
+// engine returns the rules for clients that set webhooks; nil without webhooks.
 func (w *webhooks) engine() *engine.Push {
+	if w == nil {
+		return nil
+	}
 	return &engine.Push{
 		MaxPerTask: w.cfg.MaxPerTask, Artifacts: w.cfg.Artifacts,
 		Check: func(ctx context.Context, c *task.PushConfig) error {
@@ -85,42 +104,47 @@ func (w *webhooks) engine() *engine.Push {
 	}
 }
 
-// pushGrace is how long deliveries under way may take at a stop. Meanwhile requests and
-// streams end, which may take longer.
+// pushGrace is how long deliveries under way may take after a stop begins. Meanwhile requests and streams end, which
+// may take longer.
 const pushGrace = 10 * time.Second
 
-// dispatcher is what delivers.
-func (s *server) dispatcher(w *webhooks) *push.Dispatcher {
-	m := s.metrics
-	return push.New(push.Options{
-		Store: s.store, Sender: w.sender, Worker: s.keeper.ID,
-		Encoder: encoder(s.cfg),
+// newDispatcher makes the dispatcher; nil without the push role.
+func newDispatcher(e *env, w *webhooks, st *store.Store, keeper *worker.Keeper, bus *signal.Bus) *push.Dispatcher {
+	if !delivers(e.cfg) {
+		return nil
+	}
+	m := e.metrics
+	d := push.New(push.Options{
+		Store: st, Sender: w.sender, Worker: keeper.ID,
+		Encoder: encoder(e.cfg),
 		Schedule: push.Schedule{
 			First: w.cfg.RetryFirst, Most: w.cfg.RetryMost, GiveUpAfter: w.cfg.GiveUpAfter, MinAttempts: w.cfg.MinAttempts,
 		},
 		Concurrency: w.cfg.Concurrency, PerHost: w.cfg.ConcurrencyPerHost, CoalesceAfter: w.cfg.CoalesceAfter,
-		StopGrace: pushGrace, Log: s.log,
+		StopGrace: pushGrace, Log: e.log,
 		Observer: push.Observer{Attempted: m.PushAttempted, Lag: m.PushLag, InFlight: m.PushInFlight},
 	})
+	bus.Webhooks.Subscribe(func(struct{}) { d.Wake() })
+	return d
 }
 
 func encoder(cfg *config.Config) webhook.Encoder {
 	return webhook.Encoder{
-		MinimalV01: cfg.Push.BodyV01 == config.BodyMinimal,
-		PlainJSON:  cfg.Protocol.StatusTable == config.Statuses100,
+		Brief:     cfg.Push.BodyV01 == config.BodyMinimal,
+		PlainJSON: cfg.Protocol.StatusTable == config.Statuses100,
 	}
 }
 
-// Trial is a delivery of a task that does not exist, and what came of it.
+// Trial is the delivery of a task that does not exist, and its outcome.
 type Trial struct {
 	push.Answer
 	DeliveryID, TaskID string
-	Issuer             string // whom the receiver has to know
+	Issuer             string // the issuer that the receiver must know
 	ContentType        string
 }
 
-// TryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the
-// dispatcher would. The keys that sign are the server's; if it has none yet, they are made.
+// TryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the dispatcher does. It signs
+// with the server's keys, and creates them if they are missing.
 func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, version string, log *slog.Logger) (*Trial, error) {
 	ring := keys.New(keys.Options{Store: s, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log})
 	if err := ring.Refresh(ctx); err != nil {
@@ -154,17 +178,4 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 	}
 	t.Answer = hooks.sender.Send(ctx, delivery)
 	return t, ctx.Err()
-}
-
-// forgetAttempts deletes some of what is known of old attempts, and reports whether to go on
-// with the next round.
-func (s *server) forgetAttempts(ctx context.Context) (more bool) {
-	n, more, err := s.store.PruneAttempts(ctx, s.cfg.Push.KeepAttempts)
-	if n > 0 {
-		s.log.Info("old attempts to deliver were deleted", "attempts", n)
-	}
-	if err != nil && ctx.Err() == nil {
-		s.log.Warn("old attempts to deliver could not be deleted", "error", err)
-	}
-	return more
 }

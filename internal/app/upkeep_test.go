@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -53,28 +54,39 @@ func (l *log) Write(line []byte) (int, error) {
 	return l.Buffer.Write(line)
 }
 
-// A server forgets old attempts to deliver, more than it deletes at a time, and whatever its role.
-func TestOldAttemptsAreDeleted(t *testing.T) {
+// The order matters: docs/architecture.md, Stopping, has the reasons.
+func TestAStopGoesStepByStepAndGivesBackItsLeases(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	_, err = conn.Exec(t.Context(), `INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, delivery_id, class)
-		SELECT gen_random_uuid(), 'c', now() - CASE WHEN n <= 12000 THEN interval '49 hours' ELSE interval '47 hours' END, 1, 1, 1, '', 'server'
-		  FROM generate_series(1, 12007) n ORDER BY n`)
-	require.NoError(t, err)
-
-	cfg := configuration(t, url, config.RoleWorker)
-	cfg.Push.KeepAttempts = 48 * time.Hour
+	count := func(what string) (n int) {
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM "+what).Scan(&n))
+		return n
+	}
+	cfg := configuration(t, url, config.RoleAPI)
+	cfg.Listen, cfg.Roles = "127.0.0.1:0", []config.Role{config.RoleAPI, config.RoleWorker, config.RolePush}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- app.Run(ctx, cfg, slog.New(slog.DiscardHandler), app.Options{}) }()
+	var said bytes.Buffer
+	go func() {
+		ended <- app.Run(ctx, cfg, slog.New(slog.NewJSONHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug})), app.Options{})
+	}()
 	require.Eventually(t, func() bool {
-		var left int
-		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM holdfast.push_attempts").Scan(&left))
-		return left == 7
+		return count("holdfast.v_workers WHERE duties = '{erase_logs,expire_parked,partitions,retention_records,retention_tasks}'") == 1
 	}, time.Minute, 20*time.Millisecond)
 	stop()
 	require.NoError(t, <-ended)
+	require.Zero(t, count("holdfast.leases"))
+	require.Zero(t, count("holdfast.workers"))
+	var steps []string
+	for _, m := range regexp.MustCompile(`"step":"([^"]+)"`).FindAllStringSubmatch(said.String(), -1) {
+		steps = append(steps, m[1])
+	}
+	require.Equal(t, []string{
+		"readiness ends", "claims of runs end", "public listeners close", "runs end", "claims of webhooks end", "streams end",
+		"requests end", "deliveries end", "duties end", "renewal of the lease ends", "lease is given up",
+		"background parts end", "admin server ends",
+	}, steps)
 }

@@ -11,18 +11,17 @@ import (
 	"hash/crc32"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 )
 
-// KindAPIKey is the kind of scheme that NewAPIKeys makes.
+// KindAPIKey is the kind of the scheme that NewAPIKeys makes.
 const KindAPIKey = "api_key"
 
-// An API key is hfk_<id>_<secret><checksum>, in base 32: 10, 32 and 4 random bytes. The
-// checksum lets scanners of secrets tell one from its like, and spares the database what
-// was typed wrong.
+// An API key is hfk_<id>_<secret><checksum>. The three parts are 10, 32 and 4 bytes in base 32; id and secret are
+// random. The checksum lets secret scanners recognize a key, and rejects a mistyped key without a query.
 const (
 	keyPrefix    = "hfk_"
 	idLength     = 16
@@ -33,10 +32,10 @@ const (
 
 var base = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// NewAPIKey makes a key: what the client shows, its id, and what is stored of it.
+// NewAPIKey makes a key. It returns the key that the client shows, its id, and the hash that the database stores.
 func NewAPIKey() (key, id string, hash []byte) {
 	var random [42]byte
-	_, _ = rand.Read(random[:]) // it does not return without
+	_, _ = rand.Read(random[:]) // it cannot fail
 	id = base.EncodeToString(random[:10])
 	head := keyPrefix + id + "_" + base.EncodeToString(random[10:])
 	key = head + checksum(head)
@@ -44,14 +43,14 @@ func NewAPIKey() (key, id string, hash []byte) {
 	return key, id, sum[:]
 }
 
-// hashKey is no slow hash: the key holds 256 random bits, which nobody guesses at any speed.
+// hashKey uses a fast hash: the key holds 256 random bits, which no attacker guesses at any speed.
 func hashKey(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
 
 func checksum(head string) string {
 	return base.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(head))))
 }
 
-// keyID is the id in what looks like a key.
+// keyID returns the id in a string that has the form of a key.
 func keyID(key string) (id string, ok bool) {
 	if len(key) != keyLength || !strings.HasPrefix(key, keyPrefix) {
 		return "", false
@@ -61,48 +60,53 @@ func keyID(key string) (id string, ok bool) {
 	if head[len(keyPrefix)+idLength] != '_' || checksum(head) != sum {
 		return "", false
 	}
-	// The checksum is no secret, and what is behind it may be anything.
+	// Anybody can compute the checksum, so the rest is still unchecked input.
 	if _, err := base.DecodeString(id); err != nil {
 		return "", false
 	}
 	return id, true
 }
 
-// KeyStore has the keys.
+// KeyStore stores API keys.
 type KeyStore interface {
-	FindAPIKey(ctx context.Context, id string) (*store.KnownKey, error)
+	FindAPIKey(ctx context.Context, id string) (*identity.Key, error)
 	RecordKeyUse(ctx context.Context, id string) error
 }
 
-// APIKeys is a scheme: a random secret in a header, which the operator has given to the client.
+// APIKeys is a scheme: a random secret in a header. The operator gives the secret to the client.
 type APIKeys struct {
 	name   string
 	header string
-	spelt  string // in challenges, as the operator has it
-	either bool   // in Authorization, too
+	spelt  string // for challenges, as the operator spells it
+	either bool   // also accept the key in Authorization
 	store  KeyStore
-	known  *cache[*proof]
-	// lookups bounds the queries that unknown keys cause, so that they take no connection from anybody.
+	// A revocation replaces known. A look-up that began earlier then stores its result in the old cache, which nobody
+	// reads.
+	known *atomic.Pointer[cache[*proof]]
+	// lookups bounds the queries that unknown keys cause, so that they do not take the connections of other requests.
 	lookups chan struct{}
 }
 
 const (
-	// keyFor is how long a key is believed without a look at the database, if no hint says that one was revoked.
+	// keyFor is how long a key is accepted without a query, unless a hint says that a key was revoked.
 	keyFor = 10 * time.Second
-	// keysKept bounds what is remembered.
+	// keysKept bounds the number of remembered keys.
 	keysKept   = 10_000
 	keyLookups = 3
 )
 
-// NewAPIKeys makes the scheme. In the header Authorization a key is a bearer's.
+// NewAPIKeys makes the scheme. If header is Authorization, a key is shown as a bearer token.
 func NewAPIKeys(name, header string, s KeyStore) *APIKeys {
-	return &APIKeys{
-		name: name, header: http.CanonicalHeaderKey(header), spelt: header, store: s, known: newCache[*proof](keysKept), lookups: make(chan struct{}, keyLookups),
+	keys := &APIKeys{
+		name: name, header: http.CanonicalHeaderKey(header), spelt: header, store: s,
+		known: &atomic.Pointer[cache[*proof]]{}, lookups: make(chan struct{}, keyLookups),
 	}
+	keys.Forget()
+	return keys
 }
 
-// OrBearer is the same scheme for those who show keys as bearer tokens, too: what scrapes metrics often knows no other
-// header.
+// OrBearer returns the same scheme, which also accepts keys as bearer tokens. Tools that scrape metrics often cannot
+// set another header.
 func (s *APIKeys) OrBearer() *APIKeys {
 	both := *s
 	both.either = true
@@ -128,7 +132,7 @@ func (s *APIKeys) shown(r *Request, a *authorization) []string {
 }
 
 func (s *APIKeys) remembered(key string, _ *Request) *proof {
-	p, _ := s.known.get(hashKey(key))
+	p, _ := s.known.Load().get(hashKey(key))
 	return p
 }
 
@@ -138,7 +142,7 @@ func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*proof, e
 		return nil, refuse(Malformed, nil)
 	}
 	hash := hashKey(key)
-	age := s.known.age()
+	known := s.known.Load()
 	k, err := s.find(ctx, id)
 	switch {
 	case err != nil:
@@ -151,17 +155,17 @@ func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*proof, e
 		return nil, refuse(Expired, nil)
 	}
 	if k.UseUnrecorded {
-		// Whether this is written decides nothing.
+		// A failure to record the use does not change the result.
 		_ = s.store.RecordKeyUse(ctx, id)
 	}
-	p := &proof{until: time.Now().Add(k.Left), Principal: engine.Principal{
-		Tenant: k.Tenant, Subject: k.Subject, Scopes: k.Scopes, Credential: s.name + "/" + id,
+	p := &proof{until: time.Now().Add(k.Left), Caller: identity.Caller{
+		Tenant: k.Owner.Tenant, Subject: k.Owner.Subject, Scopes: k.Scopes, Credential: s.name + "/" + id,
 	}}
-	s.known.put(hash, p, min(k.Left, keyFor), age)
+	known.put(hash, p, min(k.Left, keyFor))
 	return p, nil
 }
 
-func (s *APIKeys) find(ctx context.Context, id string) (*store.KnownKey, error) {
+func (s *APIKeys) find(ctx context.Context, id string) (*identity.Key, error) {
 	select {
 	case s.lookups <- struct{}{}:
 		defer func() { <-s.lookups }()
@@ -175,8 +179,8 @@ func (s *APIKeys) find(ctx context.Context, id string) (*store.KnownKey, error) 
 	return k, err
 }
 
-// Forget makes the next use of each key look at the database. It is called when one was revoked.
-func (s *APIKeys) Forget() { s.known.clear() }
+// Forget makes the next use of each key query the database. It is called when a key was revoked.
+func (s *APIKeys) Forget() { s.known.Store(newCache[*proof](keysKept)) }
 
 func (s *APIKeys) challenge(refused bool) string {
 	if s.bearer() || s.either {

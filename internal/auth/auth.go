@@ -1,10 +1,9 @@
-// Package auth finds out who calls: a request shows a credential of one of the server's
-// schemes, and that makes a principal, or a reason why not.
+// Package auth finds out who calls. A request shows a credential of one of the server's schemes. The result is an
+// identity.Caller, or the reason for a refusal.
 //
-// A request shows one credential. Two of them, or one header twice, are refused and not
-// ranked: whoever is in front of this server might rank them in another way. What is
-// wrong with a credential is for the log and the metrics; the caller hears that it was
-// not accepted.
+// A request shows one credential. Two credentials, or one header twice, are refused and not ranked: a proxy in front of
+// this server might rank them in another way. The log and the metrics say what is wrong with a credential; the caller
+// only hears that it was not accepted.
 package auth
 
 import (
@@ -22,22 +21,22 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Request is what a caller shows.
+// Request is the part of a request that can identify its caller.
 type Request struct {
 	// Header gives the values of a header, or of gRPC metadata, by its canonical name.
 	Header func(name string) []string
-	// Chain is the client's end of the connection: its certificate, and those that lead to an
-	// authority. Empty when it has shown none.
+	// Chain is the client certificate of the connection, and the certificates that lead to an authority. It is empty
+	// when the client shows no certificate.
 	Chain []*x509.Certificate
 	// Address is where the connection came from.
 	Address string
 
-	// before says that the same credential was good before.
+	// before says that the same credential was good before. Basic then skips the bounds of its queue.
 	before bool
 }
 
@@ -46,23 +45,23 @@ type Reason string
 
 // The reasons.
 const (
-	Missing     Reason = "missing"     // none was shown
-	Several     Reason = "several"     // more than one was
-	Malformed   Reason = "malformed"   // it does not have the form of its scheme
+	Missing     Reason = "missing"     // no credential
+	Several     Reason = "several"     // more than one credential
+	Malformed   Reason = "malformed"   // not in the form of its scheme
 	Unknown     Reason = "unknown"     // no such key, user or issuer, or a wrong secret
 	Revoked     Reason = "revoked"     //
 	Expired     Reason = "expired"     //
-	Early       Reason = "early"       // it is not valid yet
+	Early       Reason = "early"       // not valid yet
 	Algorithm   Reason = "algorithm"   // not one that the scheme allows
-	Signature   Reason = "signature"   // by no key of the issuer
+	Signature   Reason = "signature"   // not made by a key of the issuer
 	Issuer      Reason = "issuer"      //
-	Audience    Reason = "audience"    // it is meant for somebody else
-	Claims      Reason = "claims"      // one that is needed is missing or of no use
-	Certificate Reason = "certificate" // not by one of our authorities, or without an identity
-	Elsewhere   Reason = "elsewhere"   // the agent does not take this scheme
+	Audience    Reason = "audience"    // meant for another server
+	Claims      Reason = "claims"      // a required claim is missing or unusable
+	Certificate Reason = "certificate" // not from one of our authorities, or without an identity
+	Elsewhere   Reason = "elsewhere"   // the agent does not accept this scheme
 )
 
-// refusal is an error that is the credential's fault.
+// refusal is an error that the credential causes, not the server.
 type refusal struct {
 	reason Reason
 	cause  error
@@ -79,51 +78,52 @@ func (r *refusal) Unwrap() error { return r.cause }
 
 func refuse(reason Reason, cause error) error { return &refusal{reason, cause} }
 
-// Scheme is one way to show who one is.
+// Scheme is one way to authenticate.
 type Scheme interface {
-	// Name is what configuration, cards and logs call it.
+	// Name is the name of the scheme in configuration, cards and logs.
 	Name() string
 	kind() string
-	// shown finds its credentials in a request.
+	// shown returns the credentials of this scheme in a request.
 	shown(r *Request, authorization *authorization) []string
-	// remembered is what a credential has shown not long ago, or nil.
+	// remembered returns the recent result for a credential, or nil.
 	remembered(credential string, r *Request) *proof
-	// verify finds out whose a credential is. An error that is no refusal is nobody's fault,
-	// and may be gone with the next request.
+	// verify finds the caller of a credential. An error that is not a refusal means that the check failed; a retry may
+	// succeed.
 	verify(ctx context.Context, credential string, r *Request) (*proof, error)
-	// challenge is how 401 asks for it. Refused: such a credential was shown.
+	// challenge is the WWW-Authenticate value of a 401. refused says that the request showed a credential of this
+	// scheme.
 	challenge(refused bool) string
 }
 
-// proof is what a credential shows.
+// proof is the result of a good credential.
 type proof struct {
-	engine.Principal
-	until time.Time // when it ends; zero: when somebody says so
+	identity.Caller
+	until time.Time // expiry; zero: none, until a revocation
 }
 
-// Observer counts what came of requests: with "ok" or a Reason, by the name of the scheme ("" for none).
+// Observer counts the outcomes of requests: "ok", "limited", "error" or a Reason. scheme is "" when none was found.
 type Observer func(scheme, outcome string)
 
 // Options configures an Authenticator.
 type Options struct {
 	Schemes []Scheme
 	Observe Observer
-	// Failures bounds how often credentials that might be guessed may be refused from one address. Nil: any number.
-	Failures *limit.Callers
+	// Failures bounds the refused guessable credentials of one address. Nil: no bound.
+	Failures *limit.Quotas[string]
 	Log      *slog.Logger
 }
 
-// Authenticator is the schemes of a server. Its methods may be called from many goroutines.
+// Authenticator has the schemes of a server. Its methods may be called from many goroutines.
 type Authenticator struct {
 	opt    Options
 	byName map[string]Scheme
-	// issuer is the one scheme that takes tokens. Nil: none does, or several do.
+	// issuer is the only scheme that takes tokens. It is nil if there is no such scheme, or more than one.
 	issuer *JWT
-	// good has the credentials that were good once.
+	// good has the digests of credentials that were good before.
 	good *cache[struct{}]
-	// key is that of their digests, which are of passwords, too.
+	// key is the key of these digests. It is random because some digests are of passwords.
 	key [32]byte
-	// troubles are, by scheme, of what could not be checked.
+	// troubles has, for each scheme, the failed checks that are not logged yet.
 	troubles map[string]*trouble
 	*watch
 }
@@ -149,29 +149,29 @@ func New(o Options) *Authenticator {
 	return a
 }
 
-// Identity is what a request has shown.
-type Identity struct {
+// Authentication is the result of authenticating a request.
+type Authentication struct {
 	proof
-	scheme string // "" when none was found out
-	err    error  // nil when principal is who calls
-	// What was shown, to look at it again.
+	scheme string // "" when no scheme was found
+	err    error  // nil when the caller is known
+	// credential and chain are kept for later rechecks.
 	credential string
 	chain      []*x509.Certificate
-	told       uint64 // of watch, before it was looked at
+	told       uint64 // watch.told before the check
 }
 
-// errMissing is of most requests without an identity, and always the same.
+// errMissing is shared: most requests without an identity get it.
 var errMissing = refuse(Missing, nil)
 
-// Authenticate finds out who calls, for one of the gates; without gates, for any. It never fails: what is wrong shows when
-// the identity is to be used. What none of the gates takes is not looked at.
-func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*Gate) *Identity {
+// Authenticate finds the caller for one of the gates; without gates, for any. It returns no error: Admit returns the
+// error when the identity is used. It does not check a credential that no gate accepts.
+func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*Gate) *Authentication {
 	if len(gates) > 0 && !slices.ContainsFunc(gates, func(g *Gate) bool { return !g.Open() }) {
-		return &Identity{err: errMissing}
+		return &Authentication{err: errMissing, proof: proof{Caller: identity.Caller{Address: r.Address}}}
 	}
 	told := a.told.Load()
 	id := a.find(ctx, r, gates)
-	id.told = told
+	id.told, id.Address = told, r.Address
 	scheme, err := id.scheme, id.err
 	outcome := "ok"
 	switch {
@@ -191,8 +191,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*
 	}
 	switch {
 	case outcome == "ok", outcome == string(Missing):
-	case outcome == "error" && !errors.Is(ctx.Err(), context.Canceled): // which is that the client has left
-		// During an outage that is so with every request.
+	case outcome == "error" && !errors.Is(ctx.Err(), context.Canceled): // canceled: the client has left
+		// During an outage every request fails, so these lines are limited.
 		if count := a.troubles[scheme].tell(); count > 0 {
 			a.opt.Log.Warn("credentials could not be checked", "scheme", scheme, "requests", count, "error", err)
 		}
@@ -203,17 +203,17 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*
 	return id
 }
 
-// trouble is told of once in a while.
+// trouble counts failed checks and limits how often they are logged.
 type trouble struct {
 	mu    sync.Mutex
-	count int // of what is not told yet
+	count int // not logged yet
 	told  time.Time
 }
 
-// troubleEvery is how often it is told.
+// troubleEvery is the least time between two log lines.
 const troubleEvery = 10 * time.Second
 
-// tell counts one more, and returns how many there were if it is time to say so.
+// tell counts a failure. It returns the number of failures to log, or 0 if no line is due.
 func (t *trouble) tell() (count int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -227,7 +227,7 @@ func (t *trouble) tell() (count int) {
 // maxCredential bounds a credential, in bytes.
 const maxCredential = 16 << 10
 
-func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Identity {
+func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Authentication {
 	header := readAuthorization(r)
 	header.issuer = a.issuer
 	var (
@@ -243,15 +243,15 @@ func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Id
 	}
 	switch {
 	case header.read && header.count > 1:
-		return &Identity{err: refuse(Several, nil)}
+		return &Authentication{err: refuse(Several, nil)}
 	case header.read && header.count == 1 && !header.taken:
-		return &Identity{err: refuse(Malformed, errors.New("it is of no scheme that is served"))}
+		return &Authentication{err: refuse(Malformed, errors.New("it is of no scheme that is served"))}
 	case count == 0:
-		return &Identity{err: errMissing}
+		return &Authentication{err: errMissing}
 	case count > 1:
-		return &Identity{err: refuse(Several, nil)}
+		return &Authentication{err: refuse(Several, nil)}
 	}
-	id := &Identity{scheme: scheme.Name(), credential: credential, chain: r.Chain}
+	id := &Authentication{scheme: scheme.Name(), credential: credential, chain: r.Chain}
 	switch {
 	case len(gates) > 0 && !slices.ContainsFunc(gates, func(g *Gate) bool { return slices.Contains(g.Schemes, id.scheme) }):
 		id.err = refuse(Elsewhere, nil)
@@ -263,16 +263,16 @@ func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Id
 	return id
 }
 
-// check finds out whose the credential is. What is remembered to be good is so for whoever shows it; of what is not, and
-// might be guessed, an address may have a certain number refused. Who stands behind the same address with something that
-// was good once is not kept from having it checked.
-func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
+// check finds the caller of a credential. A remembered credential is accepted from any address. Other guessable
+// credentials use the failure budget of their address when they are refused. A credential that was good before is
+// checked even when that budget is empty.
+func (a *Authenticator) check(ctx context.Context, id *Authentication, r *Request) {
 	scheme := a.byName[id.scheme]
 	if p := scheme.remembered(id.credential, r); p != nil {
 		id.proof = *p
 		if scheme.kind() == KindBasic {
-			// A password is remembered for as long as it is shown. A key is looked up anew every few seconds.
-			a.good.put(a.digest(id), struct{}{}, goodFor, 0)
+			// A password is remembered while clients keep showing it. A key is looked up again every few seconds.
+			a.good.put(a.digest(id), struct{}{}, goodFor)
 		}
 		return
 	}
@@ -280,7 +280,7 @@ func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 		id.verify(ctx, scheme, r)
 		return
 	}
-	from := limit.Caller{Subject: limit.Sender(r.Address)}
+	from := limit.Sender(r.Address)
 	shown := a.digest(id)
 	asked := *r
 	_, asked.before = a.good.get(shown)
@@ -291,50 +291,51 @@ func (a *Authenticator) check(ctx context.Context, id *Identity, r *Request) {
 	id.verify(ctx, scheme, &asked)
 	switch {
 	case id.err == nil:
-		a.good.put(shown, struct{}{}, goodFor, 0)
-	case asked.before: // by which nobody guesses; it was looked at whatever others did, and takes nothing from them
+		a.good.put(shown, struct{}{}, goodFor)
+	case asked.before: // not a guess: it was checked without the failure budget, and does not use it
 	case errors.As(id.err, new(*refusal)):
 		a.opt.Failures.Allow(from)
 	}
 }
 
-// guessable reports whether credentials of a scheme may be tried one after the other, or cost more than they cost who
-// shows them. Nobody guesses a signature, and what is signed is new every hour: it cannot have been good before.
+// guessable reports whether an attacker could guess credentials of a scheme, or make the server pay more for a check
+// than the client does. Signatures cannot be guessed. Signed tokens change every hour, so an earlier good one would not
+// be known.
 func guessable(s Scheme) bool { return s.kind() == KindAPIKey || s.kind() == KindBasic }
 
-// digest names what was shown in memory, without being a password that could be tried elsewhere.
-func (a *Authenticator) digest(id *Identity) (d [sha256.Size]byte) {
+// digest identifies a credential in memory. It does not reveal a password that could be tried elsewhere.
+func (a *Authenticator) digest(id *Authentication) (d [sha256.Size]byte) {
 	mac := hmac.New(sha256.New, a.key[:])
 	_, _ = mac.Write([]byte(id.scheme + "\x00" + id.credential))
 	mac.Sum(d[:0])
 	return d
 }
 
-// goodFor is how long a credential is known to have been good, goodKept how many are.
+// goodFor is how long a credential is remembered as good before, goodKept how many are remembered.
 const (
 	goodFor  = 24 * time.Hour
 	goodKept = 50_000
 )
 
-// verify fills in whose the credential is, or what is wrong with it.
-func (id *Identity) verify(ctx context.Context, scheme Scheme, r *Request) {
+// verify sets the caller of the credential, or the error.
+func (id *Authentication) verify(ctx context.Context, scheme Scheme, r *Request) {
 	p, err := scheme.verify(ctx, id.credential, r)
 	if err == nil {
-		err = check(&p.Principal)
+		err = check(&p.Caller)
 	}
 	if id.err = err; err == nil {
 		id.proof = *p
 	}
 }
 
-// authorization is the header of this name.
+// authorization is the header Authorization.
 type authorization struct {
 	scheme     string // in lower case
 	credential string
 	count      int
-	read       bool // a scheme looks at this header
-	taken      bool // and has found its own
-	issuer     *JWT // that takes every token, for there is no other
+	read       bool // a scheme reads this header
+	taken      bool // and has found its own credential in it
+	issuer     *JWT // the only issuer, which takes every token
 }
 
 func readAuthorization(r *Request) *authorization {
@@ -352,7 +353,7 @@ func readAuthorization(r *Request) *authorization {
 	return a
 }
 
-// take is the credential of a scheme, for the Scheme that says it is its own.
+// take returns the credential if it is of the given scheme and own accepts it.
 func (a *authorization) take(scheme string, own func(credential string) bool) []string {
 	a.read = true
 	if a.scheme != scheme || a.taken || !own(a.credential) {
@@ -365,14 +366,14 @@ func (a *authorization) take(scheme string, own func(credential string) bool) []
 // maxName bounds tenants and subjects, in bytes: they are in keys of indexes.
 const maxName = 255
 
-func check(p *engine.Principal) error {
+func check(p *identity.Caller) error {
 	if err := CheckSubject(p.Tenant, p.Subject); err != nil {
 		return refuse(Claims, err)
 	}
 	return nil
 }
 
-// CheckSubject refuses what the database could not hold, or logs would not show as it is.
+// CheckSubject refuses names that the database cannot store, or that logs would not show as they are.
 func CheckSubject(tenant, subject string) error {
 	if subject == "" || !plain(subject) || !plain(tenant) {
 		return errors.New("tenant and subject must be UTF-8 without control characters, not longer than 255 bytes, and the subject not empty")
@@ -384,7 +385,7 @@ func plain(s string) bool {
 	return len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// unavailable is the error of a credential that cannot be checked at the moment.
+// unavailable returns the error of a credential that cannot be checked at the moment.
 func unavailable(msg string, cause error) error {
 	return &task.Error{Kind: task.Unavailable, Msg: msg, RetryAfter: 2 * time.Second, Cause: cause}
 }

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
@@ -45,7 +45,7 @@ type database struct {
 	asked int
 }
 
-func (d *database) FindAPIKey(ctx context.Context, id string) (*store.KnownKey, error) {
+func (d *database) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
 	d.mu.Lock()
 	d.asked++
 	d.mu.Unlock()
@@ -73,8 +73,10 @@ func (deaf) Committed([]*task.Event)    {}
 func (deaf) Advanced(task.ID, task.Seq) {}
 func (deaf) Ready(string)               {}
 func (deaf) CancelWanted(task.ID)       {}
-func (deaf) KeyRevoked(string)          {}
-func (deaf) PushesDue()                 {}
+func (deaf) Gone([]task.ID)             {}
+
+func (deaf) KeyRevoked(string) {}
+func (deaf) PushesDue()        {}
 
 func addKey(t testing.TB, d *database, k store.APIKey, lifetime time.Duration) (key, id string) {
 	t.Helper()
@@ -93,11 +95,11 @@ func TestAPIKeys(t *testing.T) {
 	key, id := addKey(t, d, store.APIKey{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}}, 0)
 	require.Regexp(t, `^hfk_[a-z2-7]{16}_[a-z2-7]{59}$`, key)
 
-	want := engine.Principal{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}, Method: KindAPIKey, Credential: "keys/" + id}
+	want := identity.Caller{Tenant: "acme", Subject: "alice", Scopes: []string{"weather:use"}, Method: KindAPIKey, Credential: "keys/" + id}
 	for range 3 {
 		got := a.Authenticate(t.Context(), shows("X-Api-Key", key))
 		require.NoError(t, got.err)
-		require.Equal(t, want, got.Principal)
+		require.Equal(t, want, got.Caller)
 	}
 	require.Equal(t, 1, d.count(), "the rest is from memory")
 	stored, err := d.APIKeys(t.Context())
@@ -139,17 +141,58 @@ func TestAPIKeys(t *testing.T) {
 // A revocation that comes between the look-up and its remembering is not forgotten.
 func TestAKeyIsNotRememberedPastItsRevocation(t *testing.T) {
 	t.Parallel()
-	c := newCache[int](10)
-	key := sha256.Sum256([]byte("k"))
-	age := c.age()
-	c.clear()
-	c.put(key, 1, time.Hour, age)
-	_, ok := c.get(key)
-	require.False(t, ok)
-	for i := range 100 {
-		c.put(sha256.Sum256([]byte{byte(i)}), i, time.Hour, c.age())
+	d := &revoking{database: openDatabase(t)}
+	d.keys = NewAPIKeys("keys", "X-Api-Key", d)
+	a := New(Options{Schemes: []Scheme{d.keys}})
+	key, _ := addKey(t, d.database, store.APIKey{Subject: "alice"}, 0)
+	require.Empty(t, reasonOf(t, a, shows("X-Api-Key", key)), "it was good when it was looked up")
+	require.Equal(t, Revoked, reasonOf(t, a, shows("X-Api-Key", key)))
+}
+
+// revoking revokes each key that is looked up before the answer arrives.
+type revoking struct {
+	*database
+	keys *APIKeys
+}
+
+func (d *revoking) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
+	k, err := d.database.FindAPIKey(ctx, id)
+	if err != nil {
+		return nil, err
 	}
-	require.LessOrEqual(t, len(c.entries), 10)
+	if _, err := d.RevokeAPIKey(ctx, id); err != nil {
+		return nil, err
+	}
+	d.keys.Forget()
+	return k, nil
+}
+
+func TestCache(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache[int](10)
+		key := func(i int) [sha256.Size]byte { return sha256.Sum256([]byte{byte(i)}) }
+		for i := range 100 {
+			c.put(key(i), i, time.Hour)
+			_, ok := c.get(key(0))
+			require.True(t, ok, "the one that is used stays")
+		}
+		require.Equal(t, 10, c.Len())
+		_, ok := c.get(key(1))
+		require.False(t, ok)
+		time.Sleep(59 * time.Minute)
+		_, ok = c.get(key(99))
+		require.True(t, ok)
+		time.Sleep(2 * time.Minute)
+		_, ok = c.get(key(99))
+		require.False(t, ok, "using it does not make it last longer")
+		c.put(key(0), 0, 0)
+		c.put(key(1), 1, -1)
+		for i := range 2 {
+			_, ok = c.get(key(i))
+			require.False(t, ok, "no time was left")
+		}
+	})
 }
 
 func TestTheDatabaseIsAway(t *testing.T) {
@@ -164,7 +207,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 
 type away struct{ *database }
 
-func (away) FindAPIKey(context.Context, string) (*store.KnownKey, error) {
+func (away) FindAPIKey(context.Context, string) (*identity.Key, error) {
 	return nil, &task.Error{Kind: task.Unavailable}
 }
 
@@ -235,7 +278,7 @@ func TestBasic(t *testing.T) {
 	for range 3 {
 		id := a.Authenticate(t.Context(), basic("alice", "sesame:open"))
 		require.NoError(t, id.err)
-		require.Equal(t, engine.Principal{Tenant: "acme", Subject: "alice", Scopes: []string{"x"}, Method: KindBasic, Credential: "users/alice"}, id.Principal)
+		require.Equal(t, identity.Caller{Tenant: "acme", Subject: "alice", Scopes: []string{"x"}, Method: KindBasic, Credential: "users/alice"}, id.Caller)
 	}
 	require.Len(t, compared, 1, "a password that is right is compared once")
 	require.Empty(t, reasonOf(t, a, basic("bob", "")))
@@ -307,8 +350,8 @@ func TestPasswordsAreComparedFewAtATime(t *testing.T) {
 	_, release := blocked(s)
 	defer release()
 	var waiting sync.WaitGroup
-	waits := func(name, password, address string) <-chan *Identity {
-		before, got := s.waiting.length(), make(chan *Identity, 1)
+	waits := func(name, password, address string) <-chan *Authentication {
+		before, got := s.waiting.length(), make(chan *Authentication, 1)
 		waiting.Go(func() { got <- a.Authenticate(context.Background(), from(basic(name, password), address)) })
 		require.Eventually(t, func() bool { return s.waiting.length() == before+1 }, 10*time.Second, time.Millisecond, "%s %s", name, address)
 		return got
@@ -340,7 +383,7 @@ func TestPasswordsAreComparedFewAtATime(t *testing.T) {
 	busy("mallory", "x", "10.2.0.1:1")
 	require.Empty(t, log.String(), "anybody can have this happen, in any number")
 	// Who was right before is compared all the same.
-	s.users.Load().right.clear()
+	s.users.Load().right.DeleteAll()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 20 {
@@ -418,7 +461,7 @@ func TestRefusalsOfAnAddressAreBounded(t *testing.T) {
 	keys := NewAPIKeys("keys", "X-Api-Key", d)
 	outcomes := map[string]int{}
 	a := New(Options{
-		Schemes: []Scheme{keys}, Failures: limit.New(limit.Options{Rate: 1, Burst: 5}),
+		Schemes: []Scheme{keys}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 5}),
 		Observe: func(_, outcome string) { outcomes[outcome]++ },
 	})
 	good, _ := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
@@ -463,7 +506,7 @@ func TestRefusalsKeepNoNewTokenOut(t *testing.T) {
 	users, err := NewBasic("users", []User{alice, bob})
 	require.NoError(t, err)
 	i := newIssuer(t)
-	a := New(Options{Schemes: []Scheme{users, i.accepting()}, Failures: limit.New(limit.Options{Rate: 1, Burst: 3})})
+	a := New(Options{Schemes: []Scheme{users, i.accepting()}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 3})})
 	show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
 	late := i.usual()
 	late["exp"] = time.Now().Add(-time.Hour).Unix()
@@ -496,7 +539,7 @@ func TestAPasswordInUseStaysKnownToBeGood(t *testing.T) {
 		users, err := NewBasic("users", []User{alice})
 		require.NoError(t, err)
 		compared := counted(users)
-		a := New(Options{Schemes: []Scheme{users}, Failures: limit.New(limit.Options{Rate: 1, Burst: 1})})
+		a := New(Options{Schemes: []Scheme{users}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 1})})
 		show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
 		for range (goodFor + time.Hour) / (passwordFor / 2) {
 			require.NoError(t, show(basic("alice", "x")))
@@ -517,12 +560,12 @@ func TestNoDigestOfAPasswordCanBeTriedElsewhere(t *testing.T) {
 	require.NoError(t, err)
 	a, b := New(Options{Schemes: []Scheme{users}}), New(Options{Schemes: []Scheme{users}})
 	for _, one := range []*Authenticator{a, b} {
-		users.users.Load().right.clear()
+		users.users.Load().right.DeleteAll()
 		require.NoError(t, one.Authenticate(t.Context(), basic("alice", "x")).err)
-		require.Len(t, one.good.entries, 1)
+		require.Equal(t, 1, one.good.Len())
 	}
-	for d := range a.good.entries {
-		require.NotContains(t, b.good.entries, d)
+	for _, d := range a.good.Keys() {
+		require.NotContains(t, b.good.Keys(), d)
 		require.NotEqual(t, sha256.Sum256([]byte("users\x00"+base64.StdEncoding.EncodeToString([]byte("alice:x")))), d)
 	}
 }
@@ -605,7 +648,7 @@ func TestGates(t *testing.T) {
 	require.NoError(t, err)
 	a := New(Options{Schemes: []Scheme{i.accepting(), NewAPIKeys("keys", "X-API-Key", d), users}})
 	all := []string{"sso", "keys", "users"}
-	admit := func(r *Request, g *Gate) (engine.Principal, *task.Error) {
+	admit := func(r *Request, g *Gate) (identity.Caller, *task.Error) {
 		p, err := a.Admit(a.Authenticate(t.Context(), r), g)
 		var e *task.Error
 		errors.As(err, &e)
@@ -677,7 +720,7 @@ func FuzzAuthorization(f *testing.F) {
 		id := a.Authenticate(t.Context(), r)
 		if id.err != nil {
 			require.ErrorAs(t, id.err, new(*refusal), "a credential is refused, and breaks nothing")
-			require.Zero(t, id.Principal)
+			require.Zero(t, id.Caller)
 			return
 		}
 		scheme, credential, _ := strings.Cut(authorization, " ")
@@ -710,5 +753,5 @@ func FuzzAPIKey(f *testing.F) {
 // nobodys is a store without keys.
 type nobodys struct{}
 
-func (nobodys) FindAPIKey(context.Context, string) (*store.KnownKey, error) { return nil, nil }
-func (nobodys) RecordKeyUse(context.Context, string) error                  { return nil }
+func (nobodys) FindAPIKey(context.Context, string) (*identity.Key, error) { return nil, nil }
+func (nobodys) RecordKeyUse(context.Context, string) error                { return nil }

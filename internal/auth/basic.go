@@ -17,15 +17,15 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// KindBasic is the kind of scheme that NewBasic makes.
+// KindBasic is the kind of the scheme that NewBasic makes.
 const KindBasic = "basic"
 
-// User is one who has a password.
+// User is a user with a password.
 type User struct {
 	Name   string
 	Hash   string // bcrypt
@@ -33,32 +33,32 @@ type User struct {
 	Scopes []string
 }
 
-// Basic is a scheme: a name and a password, of users that the operator lists.
+// Basic is a scheme: a name and a password. The operator lists the users.
 type Basic struct {
 	name  string
 	users atomic.Pointer[userList]
-	// checks bounds how many passwords are compared at a time, waiting how many may wait for that: a
-	// comparison is slow by intent, and anybody may ask for one.
+	// checks bounds how many passwords are compared at a time; waiting bounds how many wait for that. A comparison is
+	// slow by design, and any client can cause one.
 	checks  chan struct{}
 	waiting queue
 	flights singleflight.Group
 	compare func(hash, password []byte) error
 }
 
-// userList is the users of a moment, and which passwords were found right for them.
+// userList is a version of the users, with the passwords that were found right for them.
 type userList struct {
 	byName map[string]*User
-	decoy  []byte // what the password of an unknown user is compared with
+	decoy  []byte // compared with the password of an unknown user
 	key    [32]byte
 	right  *cache[*proof]
 }
 
 const (
-	// passwordFor is how long a password is known to be right that nobody shows.
+	// passwordFor is how long an unused password is remembered as right.
 	passwordFor   = 5 * time.Minute
 	passwordsKept = 10_000
-	// maxWaiting is how many passwords may wait for a comparison, maxWaitingOfName of one user, maxWaitingFrom from one
-	// address; maxPassword what bcrypt looks at.
+	// maxWaiting bounds the passwords that wait for a comparison: in all, of one user (maxWaitingOfName) and from one
+	// address (maxWaitingFrom). maxPassword is how much of a password bcrypt reads, in bytes.
 	maxWaiting       = 64
 	maxWaitingOfName = 4
 	maxWaitingFrom   = 16
@@ -72,7 +72,7 @@ func NewBasic(name string, users []User) (*Basic, error) {
 	return s, s.SetUsers(users)
 }
 
-// SetUsers replaces the users. On an error they stay.
+// SetUsers replaces the users. On an error it keeps the previous ones.
 func (s *Basic) SetUsers(users []User) error {
 	l := &userList{byName: map[string]*User{}, right: newCache[*proof](passwordsKept)}
 	cost := 0
@@ -85,7 +85,7 @@ func (s *Basic) SetUsers(users []User) error {
 		case l.byName[u.Name] != nil:
 			return fmt.Errorf("user %q is listed twice", u.Name)
 		case cost != 0 && c != cost:
-			// One that takes longer or shorter would tell who is a user.
+			// With another cost, the duration of a check would reveal which names are users.
 			return fmt.Errorf("user %q: the hash has cost %d and others have %d; all must have the same", u.Name, c, cost)
 		}
 		cost = c
@@ -103,13 +103,13 @@ func (s *Basic) SetUsers(users []User) error {
 	return nil
 }
 
-// The costs of a hash that are taken. Below, guessing is cheap; above, checking is not.
+// The accepted costs of a hash. Below, guessing is cheap; above, checking is expensive.
 const (
 	MinCost = 10
 	MaxCost = 14
 )
 
-// HashCost checks a bcrypt hash, and is its cost.
+// HashCost checks a bcrypt hash and returns its cost.
 func HashCost(hash string) (int, error) {
 	cost, err := bcrypt.Cost([]byte(hash))
 	if err != nil {
@@ -136,7 +136,9 @@ func (s *Basic) remembered(credential string, _ *Request) *proof {
 		return nil
 	}
 	l := s.users.Load()
-	p, _ := l.right.keep(l.digest(decoded), passwordFor)
+	digest := l.digest(decoded)
+	l.right.Touch(digest)
+	p, _ := l.right.get(digest)
 	return p
 }
 
@@ -152,14 +154,13 @@ func (s *Basic) verify(ctx context.Context, credential string, r *Request) (*pro
 	l := s.users.Load()
 	digest := l.digest(decoded)
 	user := l.byName[name]
-	// Once for all who show the same at the same time.
+	// One comparison serves all requests that show the same password at the same time.
 	found := s.flights.DoChan(string(digest[:]), func() (any, error) {
-		// It may have been found right since somebody looked, and before this began.
+		// Another comparison may have remembered it since this request looked.
 		if p, ok := l.right.get(digest); ok {
 			return p, nil
 		}
-		age := l.right.age()
-		// The same work, whether there is such a user or not.
+		// The work is the same for unknown users.
 		hash := l.decoy
 		if user != nil {
 			hash = []byte(user.Hash)
@@ -171,8 +172,8 @@ func (s *Basic) verify(ctx context.Context, credential string, r *Request) (*pro
 		case wrong || user == nil:
 			return nil, refuse(Unknown, nil)
 		}
-		p := &proof{Principal: engine.Principal{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}}
-		l.right.put(digest, p, passwordFor, age)
+		p := &proof{Caller: identity.Caller{Tenant: user.Tenant, Subject: user.Name, Scopes: user.Scopes, Credential: s.name + "/" + user.Name}}
+		l.right.put(digest, p, passwordFor)
 		return p, nil
 	})
 	select {
@@ -184,7 +185,7 @@ func (s *Basic) verify(ctx context.Context, credential string, r *Request) (*pro
 	}
 }
 
-// digest names a password in memory without being one that could be tried elsewhere.
+// digest identifies a password in memory. It is not a password that could be tried elsewhere.
 func (l *userList) digest(credential []byte) (d [sha256.Size]byte) {
 	mac := hmac.New(sha256.New, l.key[:])
 	_, _ = mac.Write(credential)
@@ -192,7 +193,7 @@ func (l *userList) digest(credential []byte) (d [sha256.Size]byte) {
 	return d
 }
 
-// check compares a password when it is its turn. A password that was right before may wait in any case.
+// check waits for its turn and compares a password. A password that was right before may always wait.
 func (s *Basic) check(hash, password []byte, name string, r *Request) (wrong bool, err error) {
 	if !r.before {
 		leave, ok := s.waiting.enter("name "+name, "from "+limit.Sender(r.Address))
@@ -206,14 +207,14 @@ func (s *Basic) check(hash, password []byte, name string, r *Request) (wrong boo
 	return s.compare(hash, password) != nil, nil
 }
 
-// queue is who waits. Who waits often, by name or by address, leaves room for others.
+// queue counts the waiting passwords. Its bounds by name and by address leave room for others.
 type queue struct {
 	mu  sync.Mutex
 	all int
 	by  map[string]int
 }
 
-// enter takes a place, unless there is none.
+// enter takes a place in the queue. ok is false if a bound is reached.
 func (q *queue) enter(name, from string) (leave func(), ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -44,13 +44,13 @@ func BenchmarkAuthenticate(b *testing.B) {
 			for b.Loop() {
 				switch s := c.scheme.(type) {
 				case *APIKeys:
-					s.known.clear()
+					s.Forget()
 				case *Basic:
-					s.users.Load().right.clear()
+					s.users.Load().right.DeleteAll()
 				case *JWT:
-					s.current.Load().good.clear()
+					s.current.Load().good.DeleteAll()
 				case *MTLS:
-					s.known.clear()
+					s.known.DeleteAll()
 				}
 				a.Authenticate(b.Context(), c.r)
 			}

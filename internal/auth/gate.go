@@ -4,42 +4,42 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Gate is who may use an agent.
+// Gate says which callers may use an agent.
 type Gate struct {
-	// Schemes are the names of those that it takes, in the order of the cards. None: it asks for nothing.
+	// Schemes are the names of the accepted schemes, in the order of the cards. Without schemes the gate is open.
 	Schemes []string
-	// Scope is what the principal must have; "" for nothing.
+	// Scope is the scope that a caller needs; "" for none.
 	Scope string
 }
 
-// Open reports whether the gate asks for nothing.
+// Open reports whether the gate needs no credential.
 func (g *Gate) Open() bool { return len(g.Schemes) == 0 }
 
-// Admit is who calls, as an agent behind a gate sees it. The error is task.Unauthenticated,
-// with challenges, task.Forbidden, or that of a check that could not be made.
-func (a *Authenticator) Admit(id *Identity, g *Gate) (engine.Principal, error) {
+// Admit returns the caller for an agent behind a gate. The error is task.Unauthenticated with challenges,
+// task.Forbidden, or the error of a check that failed.
+func (a *Authenticator) Admit(id *Authentication, g *Gate) (identity.Caller, error) {
 	if g.Open() {
-		// Nobody in particular, also when something was shown: tasks must not change hands
-		// with a header that was not asked for.
-		return engine.Principal{}, nil
+		// The caller is anonymous even when the request shows a credential. Otherwise an unneeded header would change
+		// the owner of tasks.
+		return identity.Caller{Address: id.Address}, nil
 	}
 	err := id.err
 	if err == nil && !slices.Contains(g.Schemes, id.scheme) {
 		err = refuse(Elsewhere, nil)
 	}
 	if err != nil {
-		return engine.Principal{}, a.refused(err, id.scheme, g)
+		return identity.Caller{}, a.refused(err, id.scheme, g)
 	}
 	if !id.Has(g.Scope) {
-		return engine.Principal{}, &task.Error{
+		return identity.Caller{}, &task.Error{
 			Kind: task.Forbidden, Msg: "the scope " + g.Scope + " is needed", Challenges: a.wanting(id.scheme, g.Scope),
 		}
 	}
-	return id.Principal, nil
+	return id.Caller, nil
 }
 
 func (a *Authenticator) refused(err error, scheme string, g *Gate) error {
@@ -56,15 +56,15 @@ func (a *Authenticator) refused(err error, scheme string, g *Gate) error {
 			e.Challenges = append(e.Challenges, s.challenge(name == scheme))
 		}
 	}
-	// Several issuers ask in the same words.
+	// Several issuers have the same challenge.
 	e.Challenges = slices.Compact(e.Challenges)
 	return e
 }
 
-// realm is that of all challenges.
+// realm is the realm of all challenges.
 const realm = `realm="holdfast"`
 
-// wanting is what a bearer of too little is told (RFC 6750). Others have no such words.
+// wanting returns the challenge for a token without the scope (RFC 6750). Other schemes do not define one.
 func (a *Authenticator) wanting(scheme, scope string) []string {
 	if s := a.byName[scheme]; s == nil || s.kind() != KindJWT {
 		return nil

@@ -16,43 +16,43 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 )
 
-// KindJWT is the kind of scheme that NewJWT makes.
+// KindJWT is the kind of the scheme that NewJWT makes.
 const KindJWT = "jwt"
 
 // JWTOptions configures the scheme of one issuer.
 type JWTOptions struct {
 	Name string
-	// Issuer is the iss of its tokens. Without KeySetURL its metadata say where its keys are.
+	// Issuer is the iss of the tokens. Without KeySetURL the issuer's metadata give the address of the keys.
 	Issuer    string
 	KeySetURL string
-	Audiences []string // one of them must be in aud
-	// Algorithms that are taken, of Algorithms.
+	Audiences []string // aud must have one of them
+	// Algorithms are the accepted ones, a subset of the variable Algorithms.
 	Algorithms []string
-	// Tenant is that of all, unless TenantClaim names where it stands.
+	// Tenant is the tenant of all callers, unless TenantClaim names the claim that has it.
 	Tenant        string
 	TenantClaim   string
 	SubjectClaim  string
 	SubjectPrefix string
-	ScopesClaim   string // "" for scope, or scp
-	// Refresh is how often the keys are fetched; 0 for five minutes.
+	ScopesClaim   string // "" for scope or scp
+	// Refresh is the interval between fetches of the keys; 0 for five minutes.
 	Refresh time.Duration
 	Client  *http.Client
-	// Fetched counts the attempts to get the keys.
+	// Fetched counts the attempts to fetch the keys.
 	Fetched func(scheme string, err error)
 	Log     *slog.Logger
 }
 
-// Algorithms are those of signatures that only the issuer can make. A symmetric one would
-// make a secret of the key that the issuer publishes.
+// Algorithms are the asymmetric signature algorithms. With a symmetric one, anybody who reads the issuer's published
+// key could sign.
 var Algorithms = []string{
 	string(jose.RS256), string(jose.RS384), string(jose.RS512), string(jose.PS256), string(jose.PS384), string(jose.PS512),
 	string(jose.ES256), string(jose.ES384), string(jose.ES512), string(jose.EdDSA),
 }
 
-// JWT is a scheme: a token that an issuer has signed. Run must be called.
+// JWT is a scheme: a token that an issuer has signed. The caller must call Run.
 type JWT struct {
 	opt        JWTOptions
 	algorithms []jose.SignatureAlgorithm
@@ -60,9 +60,9 @@ type JWT struct {
 }
 
 const (
-	// leeway is how far the clocks of issuer and server may be apart.
+	// leeway is the accepted difference between the clocks of issuer and server.
 	leeway = 30 * time.Second
-	// tokenFor is how long a token is known to be good.
+	// tokenFor is how long a token is remembered as good.
 	tokenFor = time.Minute
 )
 
@@ -82,14 +82,14 @@ func (s *JWT) Name() string { return s.opt.Name }
 
 func (s *JWT) kind() string { return KindJWT }
 
-// shown takes what names this issuer, or every token where there is no other issuer.
+// shown takes a token that names this issuer. If there is no other issuer, it takes every token.
 func (s *JWT) shown(_ *Request, a *authorization) []string {
 	return a.take("bearer", func(c string) bool {
 		return !strings.HasPrefix(c, keyPrefix) && (a.issuer == s || issuerOf(c) == s.opt.Issuer)
 	})
 }
 
-// issuerOf is whose a token says that it is.
+// issuerOf returns the issuer that a token claims.
 func issuerOf(token string) string {
 	_, rest, _ := strings.Cut(token, ".")
 	payload, _, _ := strings.Cut(rest, ".")
@@ -122,16 +122,16 @@ func (s *JWT) verify(ctx context.Context, token string, _ *Request) (*proof, err
 		return nil, err
 	}
 	now := time.Now()
-	principal, expires, err := s.principal(c, now)
+	caller, expires, err := s.caller(c, now)
 	if err != nil {
 		return nil, err
 	}
-	p := &proof{*principal, expires.Add(leeway)}
-	set.good.put(digest, p, min(tokenFor, p.until.Sub(now)), set.good.age())
+	p := &proof{*caller, expires.Add(leeway)}
+	set.good.put(digest, p, min(tokenFor, p.until.Sub(now)))
 	return p, nil
 }
 
-// parse checks what can be told without a key, so that nobody makes us fetch keys for anything else.
+// parse makes the checks that need no key. Tokens that fail them cannot cause a fetch of keys.
 func (s *JWT) parse(token string) (*jwt.JSONWebToken, error) {
 	parsed, err := jwt.ParseSigned(token, s.algorithms)
 	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
@@ -141,7 +141,7 @@ func (s *JWT) parse(token string) (*jwt.JSONWebToken, error) {
 	case err != nil:
 		return nil, refuse(Malformed, nil)
 	}
-	// A token for another use, such as the one that ends a session, is none for this.
+	// A token for another use, such as a logout token, is not accepted.
 	switch typ, _ := parsed.Headers[0].ExtraHeaders[jose.HeaderType].(string); strings.ToLower(typ) {
 	case "", "jwt", "at+jwt", "application/at+jwt":
 	default:
@@ -153,19 +153,19 @@ func (s *JWT) parse(token string) (*jwt.JSONWebToken, error) {
 	return parsed, nil
 }
 
-// claims is what a token says.
+// claims is the content of a token.
 type claims struct {
 	standard jwt.Claims
 	all      map[string]any
 }
 
-// verified is what the token says when a key of the issuer has signed it, and the set that has the key.
+// verified returns the claims of a token that a key of the issuer has signed, and the set with that key.
 func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keySet, c *claims, err error) {
 	kid, algorithm := parsed.Headers[0].KeyID, parsed.Headers[0].Algorithm
 	set = s.current.Load()
 	found := set.find(kid, algorithm)
 	if len(found) == 0 {
-		// A key may be newer than our copy.
+		// The issuer may have a newer key than our copy.
 		answered := s.renew(ctx)
 		set = s.current.Load()
 		if found = set.find(kid, algorithm); len(found) == 0 && !answered {
@@ -177,7 +177,7 @@ func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keyS
 	}
 	for _, key := range found {
 		c := &claims{}
-		// The library reads names as they are written, and no name twice.
+		// The library matches names exactly and rejects duplicate names.
 		err := parsed.Claims(key, &c.standard, &c.all)
 		switch {
 		case err == nil:
@@ -189,8 +189,8 @@ func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keyS
 	return nil, nil, refuse(Signature, nil)
 }
 
-// principal reads the claims of a token that was verified.
-func (s *JWT) principal(c *claims, now time.Time) (p *engine.Principal, expires time.Time, err error) {
+// caller reads the claims of a verified token.
+func (s *JWT) caller(c *claims, now time.Time) (p *identity.Caller, expires time.Time, err error) {
 	standard, all := &c.standard, c.all
 	switch err := standard.ValidateWithLeeway(jwt.Expected{Issuer: s.opt.Issuer, AnyAudience: s.opt.Audiences, Time: now}, leeway); {
 	case errors.Is(err, jwt.ErrExpired):
@@ -210,7 +210,7 @@ func (s *JWT) principal(c *claims, now time.Time) (p *engine.Principal, expires 
 	if subject == "" {
 		return nil, expires, refuse(Claims, errors.New("the subject is missing"))
 	}
-	p = &engine.Principal{Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.scopes(all), Credential: s.opt.Name}
+	p = &identity.Caller{Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.scopes(all), Credential: s.opt.Name}
 	if standard.ID != "" && plain(standard.ID) {
 		p.Credential += "/" + standard.ID
 	}
@@ -219,7 +219,7 @@ func (s *JWT) principal(c *claims, now time.Time) (p *engine.Principal, expires 
 			return nil, expires, refuse(Claims, errors.New("the tenant is missing"))
 		}
 	}
-	// Before it is remembered as good.
+	// Check before the token is remembered as good.
 	return p, standard.Expiry.Time(), check(p)
 }
 
@@ -244,7 +244,7 @@ func (s *JWT) scopes(all map[string]any) []string {
 	return out
 }
 
-// claim is a claim by its name or, beginning with a slash, by the names of the objects that it is in.
+// claim returns a claim by its name. A name that begins with a slash is a path through nested objects.
 func claim(all map[string]any, name string) any {
 	path, nested := strings.CutPrefix(name, "/")
 	if !nested {

@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -25,7 +25,7 @@ func TestATokenOfTheIssuer(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	a := New(Options{Schemes: []Scheme{i.accepting()}})
-	want := engine.Principal{Subject: "alice", Scopes: []string{"weather:use", "x"}, Method: KindJWT, Credential: "sso/j-1"}
+	want := identity.Caller{Subject: "alice", Scopes: []string{"weather:use", "x"}, Method: KindJWT, Credential: "sso/j-1"}
 	for _, token := range []string{
 		i.token(i.usual()),
 		i.token(with(i.usual(), "aud", []string{"else", "https://agents.example.com"})),
@@ -37,7 +37,7 @@ func TestATokenOfTheIssuer(t *testing.T) {
 		for range 2 { // the second time from memory
 			id := a.Authenticate(t.Context(), bearer(token))
 			require.NoError(t, id.err)
-			require.Equal(t, want, id.Principal)
+			require.Equal(t, want, id.Caller)
 		}
 	}
 	require.Equal(t, 2, i.count(), "metadata and keys, once")
@@ -307,9 +307,9 @@ func TestClaims(t *testing.T) {
 	claims := with(i.usual(), "org", "acme", "email", "a@example.com", "realm_access", map[string]any{"roles": []any{"admin", 7}})
 	id := a.Authenticate(t.Context(), bearer(i.token(claims)))
 	require.NoError(t, id.err)
-	require.Equal(t, engine.Principal{
+	require.Equal(t, identity.Caller{
 		Tenant: "acme", Subject: "acme:a@example.com", Scopes: []string{"admin"}, Method: KindJWT, Credential: "sso/j-1",
-	}, id.Principal)
+	}, id.Caller)
 	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", nil)))), "no tenant is not the tenant of everybody")
 	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", 1)))))
 }

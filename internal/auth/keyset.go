@@ -21,34 +21,33 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// keySource is our copy of an issuer's keys. One goroutine fetches them, Run: in its own
-// rhythm, and when a request shows a key that is not in the copy. While the issuer is
-// away the last copy is used.
+// keySource is our copy of an issuer's keys. Only the goroutine of Run fetches them: at an interval, and when a request
+// shows a key that is not in the copy. While the issuer is down, the last copy is used.
 type keySource struct {
 	opt     JWTOptions
 	pace    pace
 	current atomic.Pointer[keySet]
 
 	mu    sync.Mutex
-	busy  bool          // a try is under way, or the first is to come
-	tried time.Time     // when the last try ended
-	well  bool          // it has brought keys
-	round chan struct{} // closed when the next try has ended
+	busy  bool          // a fetch is under way, or the first one is still to come
+	tried time.Time     // when the last fetch ended
+	well  bool          // it has fetched keys
+	round chan struct{} // closed when the next fetch ends
 	kick  chan struct{}
 }
 
-// pace is when the keys are fetched.
+// pace says when the keys are fetched.
 type pace struct {
-	every  time.Duration // when nothing is asked for
+	every  time.Duration // interval without requests for a new key
 	retry  time.Duration // first pause after a failure
-	apart  time.Duration // two tries that requests ask for
-	within time.Duration // one try
-	keep   time.Duration // the last copy through an outage
+	apart  time.Duration // least time between two fetches that requests cause
+	within time.Duration // timeout of a fetch
+	keep   time.Duration // how long the last copy is used during an outage
 }
 
 var usualPace = pace{every: 5 * time.Minute, retry: time.Second, apart: 10 * time.Second, within: 5 * time.Second, keep: 24 * time.Hour}
 
-// maxKeySet bounds what an issuer may send, in bytes.
+// maxKeySet bounds the issuer's answer, in bytes.
 const maxKeySet = 512 << 10
 
 func newKeySource(o JWTOptions) *keySource {
@@ -56,7 +55,7 @@ func newKeySource(o JWTOptions) *keySource {
 		o.Client = &http.Client{}
 	}
 	client := *o.Client
-	// Who answers for the issuer is the issuer's host, and not where that sends us.
+	// Only the issuer's own host answers for the issuer. A redirect target does not.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	o.Client = &client
 	if o.Log == nil {
@@ -64,13 +63,13 @@ func newKeySource(o JWTOptions) *keySource {
 	}
 	pace := usualPace
 	if o.Refresh > 0 {
-		// Whoever has them fetched more often than requests may ask for it does not mind that either.
+		// An operator who sets an interval below that pause wants more frequent fetches.
 		pace.every, pace.apart = o.Refresh, min(pace.apart, o.Refresh)
 	}
 	return &keySource{opt: o, pace: pace, busy: true, round: make(chan struct{}), kick: make(chan struct{}, 1)}
 }
 
-// keySet is the keys as they were fetched, and the tokens that they were found good for.
+// keySet is a fetched set of keys, and the tokens that they verified.
 type keySet struct {
 	keys    []jose.JSONWebKey
 	raw     string
@@ -79,8 +78,8 @@ type keySet struct {
 	good    *cache[*proof]
 }
 
-// find is the keys that may have signed: those of the id, or all where a token names none. A
-// key is good for its own algorithm only.
+// find returns the keys that may have signed: those with the id, or all if the token names none. A key fits only its
+// own algorithm.
 func (s *keySet) find(kid, algorithm string) []any {
 	if s == nil {
 		return nil
@@ -97,12 +96,12 @@ func (s *keySet) find(kid, algorithm string) []any {
 	return out
 }
 
-// maxCandidates bounds how many keys a token without an id is tried with.
+// maxCandidates bounds how many keys are tried for a token without a key id.
 const maxCandidates = 8
 
 func (s *keySet) gone(now time.Time) bool { return s == nil || now.Sub(s.fetched) > s.keep }
 
-// fits reports whether a key is of the kind that an algorithm takes.
+// fits reports whether a key has the type that an algorithm needs.
 func fits(key any, algorithm string) bool {
 	switch key.(type) {
 	case *rsa.PublicKey:
@@ -143,7 +142,7 @@ func (s *keySource) Run(ctx context.Context) error {
 	return nil
 }
 
-// try fetches the keys, and lets those go on who wait for that.
+// try fetches the keys, and wakes the requests that wait for them.
 func (s *keySource) try(ctx context.Context) error {
 	s.mu.Lock()
 	s.busy = true
@@ -157,8 +156,8 @@ func (s *keySource) try(ctx context.Context) error {
 	return err
 }
 
-// renew has the keys fetched and waits for the outcome, unless they just were. It reports
-// whether the copy is what the issuer has answered with.
+// renew triggers a fetch and waits for it, unless one has just ended. It reports whether the copy is the issuer's
+// current answer.
 func (s *keySource) renew(ctx context.Context) bool {
 	s.mu.Lock()
 	recent := !s.busy && time.Since(s.tried) < s.pace.apart
@@ -167,13 +166,13 @@ func (s *keySource) renew(ctx context.Context) bool {
 	if recent {
 		return well
 	}
-	if !busy { // else that one counts
+	if !busy { // else the fetch under way counts
 		select {
 		case s.kick <- struct{}{}:
 		default:
 		}
 	}
-	// Where Run has ended, nothing comes of it.
+	// If Run has ended, no fetch comes.
 	timer := time.NewTimer(s.pace.within + time.Second)
 	defer timer.Stop()
 	select {
@@ -210,14 +209,14 @@ func (s *keySource) fetch(ctx context.Context) error {
 	if old := s.current.Load(); old != nil && old.raw == set.raw {
 		set.good = old.good
 	} else {
-		// What a key was good for that is withdrawn now is not.
+		// Tokens of withdrawn keys must not stay remembered as good.
 		set.good = newCache[*proof](10_000)
 	}
 	s.current.Store(set)
 	return nil
 }
 
-// discover reads the issuer's metadata, as OpenID Connect or as RFC 8414 has them.
+// discover reads the issuer's metadata, at the address of OpenID Connect or of RFC 8414.
 func (s *keySource) discover(ctx context.Context) (string, error) {
 	raw, err := s.get(ctx, strings.TrimSuffix(s.opt.Issuer, "/")+"/.well-known/openid-configuration")
 	if errors.Is(err, errAbsent) {
@@ -274,11 +273,11 @@ func (s *keySource) get(ctx context.Context, from string) ([]byte, error) {
 	return b, err
 }
 
-// minRSA is the length of the shortest RSA key that is taken, in bits.
+// minRSA is the shortest accepted RSA key, in bits.
 const minRSA = 2048
 
-// parseKeySet takes the public keys for signatures, and passes over all others. A set that
-// is empty is an answer, too: everything was withdrawn.
+// parseKeySet returns the public keys for signatures, and skips all others. An empty set is valid: the issuer withdrew
+// all keys.
 func parseKeySet(raw []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys *[]json.RawMessage `json:"keys"`

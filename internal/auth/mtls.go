@@ -8,32 +8,32 @@ import (
 	"errors"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 )
 
-// KindMTLS is the kind of scheme that NewMTLS makes.
+// KindMTLS is the kind of the scheme that NewMTLS makes.
 const KindMTLS = "mtls"
 
 // MTLSOptions configures the scheme of client certificates.
 type MTLSOptions struct {
 	Name string
-	// Roots are the authorities that are trusted now.
+	// Roots returns the authorities that are trusted now.
 	Roots func() *x509.CertPool
-	// Tenant is that of all, unless TenantFromOrganization.
+	// Tenant is the tenant of all callers, unless TenantFromOrganization is set.
 	Tenant                 string
 	TenantFromOrganization bool
 	SubjectPrefix          string
 	Scopes                 []string
 }
 
-// MTLS is a scheme: the certificate of the client's end of a TLS connection.
+// MTLS is a scheme: the client certificate of a TLS connection.
 type MTLS struct {
 	opt   MTLSOptions
 	known *cache[*proof]
 }
 
-// certificateFor is how long a certificate is known to be good. Authorities that are
-// taken from the file while a connection lives are so noticed on it, too.
+// certificateFor is how long a certificate is remembered as good. Open connections notice a removed authority after
+// that time.
 const certificateFor = 10 * time.Second
 
 // NewMTLS makes the scheme.
@@ -50,7 +50,7 @@ func (s *MTLS) shown(r *Request, _ *authorization) []string {
 	if len(r.Chain) == 0 {
 		return nil
 	}
-	return []string{""} // the certificate itself is in the request
+	return []string{""} // the request has the certificate itself
 }
 
 func (s *MTLS) remembered(_ string, r *Request) *proof {
@@ -75,11 +75,11 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*proof, error) {
 		}
 		return nil, refuse(Certificate, err)
 	}
-	subject, err := identity(leaf)
+	subject, err := nameIn(leaf)
 	if err != nil {
 		return nil, refuse(Certificate, err)
 	}
-	p := &proof{until: leaf.NotAfter, Principal: engine.Principal{
+	p := &proof{until: leaf.NotAfter, Caller: identity.Caller{
 		Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.opt.Scopes,
 		Credential: s.opt.Name + "/" + hex.EncodeToString(digest[:8]),
 	}}
@@ -89,12 +89,12 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*proof, error) {
 		}
 		p.Tenant = leaf.Subject.Organization[0]
 	}
-	s.known.put(digest, p, min(certificateFor, leaf.NotAfter.Sub(now)), s.known.age())
+	s.known.put(digest, p, min(certificateFor, leaf.NotAfter.Sub(now)))
 	return p, nil
 }
 
-// identity is the name in a certificate: a URI, as SPIFFE has it, or a DNS name, or the common name.
-func identity(c *x509.Certificate) (string, error) {
+// nameIn returns the name in a certificate: a URI (as SPIFFE uses), a DNS name or the common name.
+func nameIn(c *x509.Certificate) (string, error) {
 	switch {
 	case len(c.URIs) == 1:
 		return c.URIs[0].String(), nil
@@ -108,5 +108,5 @@ func identity(c *x509.Certificate) (string, error) {
 	return "", errors.New("it has no name")
 }
 
-// challenge is for the header alone, which must not be empty: no scheme of HTTP asks for a certificate.
+// challenge only keeps the header from being empty: HTTP defines no scheme that asks for a certificate.
 func (s *MTLS) challenge(bool) string { return `MutualTLS ` + realm }

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// Reloader loads files anew when they change. It compares their contents, because what is
-// mounted may be swapped under a name in ways that no event tells of.
+// Reloader reloads files when they change. It compares contents: mounted files may be replaced without an event.
 type Reloader struct {
 	every   time.Duration
 	log     *slog.Logger
 	watched []*watched
-	// checked is told that a round has ended, for tests.
+	// checked is called at the end of a round, for tests.
 	checked func()
 }
 
@@ -25,13 +24,13 @@ type watched struct {
 	last  [][]byte
 }
 
-// NewReloader makes a reloader that looks as often as it is told.
+// NewReloader makes a reloader that checks the files at the given interval.
 func NewReloader(every time.Duration, log *slog.Logger) *Reloader {
 	return &Reloader{every: every, log: log, checked: func() {}}
 }
 
-// Add loads files now, which must succeed, and again whenever one of them changes. When load then fails, what it has
-// loaded before must stay.
+// Add loads files now and whenever one of them changes. It returns the error of the first load. When a later load
+// fails, load must keep the previous contents.
 func (r *Reloader) Add(load func(contents [][]byte) error, files ...string) error {
 	w := &watched{files: files, load: load}
 	contents, err := w.read()
@@ -46,7 +45,7 @@ func (r *Reloader) Add(load func(contents [][]byte) error, files ...string) erro
 	return nil
 }
 
-// Run looks at the files until ctx ends.
+// Run checks the files until ctx ends.
 func (r *Reloader) Run(ctx context.Context) error {
 	ticker := time.NewTicker(r.every)
 	defer ticker.Stop()
@@ -73,7 +72,7 @@ func (r *Reloader) look(w *watched) {
 		if same {
 			return
 		}
-		// Also when it cannot be used, so that it is complained of once.
+		// Remember unusable contents too, so that they are reported once.
 		w.last = contents
 		err = w.load(contents)
 	}

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// TLS is the server's end of TLS: a certificate, and the authorities of client certificates.
+// TLS is the server side of TLS: a certificate, and the authorities of client certificates.
 type TLS struct {
 	current atomic.Pointer[tls.Config]
 	roots   atomic.Pointer[x509.CertPool]
 }
 
-// LoadTLS reads a certificate with its key and, if clientCA is not empty, the authorities whose clients may show
-// certificates. The reloader keeps them fresh.
+// LoadTLS reads a certificate and its key. If clientCA is not empty, it also reads the authorities of client
+// certificates. The reloader keeps them up to date.
 func LoadTLS(r *Reloader, cert, key, clientCA string) (*TLS, error) {
 	t := &TLS{}
 	files := []string{cert, key}
@@ -42,7 +42,7 @@ func (t *TLS) load(contents [][]byte) error {
 		if !c.ClientCAs.AppendCertsFromPEM(contents[2]) {
 			return errors.New("client_ca_file: it holds no certificate")
 		}
-		// Clients may show other credentials instead.
+		// Clients may use other credentials instead.
 		c.ClientAuth = tls.VerifyClientCertIfGiven
 	}
 	t.roots.Store(c.ClientCAs)
@@ -50,10 +50,11 @@ func (t *TLS) load(contents [][]byte) error {
 	return nil
 }
 
-// Roots are the authorities of client certificates now.
+// Roots returns the current authorities of client certificates.
 func (t *TLS) Roots() *x509.CertPool { return t.roots.Load() }
 
-// Config is for a listener: each connection gets what is loaded then. A session is resumed only with what it began with.
+// Config returns the configuration of a listener. Each connection uses what is loaded when it begins. A session is
+// resumed only with the certificate and authorities that it began with.
 func (t *TLS) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},

@@ -22,7 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 )
 
 // authority issues certificates.
@@ -115,10 +115,10 @@ func TestCertificates(t *testing.T) {
 		if c.want == "" {
 			continue
 		}
-		p := a.Authenticate(t.Context(), r).Principal
+		p := a.Authenticate(t.Context(), r).Caller
 		require.Regexp(t, `^certs/[0-9a-f]{16}$`, p.Credential)
 		p.Credential = ""
-		require.Equal(t, engine.Principal{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
+		require.Equal(t, identity.Caller{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
 	}
 	// An authority that is trusted no more is so for connections that were open before.
 	_, _, pair := ours.issue(func(c *x509.Certificate) { c.Subject = org })
@@ -126,7 +126,7 @@ func TestCertificates(t *testing.T) {
 	r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
 	require.Empty(t, reasonOf(t, a, r))
 	roots = others.pool()
-	s.known.clear() // as after ten seconds
+	s.known.DeleteAll() // as after ten seconds
 	require.Equal(t, Certificate, reasonOf(t, a, r))
 	both := shows("Authorization", "Bearer x")
 	both.Chain = r.Chain

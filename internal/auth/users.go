@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ParseUsers reads a file of users, as htpasswd writes one: name:hash on each line, to which :tenant and
-// :scopes (separated by spaces) may be added.
+// ParseUsers reads a file of users in the format of htpasswd: name:hash on each line. Each line may add :tenant and
+// :scopes (separated by spaces).
 func ParseUsers(content []byte) ([]User, error) {
 	var users []User
 	lines := bufio.NewScanner(bytes.NewReader(content))
@@ -18,7 +18,7 @@ func ParseUsers(content []byte) ([]User, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		fields := strings.SplitN(line, ":", 4) // scopes may hold colons
+		fields := strings.SplitN(line, ":", 4) // scopes may contain colons
 		if len(fields) < 2 || fields[0] == "" {
 			return nil, fmt.Errorf("line %d: want name:hash, name:hash:tenant or name:hash:tenant:scopes", n)
 		}

@@ -10,34 +10,34 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// watch looks after what goes on when its request was let in, such as a stream, for as long as the same credential would
-// be let in again. It ends with the credential; a key that was revoked ends it when that is heard of, and what is not told
-// (a user who was removed, a key of an issuer that is withdrawn, an authority) with the next look at all.
+// watch ends long calls, such as streams, when their credential would no longer be admitted. A credential's expiry ends
+// its calls at once. A revoked key ends them when the replica hears of it. The next round finds changes without a
+// signal: a removed user, an issuer's withdrawn key, a removed authority.
 type watch struct {
 	mu   sync.Mutex
 	all  map[*ongoing]struct{}
 	kick chan struct{}
-	// told counts how often Recheck was called.
+	// told counts the calls of Recheck.
 	told atomic.Uint64
-	// looked is told that a round has ended, for tests.
+	// looked is called at the end of a round, for tests.
 	looked func()
 }
 
-// ongoing is one of these.
+// ongoing is one long call.
 type ongoing struct {
-	id   *Identity
+	id   *Authentication
 	gate *Gate
 	end  func(error)
-	// expiry ends it with its credential. Nil: that has no end.
+	// expiry ends the call when its credential expires. Nil: no timer.
 	expiry *time.Timer
 }
 
 const (
-	// watchEvery is how often all credentials are looked at, watchFor how long one may take.
+	// watchEvery is the interval between rounds, watchFor the timeout of one check.
 	watchEvery = time.Minute
 	watchFor   = 5 * time.Second
 	soon       = 24 * time.Hour
-	// awayAfter is after how many credentials in a row that could not be checked a round leaves the rest of their scheme alone.
+	// awayAfter is the number of consecutive failed checks after which a round skips the rest of a scheme.
 	awayAfter = 3
 )
 
@@ -45,21 +45,21 @@ func newWatch() *watch {
 	return &watch{all: map[*ongoing]struct{}{}, kick: make(chan struct{}, 1), looked: func() {}}
 }
 
-// Watch calls end, from another goroutine and perhaps more than once, when the identity that a gate has let in would not be
-// let in any more, with what the caller is to hear. Stop must be called when there is nothing more to end. Run must be running.
-func (a *Authenticator) Watch(id *Identity, g *Gate, end func(error)) (stop func()) {
+// Watch calls end when the gate would no longer admit the identity, with the error for the caller. It calls end from
+// another goroutine and perhaps more than once. Call stop when there is nothing more to end. Run must be running.
+func (a *Authenticator) Watch(id *Authentication, g *Gate, end func(error)) (stop func()) {
 	if g.Open() {
 		return func() {}
 	}
 	w := &ongoing{id: id, gate: g, end: end}
-	// What is further off is found by looking.
+	// The rounds find an expiry that is further off.
 	if !id.until.IsZero() && time.Until(id.until) < soon {
 		w.expiry = time.AfterFunc(time.Until(id.until), func() { end(a.refused(refuse(Expired, nil), id.scheme, g)) })
 	}
 	a.mu.Lock()
 	a.all[w] = struct{}{}
 	a.mu.Unlock()
-	if a.told.Load() != id.told { // since it was let in, and perhaps looked at without this
+	if a.told.Load() != id.told { // Recheck was called since admission, and its round may have missed this call
 		a.Recheck()
 	}
 	return func() {
@@ -72,7 +72,7 @@ func (a *Authenticator) Watch(id *Identity, g *Gate, end func(error)) (stop func
 	}
 }
 
-// Recheck looks at all soon.
+// Recheck starts a round soon.
 func (w *watch) Recheck() {
 	w.told.Add(1)
 	select {
@@ -81,7 +81,7 @@ func (w *watch) Recheck() {
 	}
 }
 
-// Run looks at what goes on until ctx ends.
+// Run rechecks the long calls until ctx ends.
 func (a *Authenticator) Run(ctx context.Context) error {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -97,7 +97,7 @@ func (a *Authenticator) Run(ctx context.Context) error {
 	}
 }
 
-// look ends what would not be let in any more.
+// look ends the calls that would no longer be admitted.
 func (a *Authenticator) look(ctx context.Context) {
 	a.mu.Lock()
 	all := make([]*ongoing, 0, len(a.all))
@@ -120,25 +120,25 @@ func (a *Authenticator) look(ctx context.Context) {
 				failed[w.id.scheme] = 0
 				continue
 			}
-			// Who cannot be asked does not take anything back. That may be so of one credential only; after a few in a row
-			// the others of the scheme need not wait for it, too.
+			// A check that could not be made withdraws nothing. It may concern this credential only. After a few in a
+			// row, the round skips the rest of the scheme.
 			failed[w.id.scheme]++
 		}
 	}
 }
 
-// again admits as if the request came now.
+// again admits the call as if its request came now.
 func (a *Authenticator) again(ctx context.Context, w *ongoing) error {
 	ctx, cancel := context.WithTimeout(ctx, watchFor)
 	defer cancel()
-	now := &Identity{scheme: w.id.scheme, credential: w.id.credential}
+	now := &Authentication{scheme: w.id.scheme, credential: w.id.credential}
 	scheme, r := a.byName[now.scheme], &Request{Chain: w.id.chain, before: true}
 	if p := scheme.remembered(now.credential, r); p != nil {
 		now.proof = *p
 	} else {
 		now.verify(ctx, scheme, r)
 	}
-	if now.err == nil && (now.Tenant != w.id.Tenant || now.Subject != w.id.Subject) {
+	if now.err == nil && (now.Owner() != w.id.Owner()) {
 		now.err = refuse(Unknown, errors.New("it is somebody else's by now"))
 	}
 	_, err := a.Admit(now, w.gate)

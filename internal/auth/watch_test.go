@@ -11,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -110,7 +111,7 @@ type outage struct {
 	asked  atomic.Int32 // in vain
 }
 
-func (o *outage) FindAPIKey(ctx context.Context, id string) (*store.KnownKey, error) {
+func (o *outage) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
 	if o.away.Load() || id == o.broken {
 		o.asked.Add(1)
 		return nil, &task.Error{Kind: task.Unavailable}
@@ -256,7 +257,7 @@ func TestWhatACertificateHasBegunEndsWithItsAuthority(t *testing.T) {
 	w.look()
 	goesOn(t, c)
 	roots.Store(newAuthority(t, "others").pool())
-	certs.known.clear()
+	certs.known.DeleteAll()
 	w.look()
 	kind, reason := ended(t, c)
 	require.Equal(t, task.Unauthenticated, kind)

@@ -89,7 +89,7 @@ Exit codes: 0 all are whole; 3 one is broken; 1 the call failed.`,
 	return cmd
 }
 
-// maxHeads bounds a file of heads, in bytes; they take a few thousand.
+// maxHeads bounds a file of heads, in bytes. Real files have a few thousand.
 const maxHeads = 1 << 20
 
 func readHeads(file string) (heads []store.AuditHead, err error) {

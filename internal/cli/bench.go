@@ -92,7 +92,7 @@ func checkLoad(o load.Options, inFlight []int) error {
 	return nil
 }
 
-// measurement is what one number of tasks in flight came to.
+// measurement is the result for one number of tasks in flight.
 type measurement struct {
 	InFlight int            `json:"inflight"`
 	Seconds  float64        `json:"seconds"`

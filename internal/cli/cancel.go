@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// What became of a task that was to be canceled.
+// The outcomes of a cancel for one task.
 const (
 	outcomeCanceled  = "canceled"
-	outcomeRequested = "requested" // its worker was asked; nobody waited for the end
+	outcomeRequested = "requested" // its worker was asked; the verb did not wait for the end
 	outcomeEnded     = "ended"     // it ended in another way
 	outcomeFailed    = "failed"    // the call failed
 )
@@ -47,7 +47,7 @@ otherwise, or did so in the meantime; 1 a call failed, or one still runs after -
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
 			views := make([]canceledView, len(ids))
 			running := make([]*task.Task, len(ids))
-			// All are asked before the first is waited for.
+			// Ask for all cancels before waiting for the first one.
 			for i, id := range ids {
 				views[i], running[i] = cancelTask(ctx, op, id)
 			}
@@ -75,7 +75,7 @@ otherwise, or did so in the meantime; 1 a call failed, or one still runs after -
 	return cmd
 }
 
-// cancelTask returns the task as well when it runs and its worker was asked.
+// cancelTask asks for a cancel. If the task is still running and its worker was asked, it also returns the task.
 func cancelTask(ctx context.Context, op Operator, id string) (canceledView, *task.Task) {
 	t, err := op.FindTask(ctx, id)
 	if err != nil {
@@ -91,7 +91,7 @@ func cancelTask(ctx context.Context, op Operator, id string) (canceledView, *tas
 		case err != nil && !errors.Is(err, task.NotCancelable):
 			return viewCanceled(id, t, err), nil
 		}
-		// Ended, by this or at the same moment by something else: look what it became.
+		// The task has ended, by this cancel or by something else at the same moment. Read its state.
 		t, err = op.FindTask(ctx, t.ID.String())
 		if err != nil {
 			return viewCanceled(id, nil, err), nil
@@ -116,7 +116,7 @@ func viewCanceled(id string, t *task.Task, err error) canceledView {
 	return v
 }
 
-// printOutcomes ends a verb that worked on several tasks, with the exit code for all.
+// printOutcomes prints the outcomes of a verb for several tasks, and returns the exit code for all.
 func (c *command) printOutcomes(ctx context.Context, views any, rows [][]string, format output, code int) error {
 	var err error
 	if format == outputJSON {

@@ -1,5 +1,5 @@
-// Package cli is the command line: a file per verb. What the verbs need from the rest
-// of the server comes in as Deps, so that this package starts nothing by itself.
+// Package cli is the command line, with a file per verb. The verbs get the rest of the server as Deps, so this package
+// starts nothing by itself.
 package cli
 
 import (
@@ -24,10 +24,10 @@ const (
 	exitEnded  = 3 // the task failed, was rejected or canceled
 	exitWaits  = 4 // the task waits for input or authentication
 
-	exitInterrupted = 130 // a signal ended the call, as shells say it
+	exitInterrupted = 130 // a signal ended the call; shells use this code
 )
 
-// IO is the outside of a command.
+// IO connects a command to its environment.
 type IO struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -35,20 +35,19 @@ type IO struct {
 	Environ  func() []string                  // as os.Environ
 }
 
-// Deps is what the verbs call. The configuration they get is complete.
+// Deps are the functions that the verbs call. The configuration that they get is complete.
 type Deps struct {
 	Serve func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
-	// Migrate brings the schema up to date. It may run on many replicas at once.
+	// Migrate brings the schema up to date. Many replicas may run it at once.
 	Migrate func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.
 	MigrationStatus func(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]Migration, error)
 	OpenOperator    func(ctx context.Context, cfg *config.Config, log *slog.Logger) (Operator, error)
-	// Examine reports each finding as it is made, and changes nothing.
+	// Examine reports each finding at once, and changes nothing.
 	Examine func(ctx context.Context, o doctor.Options, report func(doctor.Finding))
 }
 
-// exitError is an error with an exit code of its own. An empty text means that the
-// output has said it all.
+// exitError is an error with its own exit code. An empty text means that the output already says everything.
 type exitError struct {
 	code int
 	err  error
@@ -89,7 +88,7 @@ func Run(ctx context.Context, args []string, stdio IO, deps Deps) int {
 	return code
 }
 
-// codeOf is the exit code that an error stands for.
+// codeOf returns the exit code for an error.
 func codeOf(err error) int {
 	var coded *exitError
 	var mistakes *config.Error
@@ -104,7 +103,7 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// command is what the verbs share.
+// command is the state that the verbs share.
 type command struct {
 	IO
 	deps       Deps
@@ -139,10 +138,10 @@ failed, was rejected or canceled; 4 the task waits for input or authentication;
 	root.SuggestionsMinimumDistance = 2
 
 	serve := c.serve()
-	// The root does what serve does, and takes its flags.
+	// Without a verb, the root command serves, and takes the flags of serve.
 	root.RunE = serve.RunE
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.audit(), c.bench(), c.ready(), c.doctor(), c.version())
+	root.AddCommand(serve, c.migrate(), c.card(), c.send(), c.stream(), c.tasks(), c.push(), c.keys(), c.audit(), c.retention(), c.bench(), c.ready(), c.doctor(), c.version())
 	return root
 }
 
@@ -157,13 +156,12 @@ func (c *command) unknownVerb(root *cobra.Command, args []string) error {
 	return usage("%s (holdfast --help lists them)", text)
 }
 
-// note tells the person at the terminal something beside the output. Where that cannot
-// be written the exit code still says what matters.
+// note prints a message for the user besides the output. If it cannot be written, the exit code still shows the result.
 func (c *command) note(format string, args ...any) {
 	_, _ = fmt.Fprintln(c.Err, printable(fmt.Sprintf(format, args...)))
 }
 
-// argCount is cobra's check of the number of arguments, as a usage error.
+// argCount returns cobra's check of the number of arguments; its error is a usage error.
 func argCount(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {
@@ -173,12 +171,12 @@ func argCount(low, high int) cobra.PositionalArgs {
 	}
 }
 
-// load reads the configuration; flags are by the key that they set.
+// load reads the configuration. flags are by configuration key.
 func (c *command) load(flags map[string]string) (*config.Config, error) {
 	return config.Load(config.Source{File: c.configFile, Env: c.Env, Flags: flags})
 }
 
-// env is a variable, or "" when it is not set.
+// env returns a variable, or "" if it is not set.
 func (c *command) env(name string) string {
 	if c.Env == nil {
 		return ""
@@ -187,7 +185,7 @@ func (c *command) env(name string) string {
 	return v
 }
 
-// output is the -o flag.
+// output is the value of the -o flag.
 type output string
 
 const (
@@ -198,7 +196,7 @@ const (
 func (o *output) String() string { return string(*o) }
 func (o *output) Type() string   { return "format" }
 
-// Set makes output a flag value that knows its choices.
+// Set implements pflag.Value; it accepts only the known formats.
 func (o *output) Set(s string) error {
 	if s != string(outputTable) && s != string(outputJSON) {
 		return errors.New("must be table or json")

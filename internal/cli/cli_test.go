@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -344,6 +345,8 @@ type fakeOperator struct {
 	PushOperator // is tested with a database
 
 	filter TaskFilter
+	purged *store.PurgeFilter
+	held   string
 	closed bool
 }
 
@@ -480,6 +483,12 @@ func TestTasks(t *testing.T) {
 		{"keys-revoke.txt", []string{"keys", "revoke", "mzxw6ytboi5dkmrq", "unknown"}, exitFailed},
 		{"tasks-retry.txt", []string{"tasks", "retry", "order-7"}, exitFailed},
 		{"tasks-retry.json", []string{"tasks", "retry", "order-7", "order-8", "-o", "json"}, exitFailed},
+		{"tasks-hold.txt", []string{"tasks", "hold", "order-7", "order-8"}, exitFailed},
+		{"tasks-release.json", []string{"tasks", "release", "order-7", "-o", "json"}, exitOK},
+		{"tasks-purge.txt", []string{"tasks", "purge", "--tenant", "", "--owner", "alice", "--yes"}, exitOK},
+		{"tasks-purge.json", []string{"tasks", "purge", "--task", "order-7", "--yes", "-o", "json"}, exitOK},
+		{"retention-plan.txt", []string{"retention", "plan"}, exitOK},
+		{"retention-plan.json", []string{"retention", "plan", "-o", "json"}, exitOK},
 		{"audit-verify.txt", []string{"audit", "verify"}, exitOK},
 		{"audit-verify.json", []string{"audit", "verify", "-o", "json"}, exitOK},
 		{"audit-broken.txt", []string{"audit", "verify", "--against", "testdata/audit-verify.json"}, exitEnded},
@@ -497,6 +506,26 @@ func TestTasks(t *testing.T) {
 			golden(t, c.golden, r.out)
 		})
 	}
+}
+
+// What nothing brings back is not done by mistake.
+func TestPurgeAsks(t *testing.T) {
+	t.Parallel()
+	for text, args := range map[string][]string{
+		"nothing is named": {"--yes"},
+		"say --yes":        {"--owner", "alice"},
+		"not be negative":  {"--older-than", "-1h", "--owner", "alice", "--yes"},
+	} {
+		r := session{}.run(t, append([]string{"tasks", "purge"}, args...)...)
+		require.Equal(t, exitUsage, r.code, r.err)
+		require.Contains(t, r.err, text)
+	}
+	op := &fakeOperator{}
+	s := session{deps: Deps{OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil }}}
+	r := s.run(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--older-than", "24h", "--yes")
+	require.Equal(t, exitOK, r.code, r.err)
+	none := ""
+	require.Equal(t, &store.PurgeFilter{Tenant: &none, ContextID: "c1", OlderThan: 24 * time.Hour}, op.purged, "the empty tenant is one")
 }
 
 // retrier makes of each task one that is in the state that its id says.
@@ -659,3 +688,21 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func (o *fakeOperator) PlanRetention(context.Context) ([]retention.Step, error) {
+	from := time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
+	return []retention.Step{
+		{What: "tasks", How: "drop", From: from, To: from.AddDate(0, 1, 0), Tasks: 120_000, Held: 2, Bytes: 3 << 30},
+		{What: "artifacts", How: "delete", From: store.Everything.From, To: store.Everything.To, Agent: "weather", Tasks: 7, Bytes: 999},
+	}, nil
+}
+
+func (o *fakeOperator) Purge(_ context.Context, f *store.PurgeFilter) (retention.Purged, error) {
+	o.purged = f
+	return retention.Purged{Tasks: 12, Held: 1, Exported: 3}, nil
+}
+
+func (o *fakeOperator) Hold(_ context.Context, t *task.Task, held bool) error {
+	o.held = fmt.Sprint(t.PublicID, " ", held)
+	return nil
+}

@@ -13,12 +13,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/retention"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// openOperator connects to the database for the verbs that look into it.
+// openOperator connects to the database for the verbs that read or change it.
 func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Operator, error) {
 	db, err := existingDatabase(ctx, cfg, log)
 	if err != nil {
@@ -26,7 +28,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	bell := hub.NewDoorbell(db.DirectURL)
 	s, err := store.Open(ctx, store.Options{
-		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, PushesDue: bell.PushesDue, SecretKeys: app.SecretKeys(cfg), By: operatorCaller(), WithoutAudit: !cfg.Audit.Enabled, Log: log,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: app.SecretKeys(cfg), Widths: app.Widths(cfg), By: operatorCaller(), WithoutAudit: !cfg.Audit.Enabled, Log: log,
 	})
 	if err != nil {
 		db.Close()
@@ -47,9 +49,9 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	return nil, err
 }
 
-// operatorCaller is who the audit log says it was.
-func operatorCaller() store.Caller {
-	c := store.Caller{Method: store.MethodOperator}
+// operatorCaller returns the caller for the audit log.
+func operatorCaller() identity.Caller {
+	c := identity.Caller{Method: identity.MethodOperator}
 	if u, err := user.Current(); err == nil {
 		c.Subject = u.Username
 	}
@@ -97,7 +99,7 @@ func (o *operator) Events(ctx context.Context, t *task.Task, after task.Seq) ([]
 	return o.store.EventsAfter(ctx, t, after, page)
 }
 
-// watchedAtMost bounds what one round of a watch asks for.
+// watchedAtMost bounds the tasks of one round of a watch.
 const watchedAtMost = 10_000
 
 func (o *operator) Watch(f TaskFilter) Watch {
@@ -203,9 +205,23 @@ func (o *operator) TryPush(ctx context.Context, p *task.PushConfig) (*app.Trial,
 	return app.TryWebhook(ctx, o.cfg, o.store, p, Version(), o.log)
 }
 
+func (o *operator) PlanRetention(ctx context.Context) ([]retention.Step, error) {
+	return app.NewRetention(o.cfg, o.store, o.log).Plan(ctx)
+}
+
+func (o *operator) Purge(ctx context.Context, f *store.PurgeFilter) (retention.Purged, error) {
+	done, err := app.NewRetention(o.cfg, o.store, o.log).Purge(ctx, f)
+	o.ring(ctx)
+	return done, err
+}
+
+func (o *operator) Hold(ctx context.Context, t *task.Task, held bool) error {
+	return o.store.Hold(ctx, t.ID, held)
+}
+
 func (o *operator) Reseal(ctx context.Context) (int, error) { return o.store.Reseal(ctx) }
 
-// ring tells the replicas. What they do not hear they find in their next round.
+// ring sends the replicas a hint. Without the hint they find the change in their next round.
 func (o *operator) ring(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

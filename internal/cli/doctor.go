@@ -82,7 +82,7 @@ Exit codes: 0 nothing failed, though there may be warnings; 1 something failed.`
 	return cmd
 }
 
-// diagnosis is all findings; its status is the worst of theirs.
+// diagnosis has all findings; its status is the worst of theirs.
 type diagnosis struct {
 	Status doctor.Status    `json:"status"`
 	Checks []doctor.Finding `json:"checks"`
@@ -110,7 +110,7 @@ func (p *printer) finding(f doctor.Finding) {
 	}
 }
 
-// asked remembers which variables the configuration looked up.
+// asked records which variables the configuration looked up.
 type asked struct {
 	env   func(string) (string, bool)
 	names map[string]bool // true: set
@@ -124,7 +124,7 @@ func (a *asked) lookup(name string) (v string, ok bool) {
 	return v, ok
 }
 
-// sources names where the configuration came from; never a value.
+// sources names the inputs of the configuration, never their values.
 func (c *command) sources(a *asked, flags map[string]string) string {
 	var from []string
 	if file := c.configFile; file != "" {
@@ -152,7 +152,7 @@ func (c *command) sources(a *asked, flags map[string]string) string {
 // elsewhere are the variables that other parts of this program read.
 var elsewhere = []string{"HOLDFAST_CONFIG", "HOLDFAST_URL", "HOLDFAST_PG_BIN", "HOLDFAST_PG_REPOSITORY"}
 
-// strangers are the variables that look like ours and that nobody asks for.
+// strangers returns the variables that look like ours but that nothing reads.
 func (c *command) strangers(a *asked) []string {
 	if c.Environ == nil {
 		return nil

@@ -13,8 +13,8 @@ type Key struct {
 	ID, Name, Tenant, Subject string
 	Scopes                    []string
 	CreatedAt                 time.Time
-	ExpiresAt, RevokedAt      time.Time // zero: not so
-	LastUsedAt                time.Time // zero: not yet
+	ExpiresAt, RevokedAt      time.Time // zero: no expiry, not revoked
+	LastUsedAt                time.Time // zero: not used yet
 }
 
 func (c *command) keys() *cobra.Command {

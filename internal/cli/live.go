@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
-// Live are the verbs' real dependencies. banner receives what the server has to say
-// to a person when it is up.
+// Live returns the real dependencies of the verbs. banner receives the server's lines for the user when it is up.
 func Live(banner io.Writer) Deps {
 	return Deps{
 		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
@@ -47,8 +46,7 @@ func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 	return out, err
 }
 
-// existingDatabase is for verbs that only look: they must not create a database in
-// whatever folder they were called.
+// existingDatabase is for verbs that only read: they must not create a database in the current folder.
 func existingDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app.Database, error) {
 	if cfg.DatabaseURL == "" && !pgembed.Exists(cfg.DataDir) {
 		return nil, usage("there is no database in %s: call this where the server runs, or name the database with HOLDFAST_DATABASE_URL", cfg.DataDir)

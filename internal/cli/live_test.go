@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -65,9 +65,9 @@ func TestAVerbDoesNotWaitForAFullQueueOfNotifications(t *testing.T) {
 	require.NoError(t, err)
 	s.Close(t.Context())
 
-	proxy := pgproxy.New(t, db.URL)
+	proxy := pgproxytest.New(t, db.URL)
 	t.Cleanup(proxy.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue"))
-	asked := proxy.Lose("NotifyQueueTrim", pgproxy.Silence, 1)
+	asked := proxy.Lose("NotifyQueueTrim", pgproxytest.Silence, 1)
 	verb := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_DATABASE_URL": proxy.URL}}
 	ended := make(chan result, 1)
 	go func() { ended <- verb.run(t, "tasks", "cancel", id.String()) }()

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
-// newLogger writes JSON, or coloured text where a person reads along.
+// newLogger writes JSON, or coloured text on a terminal.
 func newLogger(w io.Writer, cfg config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
@@ -25,8 +25,7 @@ func newLogger(w io.Writer, cfg config.Log) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// newQuietLogger is for verbs whose output is the point: by default they log only what
-// went wrong.
+// newQuietLogger is for verbs that print output: by default they log only errors.
 func newQuietLogger(w io.Writer, cfg config.Log) *slog.Logger {
 	if cfg.Level == config.Default().Log.Level {
 		cfg.Level = slog.LevelWarn.String()

@@ -8,46 +8,46 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Operator looks into the database and acts on it, across owners and tenants. An id is
-// the public one or the internal UUID; one that nobody has is task.NotFound, and a public
-// one that several callers use is task.Invalid with a message that says so. While the
-// database is away every method fails with task.Unavailable, and works again afterwards.
+// Operator reads and changes the database, across owners and tenants. An id is the public id or the internal UUID. An
+// unknown id is task.NotFound. A public id that several callers use is task.Invalid, and the message says so. While the
+// database is unavailable, every method fails with task.Unavailable; later calls work again.
 type Operator interface {
-	// ListTasks begins with the task that was created last.
+	// ListTasks returns the newest tasks first.
 	ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error)
 	GetTask(ctx context.Context, id string) (*task.Task, error)
-	// FindTask is GetTask without what was said and made.
+	// FindTask returns a task without its messages and artifacts.
 	FindTask(ctx context.Context, id string) (*task.Task, error)
-	// Events are the next events of every kind with a seq above after, oldest first; none
-	// when the log is at its end.
+	// Events returns the next events of every kind with a seq above after, oldest first. It returns none at the end of
+	// the log.
 	Events(ctx context.Context, t *task.Task, after task.Seq) ([]*task.Event, error)
-	// Watch follows all tasks that the filter selects, but for its state.
+	// Watch follows all tasks that the filter selects, except by state.
 	Watch(f TaskFilter) Watch
-	// Cancel ends a task, or asks its worker to, which is when ended is false.
-	// task.NotCancelable: it has ended already.
+	// Cancel ends a task, or asks its worker to end it; then ended is false. task.NotCancelable: the task has already
+	// ended.
 	Cancel(ctx context.Context, t *task.Task) (ended bool, err error)
-	// Retry returns the task that gets another try: the same, or the new one that was made of
-	// it. task.Busy, task.Terminal and task.Unsupported: there is nothing to retry.
+	// Retry returns the task that gets another try: the same task, or a new one made from it. task.Busy, task.Terminal
+	// and task.Unsupported: there is nothing to retry.
 	Retry(ctx context.Context, t *task.Task, last bool) (*task.Task, error)
-	// CreateKey makes an API key that is valid for its lifetime (0: until it is revoked), and returns what the
-	// client is to show, too.
+	// CreateKey makes an API key that is valid for its lifetime (0: until it is revoked). It also returns the secret
+	// that the client shows.
 	CreateKey(ctx context.Context, k *Key, lifetime time.Duration) (secret string, made *Key, err error)
-	// Keys begins with the key that was made last.
+	// Keys returns the newest keys first.
 	Keys(ctx context.Context) ([]*Key, error)
-	// RevokeKey ends a key; task.NotFound: there is none of this id.
+	// RevokeKey revokes a key. task.NotFound: no key has this id.
 	RevokeKey(ctx context.Context, id string) (*Key, error)
 	PushOperator
-	// VerifyAudit says of each chain of the audit log whether it is what was written, and still has the heads noted.
+	RetentionOperator
+	// VerifyAudit reports for each chain of the audit log whether it is unchanged and still has the noted heads.
 	VerifyAudit(ctx context.Context, noted []store.AuditHead) ([]store.AuditChain, error)
 	Close()
 }
 
-// Watch follows tasks from its first Next on, which returns nothing.
+// Watch follows tasks. Its first Next returns no events and sets the starting point.
 type Watch interface {
-	// Next reads what is new; more says that there is more at hand. After an error the same
-	// events come with the next call.
+	// Next reads new events; more says that it can read more at once. After an error, the next call returns the same
+	// events.
 	Next(ctx context.Context) (evs []TaskEvent, more bool, err error)
-	// Dropped counts the open tasks that are not followed because there are too many.
+	// Dropped returns the number of open tasks that are not followed because there are too many.
 	Dropped() int
 }
 
@@ -57,7 +57,7 @@ type TaskEvent struct {
 	Event *task.Event
 }
 
-// TaskFilter narrows ListTasks; zero values do not.
+// TaskFilter selects tasks for ListTasks. Zero values select all.
 type TaskFilter struct {
 	Agent   string
 	State   task.State

@@ -9,15 +9,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// outage rides out the times when the database does not answer.
+// outage waits through times when the database does not answer.
 type outage struct {
 	c     *command
-	limit time.Duration // how long one may last; 0: for ever
+	limit time.Duration // how long an outage may last; 0: forever
 	began time.Time     // zero while the database answers
 }
 
-// over looks at the outcome of a call. With again the call is to be repeated, after the
-// pause that over has made; an error is final.
+// over handles the result of a call. If again is true, repeat the call; over has already waited. An error is final.
 func (o *outage) over(ctx context.Context, err error) (again bool, final error) {
 	switch {
 	case ctx.Err() != nil:

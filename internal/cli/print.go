@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/cli/client"
 )
 
-// printer writes lines and keeps the first error, so that a closed pipe ends a command
-// with a failure.
+// printer writes lines and keeps the first error, so that a closed pipe makes the command fail.
 type printer struct {
 	w   io.Writer
 	err error
@@ -26,14 +25,14 @@ func (p *printer) line(format string, args ...any) {
 	_, p.err = fmt.Fprintln(p.w, printable(fmt.Sprintf(format, args...)))
 }
 
-// field writes a name and a value, unless there is none.
+// field writes a name and a value, unless the value is empty.
 func (p *printer) field(name, value string) {
 	if value != "" {
 		p.line("%-12s %s", name, value)
 	}
 }
 
-// printable drops what could drive a terminal: the text comes from someone else.
+// printable removes control characters: the text comes from others, and they could control a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
@@ -50,15 +49,15 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// printLine writes v as JSON on one line. Numbers and the order of keys stay as they
-// are, also in what a server sent over several lines.
+// printLine writes v as JSON on one line. It keeps the numbers and the order of keys, even if the server sent several
+// lines.
 func printLine(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
-// printRaw writes JSON exactly as it came.
+// printRaw writes JSON unchanged.
 func printRaw(w io.Writer, raw json.RawMessage) error {
 	_, err := fmt.Fprintln(w, strings.TrimSpace(string(raw)))
 	return err
@@ -75,12 +74,12 @@ func table(w io.Writer, rows [][]string) error {
 	return t.Flush()
 }
 
-// indented puts a text of several lines under its heading.
+// indented indents a text of several lines under its heading.
 func indented(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
 }
 
-// shownPart is a part as people read it.
+// shownPart returns a part in readable form.
 func shownPart(part client.Part) string {
 	switch {
 	case part.Kind == "file" && part.File != nil:
@@ -159,7 +158,7 @@ func (p *printer) event(e *client.Event) {
 	}
 }
 
-// number is the prefix of an event that has an id.
+// number returns the prefix of an event with an id.
 func number(id string) string {
 	if id == "" {
 		return ""

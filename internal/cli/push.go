@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,25 +14,26 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// PushOperator looks at webhooks and acts on them, as Operator does on tasks.
+// PushOperator reads and changes webhooks, as Operator does with tasks.
 type PushOperator interface {
-	// ListPushes begins with those of the task that was created last.
+	// ListPushes returns the webhooks of the newest tasks first.
 	ListPushes(ctx context.Context, f store.PushFilter) ([]store.PushRow, error)
-	// PushAttempts begins with the newest; an empty configID means all of the task.
+	// PushAttempts returns the newest attempts first. An empty configID means all webhooks of the task.
 	PushAttempts(ctx context.Context, id task.ID, configID string, limit int) ([]store.PushAttempt, error)
-	// Redeliver, EnablePush and DisablePush fail with task.NotFound when there is no such
-	// configuration. due: there is something to deliver. Redeliver begins at an event, or, from
-	// 0, with what was not delivered.
+	// Redeliver, EnablePush and DisablePush fail with task.NotFound if the configuration does not exist. due says that
+	// there is something to deliver. Redeliver starts at the event from, or, if from is 0, at the first undelivered
+	// event.
 	Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error)
 	EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error)
 	DisablePush(ctx context.Context, id task.ID, configID, reason string) error
-	// TryPush makes one delivery that no task is behind.
+	// TryPush makes one delivery without a task.
 	TryPush(ctx context.Context, p *task.PushConfig) (*app.Trial, error)
-	// Reseal returns how many secrets were not sealed with the first key, and are now.
+	// Reseal seals the secrets with the first key that were sealed with another key. It returns their number.
 	Reseal(ctx context.Context) (sealed int, err error)
 }
 
@@ -62,7 +64,7 @@ it. Without a CONFIG all webhooks of the task are meant.`,
 	return cmd
 }
 
-// The states of a webhook, the first that fits.
+// The states of a webhook. The first one that applies counts.
 const (
 	pushDisabled   = "disabled"
 	pushDelivering = "delivering"
@@ -123,7 +125,7 @@ func viewPush(r *store.PushRow) pushView {
 	return v
 }
 
-// since is the moment, and why the reason, of what the state says.
+// since returns when the state began, and its reason.
 func (v *pushView) since() (since *time.Time, why string) {
 	switch {
 	case v.DisabledAt != nil:
@@ -248,7 +250,7 @@ redirect, throttled, client, server, refused, dns, tls, timeout, network or inte
 	return cmd
 }
 
-// configOf is the second argument, or "" for all.
+// configOf returns the second argument, or "" for all.
 func configOf(args []string) string {
 	if len(args) < 2 {
 		return ""
@@ -278,7 +280,7 @@ func (c *command) printAttempts(attempts []store.PushAttempt, format output) err
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// statusText is empty where there was no answer.
+// statusText is empty if there was no answer.
 func statusText(status int) string {
 	if status == 0 {
 		return ""
@@ -286,12 +288,12 @@ func statusText(status int) string {
 	return strconv.Itoa(status)
 }
 
-// What became of a webhook that was acted on.
+// The outcomes of a change to a webhook.
 const (
-	outcomeDue      = "due"      // it is delivered now
-	outcomeNothing  = "nothing"  // there is nothing to deliver
-	outcomeDisabled = "disabled" // nothing is delivered until it is enabled
-	outcomeEnabled  = "enabled"  // and has nothing to deliver
+	outcomeDue      = "due"      // its delivery starts now
+	outcomeNothing  = "nothing"  // nothing to deliver
+	outcomeDisabled = "disabled" // no delivery until it is enabled
+	outcomeEnabled  = "enabled"  // enabled, with nothing to deliver
 )
 
 type pushActionView struct {
@@ -302,7 +304,7 @@ type pushActionView struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// onPushes does something to a webhook, or to all of a task, and prints what became of them.
+// onPushes applies do to one webhook, or to all webhooks of a task, and prints the outcomes.
 func (c *command) onPushes(cmd *cobra.Command, args []string, format output, do func(context.Context, Operator, task.ID, string) (string, error)) error {
 	return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
 		t, err := op.FindTask(ctx, args[0])
@@ -311,7 +313,7 @@ func (c *command) onPushes(cmd *cobra.Command, args []string, format output, do 
 		}
 		configs := args[1:]
 		if len(configs) == 0 {
-			// More than a task may have.
+			// The limit is more than a task may have.
 			all, err := op.ListPushes(ctx, store.PushFilter{Task: t.ID, Limit: 10_000})
 			if err != nil {
 				return err
@@ -486,13 +488,15 @@ Exit codes: 0 it was delivered; 1 it was not, and look for says where the reason
 	}
 	var p task.PushConfig
 	flags := cmd.Flags()
-	flags.StringVar(&p.Dialect, "dialect", "1.0", "A2A version whose body and headers to send: 0.1, 0.3 or 1.0")
+	versions := registry.Versions()
+	known := strings.Join(versions[:len(versions)-1], ", ") + " or " + versions[len(versions)-1]
+	flags.StringVar(&p.Dialect, "dialect", versions[len(versions)-1], "A2A version whose body and headers to send: "+known)
 	flags.StringVar(&p.Token, "token", "", "token of the webhook")
 	authorization := flags.String("authorization", "", `scheme and credentials of the webhook, such as "Bearer xyz"`)
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if p.Dialect != "0.1" && p.Dialect != "0.3" && p.Dialect != "1.0" {
-			return usage("--dialect %q: want 0.1, 0.3 or 1.0", p.Dialect)
+		if !slices.Contains(versions, p.Dialect) {
+			return usage("--dialect %q: want %s", p.Dialect, known)
 		}
 		if *authorization != "" {
 			scheme, credentials, ok := strings.Cut(*authorization, " ")
@@ -562,7 +566,7 @@ func (c *command) printTrial(p *task.PushConfig, t *app.Trial, format output) er
 	return err
 }
 
-// lookFor is where to look after a trial.
+// lookFor returns what the user should check after a trial.
 func lookFor(t *app.Trial) string {
 	switch t.Class {
 	case push.Delivered:

@@ -54,7 +54,7 @@ func askReady(ctx context.Context, url string) (ready bool, body []byte, err err
 	if err != nil {
 		return false, nil, err
 	}
-	// It is asked at the address that it listens on, for which its certificate need not be, and told nothing.
+	// The certificate need not cover the listen address, and the request has no secrets.
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 const defaultURL = "http://127.0.0.1:8080"
 
-// remote is what card, send and stream share: which agent, and with which headers.
+// remote has the flags that card, send and stream share: the agent and the headers.
 type remote struct {
 	headers []string
 	output  *output
@@ -29,7 +29,7 @@ func (r *remote) register(cmd *cobra.Command) {
 	r.output = outputFlag(cmd)
 }
 
-// client makes the client of the agent at endpoint, which "" leaves to the environment.
+// client makes the client for the agent at endpoint. If endpoint is "", the environment names the agent.
 func (c *command) client(endpoint string, r *remote) (*client.Client, error) {
 	if endpoint == "" {
 		endpoint = c.env("HOLDFAST_URL")
@@ -55,7 +55,7 @@ func isURL(s string) bool {
 	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
-// outgoing are the flags and arguments that make a message.
+// outgoing has the flags and arguments that make a message.
 type outgoing struct {
 	task, context, data string
 }
@@ -66,8 +66,7 @@ func (o *outgoing) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.data, "data", "", "add a data part with the JSON object in this file")
 }
 
-// message reads [URL] TEXT. With --data the text may be missing, and "-" as the text
-// reads standard input.
+// message reads [URL] TEXT. With --data the text is optional. "-" as the text reads standard input.
 func (c *command) message(o *outgoing, args []string) (endpoint string, p client.SendParams, err error) {
 	p = client.SendParams{TaskID: o.task, ContextID: o.context}
 	if len(args) == 2 || (len(args) == 1 && o.data != "" && isURL(args[0])) {
@@ -104,8 +103,8 @@ func (c *command) message(o *outgoing, args []string) (endpoint string, p client
 	return endpoint, p, nil
 }
 
-// verdict turns the state that a task was left in into the exit code. The output has
-// already told it, so the error has no text.
+// verdict turns the last state of a task into the exit code. The output has already shown the state, so the error has
+// no text.
 func verdict(state string) error {
 	switch state {
 	case "failed", "rejected", "canceled":
@@ -116,7 +115,7 @@ func verdict(state string) error {
 	return nil
 }
 
-// explain adds to an error of the connection what the user can do about it.
+// explain adds advice for the user to a connection error.
 func explain(err error, endpoint string) error {
 	var unreachable *url.Error
 	if errors.As(err, &unreachable) && !errors.Is(err, context.Canceled) {

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// What Retry did.
+// The outcomes of Retry.
 const (
 	outcomeHurried = "hurried" // the next attempt of the same task is due now
-	outcomeSent    = "sent"    // a new task was made of it
+	outcomeSent    = "sent"    // a new task was made from it
 )
 
 type retriedView struct {
@@ -86,7 +86,7 @@ authentication.`,
 	return cmd
 }
 
-// retryTask returns the task that runs now.
+// retryTask retries a task and returns the task that runs now.
 func retryTask(ctx context.Context, op Operator, id string, last bool) (retriedView, *task.Task) {
 	v := retriedView{TaskID: id, Outcome: outcomeFailed}
 	t, err := op.FindTask(ctx, id)

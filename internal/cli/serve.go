@@ -38,8 +38,8 @@ over environment variables, and these over the file; docs/configuration.md has a
 	return cmd
 }
 
-// configFlags are the flags that were given, by the key of the configuration that each
-// sets: --admin-listen is admin_listen. Flags that set none are ignored by config.Load.
+// configFlags returns the given flags by configuration key: --admin-listen is admin_listen. config.Load ignores flags
+// without a key.
 func configFlags(flags *pflag.FlagSet) map[string]string {
 	given := map[string]string{}
 	flags.Visit(func(f *pflag.Flag) {

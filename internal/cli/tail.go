@@ -86,8 +86,7 @@ type tail struct {
 	outage   outage
 }
 
-// one follows one task. The state is known for sure only together with the length of the
-// log that it belongs to, and both are in the header.
+// one follows one task. A state is certain only together with the length of its log; the header has both.
 func (t *tail) one(ctx context.Context, id string) error {
 	h, err := t.op.FindTask(ctx, id)
 	if err != nil {
@@ -124,7 +123,7 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 				*seen = e.Seq
 			}
 		}
-		// Events that came after the header make its state an old one.
+		// Events after the header mean that its state is old.
 		if state := h.Status.State; *seen == h.LastSeq && (state.Terminal() || state.Parked() && !t.parked) {
 			return verdict(state.String())
 		}
@@ -197,7 +196,7 @@ func (t *tail) show(h *task.Task, e *task.Event, named bool) error {
 	return p.err
 }
 
-// await looks at a task until it has settled as done wants it, for at most timeout.
+// await polls a task until done accepts its state, for at most timeout.
 func (c *command) await(ctx context.Context, op Operator, h *task.Task, timeout time.Duration, done func(task.State) bool) (*task.Task, error) {
 	o := outage{c: c, limit: timeout}
 	for began := time.Now(); !done(h.Status.State); {
@@ -218,7 +217,7 @@ func (c *command) await(ctx context.Context, op Operator, h *task.Task, timeout 
 	return h, nil
 }
 
-// naming says which task an error is about.
+// naming adds the task's id to an error.
 func naming(id string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

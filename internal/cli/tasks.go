@@ -25,14 +25,14 @@ An ID is what clients call the task, or its UUID.`,
   holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown verb \"tasks %s\"; there are list, get, events, tail, cancel and retry", args[0])
+				return usage("unknown verb \"tasks %s\"; there are list, get, events, tail, cancel, retry, hold, release and purge", args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
-	cmd.AddCommand(c.tasksList(), c.tasksGet(), c.tasksEvents(), c.tasksTail(), c.tasksCancel(), c.tasksRetry())
+	cmd.AddCommand(c.tasksList(), c.tasksGet(), c.tasksEvents(), c.tasksTail(), c.tasksCancel(), c.tasksRetry(), c.tasksHold(), c.tasksRelease(), c.tasksPurge())
 	return cmd
 }
 
@@ -82,7 +82,7 @@ to its state, EVENTS the length of its log.`,
 	return cmd
 }
 
-// filterFlags are the flags that choose among tasks; the function reads them.
+// filterFlags adds the flags that select tasks. The returned function reads them.
 func filterFlags(cmd *cobra.Command) func() (TaskFilter, error) {
 	var f TaskFilter
 	cmd.Flags().StringVar(&f.Agent, "agent", "", "only this agent's")

@@ -15,7 +15,7 @@ type versionInfo struct {
 	Go       string `json:"go"`
 }
 
-// readVersion is what the Go toolchain recorded in the binary.
+// readVersion returns the version that the Go toolchain recorded in the binary.
 func readVersion() versionInfo {
 	v := versionInfo{Version: "unknown"}
 	build, ok := debug.ReadBuildInfo()
@@ -72,5 +72,5 @@ built it.`,
 	return cmd
 }
 
-// Version is what this binary calls itself.
+// Version returns the version of this binary.
 func Version() string { return readVersion().Version }

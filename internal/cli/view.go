@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// What operators read as JSON. It is this program's own format, in snake_case and with
-// the names of the log; no A2A version decides it.
+// The types that operators read as JSON. This is the program's own format, in snake_case and with the names of the log.
+// It does not depend on an A2A version.
 
 type rowView struct {
 	ID        string    `json:"id"`
@@ -81,7 +81,7 @@ type eventView struct {
 	Run      *runView        `json:"run,omitempty"`
 }
 
-// tailView is an event with its task, for readers that follow many.
+// tailView is an event with its task, for readers that follow many tasks.
 type tailView struct {
 	ID        string `json:"id"`
 	TaskID    string `json:"task_id"`

@@ -2,29 +2,30 @@ package config
 
 import "slices"
 
-// Admin is who may have what the admin address serves beside the probes: metrics, profiles, and what is behind readiness.
+// Admin says who may use the admin address beyond the probes: metrics, profiles and the details of readiness.
 type Admin struct {
-	// Schemes are the names of those that it takes. Where more than this machine reaches it and the key is not given, all.
+	// Schemes are the names of the accepted schemes. If the key is missing and other machines can reach the address,
+	// all schemes are accepted.
 	Schemes []string `yaml:"schemes"`
 	Scope   string   `yaml:"scope"`
-	// TLS makes it speak TLS, with the certificate of the public ports.
+	// TLS turns on TLS, with the certificate of the public ports.
 	TLS bool `yaml:"tls"`
-	// Open lets everybody have it, from wherever.
+	// Open lets everybody use it, from any machine.
 	Open bool `yaml:"open" env:"HOLDFAST_ADMIN_OPEN"`
 }
 
-// AdminAccess is how the admin address decides who may have more than the probes.
+// AdminAccess says how the admin address decides who may use more than the probes.
 type AdminAccess string
 
 // The values of AdminAccess.
 const (
-	AdminAsks   AdminAccess = "asks"   // for a principal with the operators' scope
-	AdminLocal  AdminAccess = "local"  // nobody is asked, and only this machine reaches it
-	AdminOpen   AdminAccess = "open"   // nobody is asked, because the operator says so
-	AdminProbes AdminAccess = "probes" // nobody may
+	AdminAsks   AdminAccess = "asks"   // callers with the operators' scope
+	AdminLocal  AdminAccess = "local"  // no credential needed; only this machine can reach it
+	AdminOpen   AdminAccess = "open"   // no credential needed, because the operator said so
+	AdminProbes AdminAccess = "probes" // nobody
 )
 
-// AdminAccess is how the admin address decides.
+// AdminAccess returns how the admin address decides.
 func (c *Config) AdminAccess() AdminAccess {
 	switch {
 	case len(c.Admin.Schemes) > 0:
@@ -37,10 +38,10 @@ func (c *Config) AdminAccess() AdminAccess {
 	return AdminProbes
 }
 
-// AdminExposed reports whether more than this machine can reach the admin address.
+// AdminExposed reports whether other machines can reach the admin address.
 func (c *Config) AdminExposed() bool { return reachable(c.AdminListen) }
 
-// AdminURL is where the admin address answers that a listener was bound to.
+// AdminURL returns the URL of the admin address, for a listener that was bound to the given address.
 func (c *Config) AdminURL(bound string) string {
 	if c.Admin.TLS {
 		return "https://" + ReachableAddr(bound)
@@ -48,7 +49,7 @@ func (c *Config) AdminURL(bound string) string {
 	return "http://" + ReachableAddr(bound)
 }
 
-// admin also fills in what the configuration leaves to auth.
+// admin also fills in the settings that the configuration takes from auth.
 func (l *loader) admin(c *Config) {
 	a := &c.Admin
 	if a.TLS && !c.TLS.Enabled() {
@@ -57,7 +58,7 @@ func (l *loader) admin(c *Config) {
 	given := l.given("admin.schemes")
 	if !given && !a.Open && c.AdminExposed() {
 		for i := range c.Auth.Schemes {
-			// Nobody can show a certificate without TLS.
+			// Without TLS a client cannot show a certificate.
 			if s := &c.Auth.Schemes[i]; s.Kind != AuthMTLS || a.TLS {
 				a.Schemes = append(a.Schemes, s.Name)
 			}
@@ -77,6 +78,6 @@ func (l *loader) admin(c *Config) {
 			l.at("admin.schemes", "%q takes certificates, which nobody can show without admin.tls", name)
 		}
 	}
-	// Without one every caller would be an operator.
+	// Without a scope every caller would be an operator.
 	l.scopes("admin.scope", []string{a.Scope})
 }

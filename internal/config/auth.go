@@ -11,36 +11,36 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 )
 
-// Auth says how callers show who they are, and what they then see.
+// Auth says how callers authenticate, and which tasks they see.
 type Auth struct {
-	// None lets everybody in although the server listens on more than loopback.
+	// None lets everybody in even if the server listens on more than loopback.
 	None    bool         `yaml:"none" env:"HOLDFAST_AUTH_NONE"`
 	Schemes []AuthScheme `yaml:"schemes"`
-	// Visibility is that of agents that do not say.
+	// Visibility is the default of agents that set none.
 	Visibility  Visibility  `yaml:"visibility"`
 	RowSecurity RowSecurity `yaml:"row_level_security" env:"HOLDFAST_AUTH_ROW_LEVEL_SECURITY"`
 }
 
-// Visibility is who sees a task.
+// Visibility says who sees a task.
 type Visibility string
 
 // The values of Visibility.
 const (
-	VisibleToOwner  Visibility = "owner"  // who has created it
-	VisibleToTenant Visibility = "tenant" // everybody of the owner's tenant
+	VisibleToOwner  Visibility = "owner"  // the caller that created it
+	VisibleToTenant Visibility = "tenant" // every caller in the owner's tenant
 )
 
-// RowSecurity is whether the database enforces it, too.
+// RowSecurity says whether the database also enforces visibility.
 type RowSecurity string
 
 // The values of RowSecurity.
 const (
-	RowSecurityPrefer  RowSecurity = "prefer"  // where the database role may
+	RowSecurityPrefer  RowSecurity = "prefer"  // if the database role allows it
 	RowSecurityRequire RowSecurity = "require" // or the server does not start
 	RowSecurityOff     RowSecurity = "off"
 )
 
-// AuthScheme is one way to show who one is. Only the section of its kind is meaningful.
+// AuthScheme is one way to authenticate. Only the section of its kind is used.
 type AuthScheme struct {
 	Name   string     `yaml:"name"`
 	Kind   AuthKind   `yaml:"kind"`
@@ -61,7 +61,7 @@ const (
 	AuthMTLS   AuthKind = auth.KindMTLS
 )
 
-// APIKeyAuth is for keys that holdfast keys create makes.
+// APIKeyAuth is for the keys that holdfast keys create makes.
 type APIKeyAuth struct {
 	Header string `yaml:"header"`
 }
@@ -72,7 +72,7 @@ type BasicAuth struct {
 	UsersFile string      `yaml:"users_file"`
 }
 
-// BasicUser is one of them.
+// BasicUser is a user with a password.
 type BasicUser struct {
 	Name         string   `yaml:"name"`
 	PasswordHash string   `yaml:"password_hash"`
@@ -80,7 +80,7 @@ type BasicUser struct {
 	Scopes       []string `yaml:"scopes"`
 }
 
-// JWTAuth is for tokens of one issuer.
+// JWTAuth is for the tokens of one issuer.
 type JWTAuth struct {
 	Issuer        string   `yaml:"issuer"`
 	JWKSURL       string   `yaml:"jwks_url"`
@@ -91,9 +91,9 @@ type JWTAuth struct {
 	SubjectClaim  string   `yaml:"subject_claim"`
 	SubjectPrefix string   `yaml:"subject_prefix"`
 	ScopesClaim   string   `yaml:"scopes_claim"`
-	// Refresh is how often the keys are fetched.
+	// Refresh is the interval between fetches of the keys.
 	Refresh time.Duration `yaml:"refresh"`
-	// AllowHTTP lets an issuer be reached without TLS that is not on this machine.
+	// AllowHTTP allows an issuer on another machine without TLS.
 	AllowHTTP bool `yaml:"allow_http"`
 }
 
@@ -105,7 +105,7 @@ type MTLSAuth struct {
 	Scopes        []string   `yaml:"scopes"`
 }
 
-// TenantFrom is where the tenant of a certificate is.
+// TenantFrom says where a certificate has the tenant.
 type TenantFrom string
 
 // The values of TenantFrom.
@@ -114,15 +114,16 @@ const (
 	TenantFromOrganization TenantFrom = "organization"
 )
 
-// AgentAuth is who may use an agent.
+// AgentAuth says who may use an agent.
 type AgentAuth struct {
-	// Schemes are the names of those that it takes; all, where the key is not given, and an empty list lets everybody in.
+	// Schemes are the names of the accepted schemes. If the key is missing, all are accepted. An empty list lets
+	// everybody in.
 	Schemes    []string   `yaml:"schemes"`
 	Scope      string     `yaml:"scope"`
 	Visibility Visibility `yaml:"visibility"`
 }
 
-// TLS is the server's end of TLS, on the public ports.
+// TLS configures the server side of TLS on the public ports.
 type TLS struct {
 	CertFile     string `yaml:"cert_file" env:"HOLDFAST_TLS_CERT_FILE"`
 	KeyFile      string `yaml:"key_file" env:"HOLDFAST_TLS_KEY_FILE"`
@@ -140,7 +141,7 @@ func (s *AuthScheme) setDefaults() {
 	}
 }
 
-// OpenAgents are the names of those that ask nobody who they are.
+// OpenAgents returns the names of the agents that need no credential.
 func (c *Config) OpenAgents() []string {
 	var open []string
 	for i := range c.Agents {
@@ -151,7 +152,7 @@ func (c *Config) OpenAgents() []string {
 	return open
 }
 
-// Exposed are the addresses of the public API that more than this machine can reach.
+// Exposed returns the addresses of the public API that other machines can reach.
 func (c *Config) Exposed() []string {
 	var out []string
 	if !c.HasRole(RoleAPI) {
@@ -165,19 +166,19 @@ func (c *Config) Exposed() []string {
 	return out
 }
 
-// reachable reports whether more than this machine can reach an address to listen on.
+// reachable reports whether other machines can reach a listen address.
 func reachable(address string) bool {
-	// What listens resolves a name in the same way.
+	// The listener resolves a name in the same way.
 	at, err := net.ResolveTCPAddr("tcp", address)
 	return err != nil || !at.IP.IsLoopback()
 }
 
-// LocalOnly reports whether agents ask nobody who they are because only this machine can reach them.
+// LocalOnly reports whether agents need no credential because only this machine can reach them.
 func (c *Config) LocalOnly() bool {
 	return len(c.OpenAgents()) > 0 && len(c.Exposed()) == 0 && !c.Auth.None
 }
 
-// schemeName is what a scheme may be called: the names are keys in cards.
+// schemeName is the form of a scheme's name: the names are keys in cards.
 var schemeName = agentName
 
 func (l *loader) auth(c *Config) {
@@ -300,7 +301,7 @@ func (l *loader) jwt(path string, j *JWTAuth) {
 	}
 }
 
-// issuerURL asks for TLS: who can change the keys on their way can make any token.
+// issuerURL requires TLS: an attacker who can change the keys in transit can make any token.
 func (l *loader) issuerURL(key, value string, allowHTTP bool) {
 	if l.hasProblem(key) || !l.webURL(key, value) {
 		return
@@ -315,9 +316,9 @@ func (l *loader) issuerURL(key, value string, allowHTTP bool) {
 	}
 }
 
-// subjects refuses schemes by which two authorities could speak of the same subject: whoever
-// is called alice by the one would have the tasks of the other's alice. Users and API keys
-// are the operator's own, who may mean the same person by both.
+// subjects refuses schemes where two authorities could name the same subject. Otherwise alice of one authority would
+// have the tasks of the other authority's alice. The operator controls users and API keys, and may mean the same person
+// by both.
 func (l *loader) subjects(schemes []AuthScheme) {
 	outside := map[string]*Authority{}
 	var paths []string
@@ -338,14 +339,14 @@ func (l *loader) subjects(schemes []AuthScheme) {
 	}
 }
 
-// Authority is somebody else who says who is whom: of which tenant, and beginning with what.
+// Authority is a third party that names subjects: of which tenant, and with which prefix.
 type Authority struct {
 	Tenant    string
-	AnyTenant bool // it names the tenant, too
+	AnyTenant bool // it also names the tenant
 	Prefix    string
 }
 
-// Authority is who vouches for the subjects of a scheme. Nil: the operator does.
+// Authority returns the authority that names the subjects of a scheme. Nil: the operator names them.
 func (s *AuthScheme) Authority() *Authority {
 	switch s.Kind {
 	case AuthJWT:
@@ -362,7 +363,7 @@ func (a *Authority) MaySpeakOf(tenant, subject string) bool {
 	return (a.AnyTenant || a.Tenant == tenant) && strings.HasPrefix(subject, a.Prefix)
 }
 
-// scopes are separated by spaces where they are on the wire, and shown in quotes.
+// scopes are separated by spaces in requests, and quoted in challenges.
 func (l *loader) scopes(key string, scopes []string) {
 	for _, s := range scopes {
 		if !validScope(s) {
@@ -375,7 +376,7 @@ func validScope(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
 
-// agentAuth also fills in what an agent leaves to auth.
+// agentAuth also fills in the settings that an agent takes from auth.
 func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
 	schemes := all.Schemes
 	if a.Auth.Visibility == "" {
@@ -415,8 +416,9 @@ func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
 	}
 }
 
-// tenants refuses to show tasks to all of a tenant where a scheme names none: they would be those of everybody whom nobody
-// has put anywhere. What it cannot see, API keys and files of users, counts as of nobody else when it is met.
+// tenants refuses tenant visibility for a scheme that sets no tenant. Otherwise all callers without a tenant would see
+// each other's tasks. It cannot see the tenants of API keys and of files of users; a caller without a tenant there sees
+// only its own tasks.
 func (l *loader) tenants(path string, a *Agent, all *Auth) {
 	key := path + ".auth.visibility"
 	if !l.given(key) {
@@ -430,7 +432,7 @@ func (l *loader) tenants(path string, a *Agent, all *Auth) {
 	}
 }
 
-// withoutTenant says what is missing for a scheme to give everybody a tenant, as far as the configuration tells.
+// withoutTenant says what a scheme misses to give every caller a tenant, as far as the configuration shows it.
 func (s *AuthScheme) withoutTenant() string {
 	switch {
 	case s.Kind == AuthJWT && s.JWT.Tenant == "" && s.JWT.TenantClaim == "":
@@ -447,7 +449,7 @@ func (s *AuthScheme) withoutTenant() string {
 	return ""
 }
 
-// TenantVisible are the names of the agents that take a scheme and show their tasks to all of a tenant.
+// TenantVisible returns the names of the agents that accept a scheme and show their tasks to the whole tenant.
 func (c *Config) TenantVisible(scheme string) []string {
 	var out []string
 	for i := range c.Agents {

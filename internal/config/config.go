@@ -1,8 +1,8 @@
-// Package config turns a YAML file, the environment and command line flags into one
-// validated Config. It is strict: an unknown key, a wrong type or a value out of range
-// is a mistake, and every mistake is reported at once, with where it stands.
+// Package config turns a YAML file, the environment and command line flags into one validated Config. It is strict:
+// unknown keys, wrong types and values out of range are mistakes. It reports all mistakes at once, with their
+// positions.
 //
-// docs/configuration.md lists every key; a test keeps it and the structs here alike.
+// docs/configuration.md lists every key; a test compares it with the structs here.
 package config
 
 import (
@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Config is everything that an operator decides. A Config that Load returned is
-// complete: defaults are filled in and every value was checked.
+// Config has every setting of the operator. A Config that Load returned is complete: defaults are filled in and all
+// values are checked.
 type Config struct {
 	Listen string `yaml:"listen" env:"HOLDFAST_LISTEN"`
-	// GRPCListen is GRPCOff for none.
+	// GRPCListen is GRPCOff to turn gRPC off.
 	GRPCListen        string `yaml:"grpc_listen" env:"HOLDFAST_GRPC_LISTEN"`
 	AdminListen       string `yaml:"admin_listen" env:"HOLDFAST_ADMIN_LISTEN"`
 	PublicURL         string `yaml:"public_url" env:"HOLDFAST_PUBLIC_URL"`
@@ -26,24 +26,25 @@ type Config struct {
 	DataDir           string `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
 	Roles             []Role `yaml:"roles" env:"HOLDFAST_ROLES"`
 
-	Log      Log      `yaml:"log"`
-	Limits   Limits   `yaml:"limits"`
-	CORS     CORS     `yaml:"cors"`
-	Protocol Protocol `yaml:"protocol"`
-	SSE      SSE      `yaml:"sse"`
-	Worker   Worker   `yaml:"worker"`
-	Hub      Hub      `yaml:"hub"`
-	Store    Store    `yaml:"store"`
-	Signing  Signing  `yaml:"signing"`
-	Audit    Audit    `yaml:"audit"`
-	Push     Push     `yaml:"push"`
-	Auth     Auth     `yaml:"auth"`
-	Admin    Admin    `yaml:"admin"`
-	TLS      TLS      `yaml:"tls"`
-	Agents   []Agent  `yaml:"agents"`
+	Log       Log       `yaml:"log"`
+	Limits    Limits    `yaml:"limits"`
+	CORS      CORS      `yaml:"cors"`
+	Protocol  Protocol  `yaml:"protocol"`
+	SSE       SSE       `yaml:"sse"`
+	Worker    Worker    `yaml:"worker"`
+	Hub       Hub       `yaml:"hub"`
+	Store     Store     `yaml:"store"`
+	Signing   Signing   `yaml:"signing"`
+	Audit     Audit     `yaml:"audit"`
+	Retention Retention `yaml:"retention"`
+	Push      Push      `yaml:"push"`
+	Auth      Auth      `yaml:"auth"`
+	Admin     Admin     `yaml:"admin"`
+	TLS       TLS       `yaml:"tls"`
+	Agents    []Agent   `yaml:"agents"`
 }
 
-// Role is a part of the work that a replica may take.
+// Role is a part of the work that a replica may do.
 type Role string
 
 // The roles.
@@ -74,32 +75,33 @@ type Limits struct {
 	MaxBody       Size          `yaml:"max_body"`
 	MaxDepth      int           `yaml:"max_depth"`
 	MaxParts      int           `yaml:"max_parts"`
-	MaxPart       Size          `yaml:"max_part"` // 0: as large as a body
+	MaxPart       Size          `yaml:"max_part"` // 0: only the body size limits it
 	MaxBlock      time.Duration `yaml:"max_block"`
 	MaxStreams    int           `yaml:"max_streams"`
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
 	BodyTimeout   time.Duration `yaml:"body_timeout"`
 	IdleTimeout   time.Duration `yaml:"idle_timeout"`
 	PerPrincipal  PerPrincipal  `yaml:"per_principal"`
-	// MaxConnections are those of the public ports that are open, ConnectionsPerAddress those of one address (0: any number).
+	// MaxConnections bounds the open connections of the public ports, ConnectionsPerAddress those from one address (0:
+	// no limit).
 	MaxConnections        int `yaml:"max_connections"`
 	ConnectionsPerAddress int `yaml:"connections_per_address"`
-	// FailedAuthentications are those in a second of one address; 0: any number.
+	// FailedAuthentications is the limit per second from one address; 0: no limit.
 	FailedAuthentications int `yaml:"failed_authentications"`
 }
 
 // PerPrincipal bounds what each caller may ask. 0 means no limit.
 type PerPrincipal struct {
-	Rate      int `yaml:"rate"`  // requests in a second, of one replica
-	Burst     int `yaml:"burst"` // 0: as many as Rate
+	Rate      int `yaml:"rate"`  // requests per second, on one replica
+	Burst     int `yaml:"burst"` // 0: the same as Rate
 	Streams   int `yaml:"streams"`
-	LiveTasks int `yaml:"live_tasks"` // with each agent, over all replicas
+	LiveTasks int `yaml:"live_tasks"` // per agent, over all replicas
 }
 
-// CORS is for web pages of other origins that use the server from within a browser.
+// CORS is for web pages of other origins that call the server from a browser.
 type CORS struct {
-	AllowedOrigins []string      `yaml:"allowed_origins"` // empty: no page of another origin
-	AllowedHeaders []string      `yaml:"allowed_headers"` // beside those of A2A
+	AllowedOrigins []string      `yaml:"allowed_origins"` // empty: no other origin
+	AllowedHeaders []string      `yaml:"allowed_headers"` // in addition to those of A2A
 	MaxAge         time.Duration `yaml:"max_age"`
 }
 
@@ -108,7 +110,7 @@ type Protocol struct {
 	// LegacyClientTaskIDs lets an unknown message.taskId of 0.2 and 0.3 become the id of
 	// a new task, as early clients expect.
 	LegacyClientTaskIDs bool `yaml:"legacy_client_task_ids"`
-	// V01ReopenTerminal lets a message of 0.1 to a task that has ended begin it anew.
+	// V01ReopenTerminal lets a message of 0.1 to an ended task begin a new task under the same id.
 	V01ReopenTerminal bool            `yaml:"v01_reopen_terminal"`
 	BlockingDefault   BlockingDefault `yaml:"blocking_default"`
 	VersionHeader     VersionHeader   `yaml:"version_header"`
@@ -117,7 +119,7 @@ type Protocol struct {
 	AmbiguousResult   AmbiguousResult `yaml:"ambiguous_result"`
 }
 
-// BlockingDefault is what message/send does when the request does not say.
+// BlockingDefault is what message/send does when the request sets no mode.
 type BlockingDefault string
 
 // The values of BlockingDefault.
@@ -126,7 +128,7 @@ const (
 	BlockingReturn BlockingDefault = "return"
 )
 
-// VersionHeader is what becomes of an A2A-Version that does not have the method.
+// VersionHeader says how to handle an A2A-Version that does not have the method.
 type VersionHeader string
 
 // The values of VersionHeader.
@@ -135,7 +137,7 @@ const (
 	VersionStrict  VersionHeader = "strict"  // the request is refused
 )
 
-// StatusTable is the edition of A2A 1.0 whose HTTP and gRPC statuses errors have.
+// StatusTable is the edition of A2A 1.0 that defines the HTTP and gRPC statuses of errors.
 type StatusTable string
 
 // The values of StatusTable.
@@ -144,7 +146,7 @@ const (
 	Statuses100 StatusTable = "1.0.0"
 )
 
-// CardUnversioned is the rendering of agent-card.json for who does not name a version.
+// CardUnversioned is the rendering of agent-card.json for clients that name no version.
 type CardUnversioned string
 
 // The values of CardUnversioned.
@@ -154,13 +156,13 @@ const (
 	CardLegacy   CardUnversioned = "legacy"
 )
 
-// AmbiguousResult is the shape of answers to requests that read the same in 0.1 and 0.3.
+// AmbiguousResult is the shape of answers to requests that look the same in 0.1 and 0.3.
 type AmbiguousResult string
 
 // The values of AmbiguousResult.
 const (
-	ResultOrigin AmbiguousResult = "origin" // of the version that the task was created in
-	ResultUnion  AmbiguousResult = "union"  // of both, for a task of 0.1
+	ResultOrigin AmbiguousResult = "origin" // of the version that created the task
+	ResultUnion  AmbiguousResult = "union"  // of both versions, for a task of 0.1
 	Result03     AmbiguousResult = "v03"
 )
 
@@ -188,14 +190,14 @@ type Store struct {
 	WriterConns int `yaml:"writer_conns"`
 }
 
-// Signing is about the keys that replicas share.
+// Signing configures the keys that replicas share.
 type Signing struct {
 	Cards       bool          `yaml:"cards"`
 	RotateEvery time.Duration `yaml:"rotate_every"` // 0: never
 	Overlap     time.Duration `yaml:"overlap"`
 }
 
-// Push is about webhooks: who may have which, and how they are delivered.
+// Push configures webhooks: who may set which, and how they are delivered.
 type Push struct {
 	Enabled    bool `yaml:"enabled"`
 	MaxPerTask int  `yaml:"max_per_task"`
@@ -203,7 +205,7 @@ type Push struct {
 	HTTPSOnly       bool     `yaml:"https_only"`
 	AllowPrivate    bool     `yaml:"allow_private"`
 	AllowedNetworks []string `yaml:"allowed_networks"` // in CIDR notation
-	AllowedPorts    []string `yaml:"allowed_ports"`    // ports and ranges of them
+	AllowedPorts    []string `yaml:"allowed_ports"`    // ports and port ranges
 	Challenge       bool     `yaml:"validation_challenge"`
 
 	Artifacts     bool     `yaml:"artifacts"`
@@ -220,38 +222,57 @@ type Push struct {
 	GiveUpAfter time.Duration `yaml:"give_up_after"` // 0: never
 	MinAttempts int           `yaml:"min_attempts"`
 
-	KeepAttempts time.Duration `yaml:"keep_attempts"`
-
 	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS"`
 	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS"`
 }
 
-// PushBody is what a webhook of A2A 0.1 receives, where the documents differ.
+// PushBody is the body that a webhook of A2A 0.1 receives: the documents disagree.
 type PushBody string
 
 // The values of PushBody.
 const (
-	BodyTask    PushBody = "task"    // the task as it stands
+	BodyTask    PushBody = "task"    // the current task
 	BodyMinimal PushBody = "minimal" // its id and status
 )
 
-// Audit is the log of who did what.
+// Retention says how long data is kept. Its values for tasks are the defaults of the agents.
+type Retention struct {
+	Tasks             Keep   `yaml:"tasks"`               // after the task has ended
+	Artifacts         Keep   `yaml:"artifacts"`           // after the task has ended
+	ExpireParkedAfter Keep   `yaml:"expire_parked_after"` // for tasks that wait for a client
+	IdempotencyKeys   Keep   `yaml:"idempotency_keys"`
+	DeliveryAttempts  Keep   `yaml:"delivery_attempts"`
+	Audit             Keep   `yaml:"audit"`
+	Processes         Keep   `yaml:"processes"`
+	ExportDirectory   string `yaml:"export_directory"`
+}
+
+// AgentRetention overrides how long the data of an agent's tasks is kept.
+type AgentRetention struct {
+	Tasks             Keep `yaml:"tasks"`
+	Artifacts         Keep `yaml:"artifacts"`
+	ExpireParkedAfter Keep `yaml:"expire_parked_after"`
+}
+
+// Audit configures the audit log.
 type Audit struct {
 	Enabled bool `yaml:"enabled"`
 }
 
-// Agent is one agent: what its card says, what runs it, and within which bounds.
+// Agent is one agent: the content of its card, its executor, and its limits.
 type Agent struct {
 	Name          string `yaml:"name"`
 	Default       bool   `yaml:"default"`
 	OnBusy        OnBusy `yaml:"on_busy"`
 	DirectReplies bool   `yaml:"direct_replies"`
-	// DedupeMessageID takes a message that says again what was said, its id included, for a repetition.
+	// DedupeMessageID deduplicates messages: one with the same id and content counts as a repetition.
 	DedupeMessageID bool        `yaml:"dedupe_message_id"`
 	Card            Card        `yaml:"card"`
 	Executor        Executor    `yaml:"executor"`
 	Limits          AgentLimits `yaml:"limits"`
 	Auth            AgentAuth   `yaml:"auth"`
+	// Retention overrides the default for tasks of this agent.
+	Retention AgentRetention `yaml:"retention"`
 }
 
 // OnBusy is what happens to a message for a task that has a live run.
@@ -263,7 +284,7 @@ const (
 	BusyReject  OnBusy = "reject"  // the client gets an error
 )
 
-// Card is what the agent tells about itself, whatever the A2A version.
+// Card is the description of the agent, in every A2A version.
 type Card struct {
 	Name               string   `yaml:"name"`
 	Description        string   `yaml:"description"`
@@ -277,11 +298,11 @@ type Card struct {
 
 	Extensions []Extension `yaml:"extensions"`
 
-	// Extended declares an extended card also where nothing is left out of the public one.
+	// Extended declares an extended card even if the public card already has everything.
 	Extended bool `yaml:"extended"`
 }
 
-// Provider is who offers the agent; empty when the card does not say.
+// Provider is the organization that offers the agent; empty when the card names none.
 type Provider struct {
 	Organization string `yaml:"organization"`
 	URL          string `yaml:"url"`
@@ -296,7 +317,7 @@ type Skill struct {
 	Examples    []string `yaml:"examples"`
 	InputModes  []string `yaml:"input_modes"`
 	OutputModes []string `yaml:"output_modes"`
-	// Scope is what a client must have been granted to see the skill.
+	// Scope is the scope that a client needs to see the skill.
 	Scope string `yaml:"scope"`
 }
 
@@ -307,7 +328,7 @@ type Extension struct {
 	Required    bool   `yaml:"required"`
 }
 
-// Executor says what runs the agent. Only the section of its kind is meaningful.
+// Executor says what runs the agent. Only the section of its kind is used.
 type Executor struct {
 	Kind    ExecutorKind    `yaml:"kind"`
 	HTTP    HTTPExecutor    `yaml:"http"`
@@ -322,7 +343,7 @@ const (
 	ExecutorDemo    ExecutorKind = "demo"
 	ExecutorHTTP    ExecutorKind = "http"
 	ExecutorCommand ExecutorKind = "command"
-	ExecutorGo      ExecutorKind = "go" // brought by the Go program that serves
+	ExecutorGo      ExecutorKind = "go" // from the Go program that serves
 )
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
@@ -330,7 +351,7 @@ type HTTPExecutor struct {
 	URL            string            `yaml:"url"`
 	Headers        map[string]string `yaml:"headers"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
-	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: none but the run's
+	HeaderTimeout  time.Duration     `yaml:"header_timeout"` // 0: only the run's timeout
 	History        int               `yaml:"history"`        // previous messages sent with a run
 }
 
@@ -339,17 +360,17 @@ type CommandExecutor struct {
 	Argv      []string          `yaml:"argv"`
 	Dir       string            `yaml:"dir"`
 	Env       map[string]string `yaml:"env"`
-	Inherit   []string          `yaml:"inherit"` // names of the server's variables
+	Inherit   []string          `yaml:"inherit"` // names of the server's environment variables
 	StopGrace time.Duration     `yaml:"stop_grace"`
 	History   int               `yaml:"history"` // previous messages sent with a run
 }
 
-// AgentLimits bound the runs of one agent on one replica, and its tasks on all.
+// AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.
 type AgentLimits struct {
 	Concurrency       int           `yaml:"concurrency"`
-	Queue             int           `yaml:"queue"`              // tasks that wait; 0: any number
-	LiveTasks         int           `yaml:"live_tasks"`         // of each caller; 0: as of every agent
-	MaxArtifacts      Size          `yaml:"max_artifacts"`      // of a task; 0: any
+	Queue             int           `yaml:"queue"`              // waiting tasks; 0: no limit
+	LiveTasks         int           `yaml:"live_tasks"`         // of each caller; 0: the limit for every agent
+	MaxArtifacts      Size          `yaml:"max_artifacts"`      // of a task; 0: no limit
 	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none
 	MaxAttempts       int           `yaml:"max_attempts"`
@@ -368,7 +389,7 @@ func (c *Config) HasRole(r Role) bool {
 	return false
 }
 
-// DefaultAgent is the agent that is served at the root.
+// DefaultAgent returns the agent at the root.
 func (c *Config) DefaultAgent() *Agent {
 	for i := range c.Agents {
 		if c.Agents[i].Default {
@@ -378,9 +399,9 @@ func (c *Config) DefaultAgent() *Agent {
 	return nil
 }
 
-// BaseURL is the URL that clients reach this server at, without a trailing slash:
-// PublicURL, or one made from the address that the listener was bound to. A wildcard
-// address becomes the loopback one, because a card must name a host.
+// BaseURL returns the URL where clients reach this server, without a trailing slash. That is PublicURL, or a URL made
+// from the address that the listener was bound to. A wildcard address becomes the loopback address, because a card must
+// name a host.
 func (c *Config) BaseURL(bound string) string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
@@ -394,14 +415,13 @@ func (c *Config) BaseURL(bound string) string {
 // GRPCOff is the grpc_listen of a server without gRPC.
 const GRPCOff = "off"
 
-// ServesGRPC reports whether clients are served over gRPC.
+// ServesGRPC reports whether the server offers gRPC.
 func (c *Config) ServesGRPC() bool {
 	return c.HasRole(RoleAPI) && c.GRPCListen != GRPCOff
 }
 
-// GRPCAddress is what cards give for gRPC, as host:port: PublicGRPCAddress, or the address
-// that the listener was bound to. Where a PublicURL says that clients come by another way
-// it is "", for nobody said which.
+// GRPCAddress returns the gRPC address for cards, as host:port: PublicGRPCAddress, or the address that the listener was
+// bound to. It returns "" if PublicURL is set without PublicGRPCAddress: clients then come by an unknown route.
 func (c *Config) GRPCAddress(bound string) string {
 	if c.PublicGRPCAddress != "" || c.PublicURL != "" {
 		return c.PublicGRPCAddress
@@ -409,7 +429,7 @@ func (c *Config) GRPCAddress(bound string) string {
 	return ReachableAddr(bound)
 }
 
-// besideListen is the address of gRPC when none was given: the port behind that of listen.
+// besideListen returns the default gRPC address: the port after that of listen.
 func besideListen(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if n, perr := strconv.ParseUint(port, 10, 16); err == nil && perr == nil {
@@ -418,7 +438,7 @@ func besideListen(listen string) string {
 		}
 		return net.JoinHostPort(host, strconv.FormatUint(n, 10))
 	}
-	return GRPCOff // listen has a mistake, which is reported
+	return GRPCOff // listen has a mistake, which is reported elsewhere
 }
 
 // ReachableAddr replaces the wildcard host of a listen address by the loopback address.

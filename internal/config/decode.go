@@ -14,6 +14,7 @@ import (
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	sizeType     = reflect.TypeFor[Size]()
+	keepType     = reflect.TypeFor[Keep]()
 )
 
 func join(path, key string) string {
@@ -25,8 +26,8 @@ func join(path, key string) string {
 
 func (l *loader) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", l.file, n.Line) }
 
-// decode reads a node into a field, reports what does not fit, and remembers where the
-// value stood. It works on nodes, not on values, because only nodes know their lines.
+// decode reads a node into a field, reports what does not fit, and remembers the position of the value. It works on
+// nodes, not on values, because only nodes know their lines.
 func (l *loader) decode(path string, n *yaml.Node, v reflect.Value) {
 	l.origins[path] = origin{where: l.where(n), line: n.Line}
 	if n.Kind == yaml.AliasNode {
@@ -105,7 +106,7 @@ func (l *loader) decodeMap(path string, n *yaml.Node, v reflect.Value) {
 	v.Set(m)
 }
 
-// eachKey visits the keys of a mapping and reports those that come twice.
+// eachKey visits the keys of a mapping and reports duplicate keys.
 func (l *loader) eachKey(path string, n *yaml.Node, visit func(key string, name, value *yaml.Node)) {
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -130,8 +131,8 @@ func (l *loader) eachKey(path string, n *yaml.Node, visit func(key string, name,
 	}
 }
 
-// decodeScalar checks the YAML type against the field, where the text alone would not
-// tell: version: 1.10 is a string to us, enabled: "yes" is not a boolean.
+// decodeScalar compares the YAML type with the field, because the text alone is not enough. version: 1.10 is a string
+// for us, but enabled: "yes" is not a boolean.
 func (l *loader) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 	tag := n.ShortTag()
 	expands := strings.Contains(n.Value, "${")
@@ -150,8 +151,8 @@ func (l *loader) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 	l.setText(path, text, v)
 }
 
-// expand replaces ${NAME} by the environment variable; $${ stands for a literal ${.
-// Problems name the variable and never show a value, which may be a secret.
+// expand replaces ${NAME} by the environment variable; $${ means a literal ${. Problems name the variable. They never
+// show a value, because it may be a secret.
 func (l *loader) expand(s string) (string, error) {
 	var b strings.Builder
 	var missing []string
@@ -186,8 +187,7 @@ func (l *loader) expand(s string) (string, error) {
 	return b.String() + s, nil
 }
 
-// setText parses text into a field. A list of strings is separated by commas, which is
-// how the environment and flags give one.
+// setText parses text into a field. Commas separate a list of strings, as the environment and flags write it.
 func (l *loader) setText(path, text string, v reflect.Value) {
 	switch {
 	case v.Type() == durationType:
@@ -204,6 +204,13 @@ func (l *loader) setText(path, text string, v reflect.Value) {
 			return
 		}
 		v.SetInt(int64(size))
+	case v.Type() == keepType:
+		keep, err := ParseKeep(text)
+		if err != nil {
+			l.at(path, "%q %s", text, err)
+			return
+		}
+		v.SetInt(int64(keep))
 	case v.Kind() == reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
@@ -257,6 +264,8 @@ func wanted(t reflect.Type) string {
 		return "a duration such as 30s"
 	case t == sizeType:
 		return "a size such as 16MiB"
+	case t == keepType:
+		return "a duration such as 720h, or forever"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t.Kind() == reflect.Int:
@@ -265,7 +274,7 @@ func wanted(t reflect.Type) string {
 	return "text"
 }
 
-// suggest names the known key that an unknown one was probably meant to be.
+// suggest returns the known key that is closest to an unknown one.
 func suggest(key string, known map[string]reflect.Value) string {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	names := make([]string, 0, len(known))
@@ -281,8 +290,7 @@ func suggest(key string, known map[string]reflect.Value) string {
 	return "; known here: " + strings.Join(names, ", ")
 }
 
-// near reports whether two words are the same but for one letter left out, added,
-// changed, or two neighbours swapped.
+// near reports whether two words differ by one letter left out, added or changed, or by two swapped neighbours.
 func near(a, b string) bool {
 	if len(a) < len(b) {
 		a, b = b, a

@@ -2,8 +2,8 @@ package config
 
 import "time"
 
-// Default is the configuration of a server to which nothing was said, before the demo
-// agent is added: that one is there only when the file has no agents.
+// Default returns the configuration without any settings, before the demo agent is added. The demo agent is added only
+// when the file has no agents.
 func Default() *Config {
 	return &Config{
 		Listen:      "127.0.0.1:8080",
@@ -36,11 +36,18 @@ func Default() *Config {
 			PollInterval: time.Second,
 			StopGrace:    20 * time.Second,
 		},
-		Hub:     Hub{PollInterval: 2 * time.Second},
-		Store:   Store{PoolSize: 10, WriterConns: 1},
-		Auth:    Auth{Visibility: VisibleToOwner, RowSecurity: RowSecurityPrefer},
-		Admin:   Admin{Scope: "holdfast:operator"},
-		Audit:   Audit{Enabled: true},
+		Hub:   Hub{PollInterval: 2 * time.Second},
+		Store: Store{PoolSize: 10, WriterConns: 1},
+		Auth:  Auth{Visibility: VisibleToOwner, RowSecurity: RowSecurityPrefer},
+		Admin: Admin{Scope: "holdfast:operator"},
+		Audit: Audit{Enabled: true},
+		Retention: Retention{
+			Tasks: Forever, Artifacts: Forever, ExpireParkedAfter: Forever, Audit: Forever,
+			// A client that was down over a weekend may still retry a request.
+			IdempotencyKeys:  Keep(72 * time.Hour),
+			DeliveryAttempts: Keep(7 * 24 * time.Hour),
+			Processes:        Keep(90 * 24 * time.Hour),
+		},
 		Signing: Signing{Cards: true, RotateEvery: 90 * 24 * time.Hour, Overlap: 30 * 24 * time.Hour},
 		Push: Push{
 			Enabled:            true,
@@ -56,13 +63,12 @@ func Default() *Config {
 			RetryMost:          time.Hour,
 			GiveUpAfter:        24 * time.Hour,
 			MinAttempts:        10,
-			KeepAttempts:       7 * 24 * time.Hour,
 		},
 	}
 }
 
-// setDefaults fills what does not depend on other keys; the decoder calls it on every
-// agent before it reads the agent's keys.
+// setDefaults fills the settings that do not depend on other keys. The decoder calls it for every agent before it reads
+// the agent's keys.
 func (a *Agent) setDefaults() {
 	*a = Agent{
 		OnBusy: BusyEnqueue,
@@ -85,8 +91,8 @@ func (a *Agent) setDefaults() {
 	}
 }
 
-// defaultConcurrency is how many runs of an agent one replica holds at once: a demo run
-// costs a goroutine, an http run a connection, a command run a process.
+// defaultConcurrency is how many runs of an agent one replica runs at once. A demo run costs a goroutine, an http run a
+// connection, a command run a process.
 var defaultConcurrency = map[ExecutorKind]int{
 	ExecutorDemo:    512,
 	ExecutorHTTP:    256,
@@ -94,7 +100,7 @@ var defaultConcurrency = map[ExecutorKind]int{
 	ExecutorGo:      256,
 }
 
-// complete fills what follows from other keys.
+// complete fills the settings that depend on other keys.
 func (a *Agent) complete(concurrencySet bool) {
 	if !concurrencySet {
 		a.Limits.Concurrency = defaultConcurrency[a.Executor.Kind]
@@ -106,7 +112,7 @@ func (a *Agent) complete(concurrencySet bool) {
 		a.Card.Description = "The agent " + a.Name + "."
 	}
 	if len(a.Card.Skills) == 0 {
-		// Clients of every version expect a skill, so an agent without one gets itself.
+		// Clients of every version expect a skill, so an agent without skills becomes its own skill.
 		a.Card.Skills = []Skill{{ID: a.Name, Name: a.Card.Name, Description: a.Card.Description}}
 	}
 	for i := range a.Card.Skills {
@@ -123,7 +129,7 @@ func (a *Agent) complete(concurrencySet bool) {
 	}
 }
 
-// goAgent is served when the file names no agents and the program brings one.
+// goAgent is the agent when the file has no agents and the program brings one.
 func goAgent(name string) Agent {
 	var a Agent
 	a.setDefaults()
@@ -132,7 +138,7 @@ func goAgent(name string) Agent {
 	return a
 }
 
-// demoAgent is served when the file names no agents.
+// demoAgent is the agent when the file has no agents.
 func demoAgent() Agent {
 	var a Agent
 	a.setDefaults()

@@ -11,24 +11,24 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Source says what a configuration is made from. A flag wins over the environment, the
-// environment over the file, the file over the defaults.
+// Source names the inputs of a configuration. Flags override the environment, which overrides the file, which overrides
+// the defaults.
 type Source struct {
-	// File is the path of the YAML file. When empty, HOLDFAST_CONFIG names it, and
-	// without that there is none.
+	// File is the path of the YAML file. If it is empty, HOLDFAST_CONFIG names the file. If that is empty too, there is
+	// no file.
 	File string
-	// Env looks up a variable, as os.LookupEnv does. An empty value counts as unset,
-	// because that is how compose files pass on what nobody set.
+	// Env looks up a variable, as os.LookupEnv does. An empty value counts as unset, because compose files pass on
+	// unset variables that way.
 	Env func(name string) (string, bool)
-	// Flags are values given on the command line, by the path of their key.
+	// Flags are the values from the command line, by the path of their key.
 	Flags map[string]string
-	// Programs are the agents that the calling Go program implements. Without agents in
-	// the file they are what is served; in a file they have the executor kind go.
+	// Programs are the agents that the calling Go program implements. If the file has no agents, the server serves
+	// these. In a file they have the executor kind go.
 	Programs []string
 }
 
-// Load reads, completes and checks a configuration. When something is wrong with its
-// content the error is an *Error that holds every mistake.
+// Load reads, completes and checks a configuration. If its content has mistakes, the error is an *Error with all of
+// them.
 func Load(src Source) (*Config, error) {
 	l := &loader{report: report{origins: map[string]origin{}}, env: src.Env, file: src.File, programs: src.Programs}
 	if l.file == "" {
@@ -85,8 +85,8 @@ func (l *loader) lookup(name string) (string, bool) {
 	return v, ok && v != ""
 }
 
-// readFile decodes the file into root. An unreadable file is an error of its own; what
-// is wrong inside it goes to the report.
+// readFile decodes the file into root. It returns an error for an unreadable file; mistakes in the content go to the
+// report.
 func (l *loader) readFile(root reflect.Value) error {
 	f, err := os.Open(l.file)
 	if err != nil {
@@ -116,7 +116,7 @@ func (l *loader) readFile(root reflect.Value) error {
 	return nil
 }
 
-// syntax records a mistake of the YAML parser, which stops at the first.
+// syntax records a mistake that the YAML parser found. The parser stops at the first one.
 func (l *loader) syntax(err error) {
 	p := Problem{Where: l.file, Text: err.Error()}
 	var at *yaml.LoadError
@@ -158,8 +158,8 @@ func (l *loader) readFlags(flags map[string]string, root reflect.Value) {
 	}
 }
 
-// override sets a value from outside the file. It forgives a mistake that the file
-// made with the same key, since that value is not used.
+// override sets a value from outside the file. It drops the file's mistakes with the same key, because the file's value
+// is not used.
 func (l *loader) override(key, where, text string, v reflect.Value) {
 	kept := l.problems[:0]
 	for _, p := range l.problems {

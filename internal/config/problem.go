@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Problem is one mistake: where it stands, which key it is about, and what is wrong.
+// Problem is one mistake: its position, its key, and what is wrong.
 type Problem struct {
 	Where string // file:line, a variable or a flag; empty when the value is missing everywhere
 	Key   string // path of the key, such as agents[1].executor.http.url
@@ -27,7 +27,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Error is every mistake of a configuration.
+// Error has all mistakes of a configuration.
 type Error struct {
 	Problems []Problem
 }
@@ -50,15 +50,14 @@ type origin struct {
 	line  int // in the file; 0 for the environment and flags
 }
 
-// report collects problems, and remembers where values came from so that later checks
-// can say it too.
+// report collects problems. It also remembers where values came from, so that later checks can report it.
 type report struct {
 	problems []Problem
 	origins  map[string]origin
 }
 
-// at records a problem with the value of key. A key that was not given is reported at
-// the nearest enclosing one that was.
+// at records a problem with the value of key. If the key is missing, the report names the nearest enclosing key that is
+// there.
 func (r *report) at(key, format string, args ...any) {
 	o, ok := r.origins[key]
 	for parent := key; !ok && parent != ""; {
@@ -74,7 +73,7 @@ func (r *report) given(key string) bool {
 	return ok
 }
 
-// hasProblem keeps later checks from complaining about a value that could not be read.
+// hasProblem stops later checks from reporting a value that could not be read.
 func (r *report) hasProblem(key string) bool {
 	for _, p := range r.problems {
 		if p.Key == key {

@@ -24,7 +24,7 @@ var sizeUnits = []struct {
 
 var errSize = errors.New("is not a size such as 16MiB, 64KiB or 4096")
 
-// ParseSize reads what String writes.
+// ParseSize parses the format of String.
 func ParseSize(s string) (Size, error) {
 	for _, u := range sizeUnits {
 		digits, ok := strings.CutSuffix(s, u.suffix)

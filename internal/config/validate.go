@@ -21,9 +21,9 @@ import (
 // agentName keeps names usable in a path, a metric label and a log line.
 var agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$`)
 
-// reservedNames mean something else where an agent's name may stand: default is the
-// agent at the root, other the metric label of agents that this replica does not know,
-// and the rest begins paths of A2A where a tenant, which is an agent here, may stand too.
+// reservedNames have another meaning in places where an agent's name may be. default is the agent at the root. other is
+// the metric label of agents that this replica does not know. The rest are first segments of A2A paths, where a tenant
+// may be too; a tenant is an agent here.
 var reservedNames = map[string]bool{"default": true, "other": true, "agents": true, "tasks": true, "v1": true}
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -34,7 +34,7 @@ var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 // mostCounted bounds the limits that are counted row by row, whenever a task is created.
 const mostCounted = 100_000
 
-// validate checks what types alone do not. It goes on after each problem.
+// validate makes the checks that types alone do not. It continues after each problem.
 func (l *loader) validate(c *Config) {
 	l.addresses(c)
 	l.databases(c)
@@ -93,16 +93,46 @@ func (l *loader) validate(c *Config) {
 	inRange(l, "signing.overlap", c.Signing.Overlap, time.Hour, 10*365*24*time.Hour)
 
 	l.push(&c.Push)
+	l.retention(c)
 
 	l.auth(c)
 	l.admin(c)
 	l.agents(c)
 }
 
+// retention checks that data ends in an order that makes sense.
+func (l *loader) retention(c *Config) {
+	r := &c.Retention
+	for key, keep := range map[string]Keep{
+		"tasks": r.Tasks, "artifacts": r.Artifacts, "expire_parked_after": r.ExpireParkedAfter, "idempotency_keys": r.IdempotencyKeys,
+		"delivery_attempts": r.DeliveryAttempts, "audit": r.Audit, "processes": r.Processes,
+	} {
+		l.keep("retention."+key, keep)
+	}
+	for i := range c.Agents {
+		a := &c.Agents[i].Retention
+		path := fmt.Sprintf("agents[%d].retention.", i)
+		for key, keep := range map[string]Keep{"tasks": a.Tasks, "artifacts": a.Artifacts, "expire_parked_after": a.ExpireParkedAfter} {
+			if keep != 0 {
+				l.keep(path+key, keep)
+			}
+		}
+	}
+}
+
+// leastKeep leaves time for the requests and runs under way.
+const leastKeep = time.Minute
+
+func (l *loader) keep(key string, k Keep) {
+	if k != Forever && !l.hasProblem(key) && (k.Duration() < leastKeep || k.Duration() > 100*365*24*time.Hour) {
+		l.at(key, "is %s, want %s or longer, or forever", k, show(leastKeep))
+	}
+}
+
 func (l *loader) push(p *Push) {
 	inRange(l, "push.max_per_task", p.MaxPerTask, 1, 1000)
 	for i, network := range p.AllowedNetworks {
-		// A host's address with the length of a network is more likely a mistake than a wish.
+		// A host's address with a network's prefix length is more likely a mistake than intent.
 		if n, err := netip.ParsePrefix(network); err != nil || n != n.Masked() {
 			l.at(fmt.Sprintf("push.allowed_networks[%d]", i), "%q is not a network such as 10.1.0.0/16 or fd00:1::/32", network)
 		}
@@ -125,7 +155,6 @@ func (l *loader) push(p *Push) {
 	inRange(l, "push.retry_most", p.RetryMost, 10*time.Millisecond, 24*time.Hour)
 	inRange(l, "push.give_up_after", p.GiveUpAfter, 0, 365*24*time.Hour)
 	inRange(l, "push.min_attempts", p.MinAttempts, 1, 10_000)
-	inRange(l, "push.keep_attempts", p.KeepAttempts, time.Hour, 10*365*24*time.Hour)
 	for i, secret := range p.WebhookSecrets {
 		if _, err := push.ParseSecret(secret); err != nil {
 			l.at(fmt.Sprintf("push.webhook_secrets[%d]", i), "%s", err)
@@ -173,7 +202,7 @@ func (l *loader) grpc(c *Config) {
 	}
 }
 
-// cors takes origins whole: a pattern of hosts is as good as the worst page on any of them.
+// cors requires full origins: a pattern of hosts is only as safe as the worst page on any of them.
 func (l *loader) cors(c *CORS) {
 	for i, origin := range c.AllowedOrigins {
 		u, err := url.Parse(origin)
@@ -204,8 +233,8 @@ func (l *loader) address(key, addr string) {
 	}
 }
 
-// databases only looks at the form: the driver knows the rest, and its answer comes
-// when it connects. The values hold passwords, so no message repeats them.
+// databases checks only the form. The driver checks the rest when it connects. The values contain passwords, so no
+// message repeats them.
 func (l *loader) databases(c *Config) {
 	for _, db := range []struct{ key, dsn string }{
 		{"database_url", c.DatabaseURL}, {"listen_database_url", c.ListenDatabaseURL},
@@ -435,7 +464,7 @@ func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 	inRange(l, path+".history", c.History, 0, 10_000)
 }
 
-// webURL does not repeat the value: a URL may hold a password.
+// webURL does not repeat the value, because a URL may contain a password.
 func (l *loader) webURL(key, value string) bool {
 	u, err := url.Parse(value)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {

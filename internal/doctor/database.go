@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
-const oldest = 14 // the first major version of PostgreSQL that will do
+const oldest = 14 // the oldest supported major version of PostgreSQL
 
-// database makes the checks that need one.
+// database makes the checks that need a database.
 func (e *examination) database(ctx context.Context) {
 	queries, direct := e.Config.DatabaseURL, e.Config.ListenDatabaseURL
 	if queries == "" {
@@ -66,7 +66,7 @@ func (e *examination) database(ctx context.Context) {
 			return
 		}
 		if e.late >= 3 {
-			// A database that hangs is not asked twenty more times.
+			// Do not ask a hanging database twenty more times.
 			e.report(Finding{Check: c.name, Status: Fail, Detail: "not checked, and neither is what follows: too much got no answer"})
 			return
 		}
@@ -77,7 +77,7 @@ func (e *examination) database(ctx context.Context) {
 	}
 }
 
-// needsSchema are the checks that have nothing to look at in a database that was never migrated.
+// needsSchema are the checks that need a migrated database.
 var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "runs": true, "webhooks": true, "webhook secrets": true}
 
 type database struct {
@@ -85,10 +85,10 @@ type database struct {
 	pool   *pgxpool.Pool
 	direct string
 	pooled bool // queries go through a pooler
-	bare   bool // there is no schema
+	bare   bool // the database has no schema
 }
 
-// embedded looks for the database of its own, and does not start it.
+// embedded looks for the embedded database, and does not start it.
 func (e *examination) embedded() (url string, found findings, err error) {
 	dir := e.Config.DataDir
 	if !pgembed.Exists(dir) {
@@ -112,7 +112,7 @@ func (e *examination) embedded() (url string, found findings, err error) {
 func (d *database) reach(ctx context.Context, url string) (found []Finding, err error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, err // it hides the password
+		return nil, err // the error hides the password
 	}
 	quiet(cfg.ConnConfig)
 	cfg.MaxConns = 2
@@ -152,13 +152,13 @@ func (d *database) reach(ctx context.Context, url string) (found []Finding, err 
 	return oks("PostgreSQL %s: %s", version, where), nil
 }
 
-// short is the last try of a connection that was tried in several ways.
+// short returns the last error of a connection that was tried in several ways.
 func short(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// quiet makes a connection that leaves nothing behind in a pooler's session.
+// quiet makes a connection that leaves no state in a pooler's session.
 func quiet(c *pgx.ConnConfig) {
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
 	c.ConnectTimeout = 5 * time.Second
@@ -167,11 +167,11 @@ func quiet(c *pgx.ConnConfig) {
 	}
 }
 
-// slowCommit is where a commit begins to be what everybody waits for.
+// slowCommit is how long a commit may take before doctor reports it.
 const slowCommit = 50 * time.Millisecond
 
-// commit measures what every acknowledgement waits for. A logical message is in the log of
-// PostgreSQL and nowhere else, so nothing is changed, yet its commit is a whole one.
+// commit measures a commit, because every acknowledgement waits for one. A logical message is only in PostgreSQL's log.
+// So its commit is complete, but changes no data.
 func (d *database) commit(ctx context.Context) ([]Finding, error) {
 	var fsync, pages bool
 	var synchronous, standbys string
@@ -219,7 +219,7 @@ func (d *database) commit(ctx context.Context) ([]Finding, error) {
 	return found.orOK("takes %s (median of 5); fsync on, synchronous_commit %s", median, synchronous), nil
 }
 
-// notify says something on a channel of its own and listens for it, as the replicas do.
+// notify sends on its own channel and listens for that, as the replicas do.
 func (d *database) notify(ctx context.Context) ([]Finding, error) {
 	connect := func() (*pgx.Conn, error) {
 		cfg, err := pgx.ParseConfig(d.direct)
@@ -271,8 +271,8 @@ func (d *database) notify(ctx context.Context) ([]Finding, error) {
 	return oks("arrives after %s", time.Since(start).Round(10*time.Microsecond)), nil
 }
 
-// session looks at what the server sets for itself on a direct connection, and an operator
-// has to set for the role behind a pooler (docs/deployment.md).
+// session checks settings of the session. The server sets them itself on a direct connection. Behind a pooler, an
+// operator has to set them for the role (docs/deployment.md).
 func (d *database) session(ctx context.Context) ([]Finding, error) {
 	if !d.pooled {
 		return oks("direct: the server sets what it needs"), nil
@@ -317,7 +317,7 @@ func (d *database) connections(ctx context.Context) ([]Finding, error) {
 	live := 0
 	err = d.pool.QueryRow(ctx, "SELECT count(*)::int FROM holdfast.workers WHERE lease_until >= now()").Scan(&live)
 	if err != nil && ctx.Err() != nil {
-		return nil, err // else nobody is alive, in a database without the table
+		return nil, err // else the table is missing, so no replica is live
 	}
 	each := d.Config.Store.PoolSize + 2*d.Config.Store.WriterConns + 3 + 2
 	room := most - reserved
@@ -354,7 +354,7 @@ func (d *database) clock(ctx context.Context) ([]Finding, error) {
 	return oks("within %s of this machine's", max(off.Abs(), trip.Round(time.Millisecond))), nil
 }
 
-// isolation asks what the store asks before it relies on row-level security.
+// isolation makes the same check as the store before it relies on row-level security.
 func (d *database) isolation(ctx context.Context) ([]Finding, error) {
 	if d.Config.Auth.RowSecurity == config.RowSecurityOff {
 		return warns("row-level security is off: callers are kept apart by the server alone").
@@ -397,7 +397,7 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 		return fails("%s may not use and extend schema holdfast", role).advise("GRANT USAGE, CREATE ON SCHEMA holdfast TO %s; better, let it own the schema", role), nil
 	}
 	barred, err := column[string](ctx, d, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = 'holdfast' AND c.relkind IN ('r', 'p') AND NOT (has_table_privilege(c.oid, 'SELECT')
+		WHERE n.nspname = 'holdfast' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND NOT (has_table_privilege(c.oid, 'SELECT')
 		  AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
 		ORDER BY c.relname LIMIT 10`)
 	if err != nil {
@@ -420,6 +420,10 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 
 func (d *database) schema(ctx context.Context) ([]Finding, error) {
 	v, err := schema.ReadVersion(ctx, d.pool)
+	if errors.Is(err, schema.ErrUnreleased) {
+		d.bare = true // an unknown schema
+		return fails("made by an unreleased version of Holdfast, and no version can migrate it").advise("create a new database"), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -445,7 +449,7 @@ func column[T any](ctx context.Context, d *database, sql string) ([]T, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
-// forEach scans row after row into the same variables.
+// forEach scans each row into the same variables and calls do.
 func (d *database) forEach(ctx context.Context, sql string, into []any, do func()) error {
 	rows, err := d.pool.Query(ctx, sql)
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package doctor looks for what an operator would otherwise find out the hard way: in the
-// configuration, around the process, and in the database. It changes nothing, bounds every
-// check, and shows no secret.
+// Package doctor finds problems before they hurt: in the configuration, around the process, and in the database. It
+// changes nothing, bounds every check, and shows no secret.
 //
-// Its SQL is its own and not of package store: it has to make sense of a database whatever
-// its schema, and each check fails for itself.
+// It has its own SQL and does not use package store: it must understand a database with any schema, and each check must
+// fail alone.
 package doctor
 
 import (
@@ -21,7 +20,7 @@ type Status string
 // The outcomes.
 const (
 	OK   Status = "ok"
-	Warn Status = "warn" // it works, and may not go on to, or promises less than one thinks
+	Warn Status = "warn" // it works, but may stop working, or promises less than expected
 	Fail Status = "fail" // it does not work
 )
 
@@ -38,12 +37,12 @@ type Options struct {
 	Config *config.Config
 	// Sources says where the configuration came from, for the report.
 	Sources string
-	// Strangers are variables that look like ours and that nobody has asked for.
+	// Strangers are variables that look like ours but that nothing reads.
 	Strangers []string
 	Timeout   time.Duration // of each check; default 5 s
 }
 
-// check may report several findings; an error is its failure.
+// check may report several findings. An error makes it fail.
 type check struct {
 	name string
 	run  func(ctx context.Context) ([]Finding, error)
@@ -65,7 +64,7 @@ type examination struct {
 	late   int // checks that ran into their timeout
 }
 
-// all runs checks one after the other.
+// all runs the checks one after the other.
 func (e *examination) all(ctx context.Context, checks []check) {
 	for _, c := range checks {
 		if ctx.Err() != nil {
@@ -75,8 +74,8 @@ func (e *examination) all(ctx context.Context, checks []check) {
 	}
 }
 
-// one runs a check in a goroutine of its own: not everything that may hang obeys a context,
-// such as a disk that is gone. What does is waited for.
+// one runs a check in its own goroutine, because some hanging operations ignore a context, such as a read from a lost
+// disk. It waits for a check that obeys the context.
 func (e *examination) one(ctx context.Context, c check) (passed bool) {
 	type outcome struct {
 		findings []Finding
@@ -117,7 +116,7 @@ func (e *examination) one(ctx context.Context, c check) (passed bool) {
 	return passed
 }
 
-// findings of one check; the functions below begin them.
+// findings are the findings of one check; the functions below start them.
 type findings []Finding
 
 func oks(format string, args ...any) findings {
@@ -138,7 +137,7 @@ func (f findings) advise(format string, args ...any) findings {
 	return f
 }
 
-// orOK is f, or that all is well if there is nothing to say.
+// orOK returns f, or an ok finding if f is empty.
 func (f findings) orOK(format string, args ...any) findings {
 	if len(f) > 0 {
 		return f

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
-// subjects looks at whose tasks API keys and users reach: those of nobody else, although they were to be shared, or those
-// of somebody of whom another authority speaks, too.
+// subjects checks whose tasks API keys and users reach. It finds API keys without a tenant for agents that show tasks
+// to the whole tenant. It also finds subjects that another authority may name.
 func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 	var tenant, subject string
 	var named, homeless int

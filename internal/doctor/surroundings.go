@@ -111,7 +111,7 @@ func (e *examination) grpcListen(ctx context.Context) ([]Finding, error) {
 	})
 }
 
-// callers tells who may use the agents.
+// callers reports who may use the agents.
 func (e *examination) callers(context.Context) ([]Finding, error) {
 	open, addresses := e.Config.OpenAgents(), e.Config.Exposed()
 	switch who := strings.Join(open, ", "); {
@@ -161,7 +161,7 @@ func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {
 	})
 }
 
-// operators tells who may have metrics and profiles.
+// operators reports who may read metrics and profiles.
 func (e *examination) operators(context.Context) ([]Finding, error) {
 	cfg := e.Config
 	switch at := cfg.AdminListen; cfg.AdminAccess() {
@@ -185,7 +185,7 @@ func (e *examination) operators(context.Context) ([]Finding, error) {
 	return nil, errors.New("unknown access")
 }
 
-// address is free, or served by what served recognises.
+// address checks that a listen address is free, or that served recognizes its server.
 func address(ctx context.Context, addr string, served func(base string) (findings, error)) ([]Finding, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err == nil {
@@ -215,13 +215,13 @@ func getJSON(ctx context.Context, url string, into any) error {
 	return json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into)
 }
 
-// direct uses no proxy and follows nobody elsewhere, as the executor does.
+// direct uses no proxy and follows no redirects, as the executor does.
 var direct = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// own asks the server at the address that it listens on, for which its certificate need not be. It shows no credential.
+// own calls the server at its listen address, which its certificate need not cover. It sends no credential.
 var own = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // see above
 	CheckRedirect: direct.CheckRedirect,
@@ -243,7 +243,7 @@ func (e *examination) openFiles(context.Context) ([]Finding, error) {
 	return oks("at most %d", limit.Max), nil
 }
 
-// agent looks whether a run could begin, and begins none.
+// agent checks whether a run could start, and starts none.
 func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
 	const late = "runs of this agent fail and are tried again until max_attempts: start the agent, or correct the configuration"
 	switch a.Executor.Kind {
@@ -258,10 +258,9 @@ func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
 		if err != nil {
 			return nil, errors.New("its URL cannot be read")
 		}
-		// Its path may be a secret; its query more likely so.
+		// Its path may be a secret, and its query even more likely.
 		shown := fmt.Sprintf("%s://%s", target.Scheme, target.Host)
-		// OPTIONS asks and does nothing. Any answer shows that somebody is there; credentials
-		// are not sent.
+		// OPTIONS changes nothing. Any answer shows that a server is there. Credentials are not sent.
 		req, err := http.NewRequestWithContext(ctx, http.MethodOptions, target.String(), nil)
 		if err != nil {
 			return nil, errors.New("its URL cannot be read")

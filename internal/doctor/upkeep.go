@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// These checks look at what PostgreSQL does, or is kept from doing, in the background.
+// These checks look at PostgreSQL's background work, and at what blocks it.
 
 func (d *database) vacuum(ctx context.Context) ([]Finding, error) {
 	var on, counts bool
@@ -51,7 +51,7 @@ func (d *database) wraparound(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	const stops = 2_100_000_000 // about there PostgreSQL takes no more writes
+	const stops = 2_100_000_000 // near this age PostgreSQL refuses writes
 	worst := max(age, members)
 	detail := fmt.Sprintf("the oldest transaction id is %d million old (database %s), of about %d million", worst/1_000_000, name, stops/1_000_000)
 	advice := "VACUUM (FREEZE) in that database, and find what held it back: a transaction, a slot, or autovacuum"
@@ -97,7 +97,7 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 	return found.orOK("none is old"), nil
 }
 
-// muchWAL is how much of the log a slot may hold back before it is worth a word.
+// muchWAL is how much WAL a slot may hold back before doctor reports it.
 const muchWAL = 1 << 30
 
 func (d *database) replication(ctx context.Context) ([]Finding, error) {

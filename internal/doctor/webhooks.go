@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 )
 
-// longFailing is when a receiver has been down for long enough to look after it.
+// longFailing is how long a receiver may fail before doctor reports it.
 const longFailing = 10 * time.Minute
 
-// webhooks looks at what is to be delivered, and by whom.
+// webhooks checks the backlog of deliveries, and which replicas deliver.
 func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	if !d.Config.Push.Enabled {
 		return oks("not enabled: clients may set none, and nothing is delivered"), nil
@@ -20,7 +20,7 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	var all, live, delivering, due, late, failing, disabled int
 	var lateSeconds, failingSeconds float64
 	var lateBy, worst, reason *string
-	// One that is claimed is due when its claim ends.
+	// A claimed configuration is due when its claim ends.
 	err := d.pool.QueryRow(ctx, `SELECT count(*)::int, count(due_at)::int,
 		count(*) FILTER (WHERE due_at < now() - $1 * interval '1 second')::int,
 		coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8,
@@ -56,7 +56,7 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	return found.orOK("%d, of which %d have something to deliver; %d processes deliver", all, due, delivering), nil
 }
 
-// webhookSecrets looks at what the clients' tokens and credentials are sealed with.
+// webhookSecrets checks which keys have sealed the clients' tokens and credentials.
 func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
 	const advice = "set HOLDFAST_SECRET_KEYS on every replica, for example to what openssl rand -base64 32 prints, and call holdfast push rekey"
 	own, err := column[[]byte](ctx, d, "SELECT value FROM holdfast.secrets WHERE name = 'push'")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 )
 
 // These checks look at the tables of Holdfast.
@@ -17,32 +19,27 @@ func (d *database) partitions(ctx context.Context) ([]Finding, error) {
 	if err := d.pool.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
 		return nil, err
 	}
-	have, err := column[string](ctx, d, `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-		WHERE i.inhparent = 'holdfast.task_events'::regclass`)
-	if err != nil {
-		return nil, err
-	}
-	var strays bool
-	if err := d.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM holdfast.task_events_default)").Scan(&strays); err != nil {
-		return nil, err
-	}
-	var missing []string
-	first := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
-	for month := range 2 {
-		if name := "task_events_" + first.AddDate(0, month, 0).Format("2006_01"); !slices.Contains(have, name) {
-			missing = append(missing, name)
+	var found findings
+	for _, f := range partition.Families {
+		there, err := partition.List(ctx, d.pool, f)
+		if err != nil {
+			return nil, err
+		}
+		var present, ahead bool
+		for _, p := range there {
+			present = present || !p.From.After(now) && p.To.After(now)
+			ahead = ahead || p.From.After(now)
+			if p.Detaching {
+				found = append(found, warns("%s is half detached", p.Table).
+					advise("a server finishes that when it removes old partitions; until then no other partition of %s can go", p.Parent)...)
+			}
+		}
+		if !present || !ahead {
+			found = append(found, warns("%s: the partition of the present or of the time ahead is not there", f.Name).
+				advise("a server creates them when it starts and every few minutes: start one, or look for \"partitions\" in its log")...)
 		}
 	}
-	var found findings
-	if len(missing) > 0 {
-		found = append(found, warns("%s: not there", strings.Join(missing, ", ")).
-			advise("a server makes them when it starts and every ten minutes: start one, or look for \"partitions\" in its log")...)
-	}
-	if strays {
-		found = append(found, warns("task_events_default has events: a month began without its partition").
-			advise("nothing is lost, and the tasks work; that month stays there and cannot be dropped as a partition")...)
-	}
-	return found.orOK("this month's and the next one's are there, and the default one is empty"), nil
+	return found.orOK("those of the present and of the time ahead are there"), nil
 }
 
 func (d *database) workers(ctx context.Context) ([]Finding, error) {
@@ -90,7 +87,7 @@ func (d *database) workers(ctx context.Context) ([]Finding, error) {
 	return found.orOK("%d are alive, %d run agents", live, working), nil
 }
 
-// longWait is when a task has waited for a worker long enough to ask why.
+// longWait is how long a task may wait for a worker before doctor reports it.
 const longWait = time.Minute
 
 func (d *database) queue(ctx context.Context) ([]Finding, error) {
@@ -136,7 +133,7 @@ func (d *database) queue(ctx context.Context) ([]Finding, error) {
 	return found.orOK("empty"), nil
 }
 
-// runs looks for tasks that nobody runs although they look like it.
+// runs looks for running tasks without a live worker, and for open tasks that are not in the queue.
 func (d *database) runs(ctx context.Context) ([]Finding, error) {
 	var orphans, lost int
 	var example *string

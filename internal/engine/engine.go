@@ -1,6 +1,6 @@
-// Package engine has one method for each operation of the protocol, in no
-// version's words. It is where a request becomes writes, reads and subscriptions;
-// it knows neither wire formats nor SQL.
+// Package engine has one method for each operation of the protocol, independent of protocol
+// versions. It turns a request into writes, reads and subscriptions. It knows neither wire formats
+// nor SQL.
 package engine
 
 import (
@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Store is what the engine asks of the database for one caller.
+// Store is the database as one caller sees it.
 type Store interface {
 	Create(ctx context.Context, n *store.NewTask) (*task.Event, error)
-	Existing(ctx context.Context, o store.Owner, n *store.NewTask) (t *task.Task, byKey bool, err error)
-	FindTask(ctx context.Context, o store.Owner, publicID string) (*task.Task, error)
+	Existing(ctx context.Context, n *store.NewTask) (t *task.Task, byKey bool, err error)
+	FindTask(ctx context.Context, publicID string) (*task.Task, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
-	ReadTask(ctx context.Context, o store.Owner, publicID string, withArtifacts bool) (*task.Task, error)
+	ReadTask(ctx context.Context, publicID string, withArtifacts bool) (*task.Task, error)
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq, error)
 	Cancel(ctx context.Context, h *task.Task) (ended bool, err error)
@@ -32,68 +33,74 @@ type Store interface {
 	DeletePush(ctx context.Context, id task.ID, configID string) (found bool, err error)
 }
 
-// viewer is a store that has views.
+// viewer is a store that returns a view for a caller.
 type viewer interface {
-	As(c store.Caller) store.View
+	As(c identity.Caller, sees store.Visibility) store.View
 }
 
-// As gives each caller its view of a store.
-func As(s viewer) func(store.Caller) Store {
-	return func(c store.Caller) Store { return s.As(c) }
+// As adapts the As method of a store to Options.Store: it returns each caller's view.
+func As(s viewer) func(identity.Caller, store.Visibility) Store {
+	return func(c identity.Caller, sees store.Visibility) Store { return s.As(c, sees) }
 }
 
-// fanout is what the engine asks of the hub.
+// fanout is the part of the hub that the engine needs.
 type fanout interface {
 	Subscribe(owner *task.Task) *hub.Subscription
 }
 
-// Slot is room for one run on this process, reserved before its task exists. Start
-// or Release follows.
+// Slot is a reserved place for one run in this process. It is reserved before its task exists. The
+// holder must call Start or Release.
 type Slot interface {
 	WorkerID() task.ID
 	Start(c *store.Claimed)
 	Release()
 }
 
-// Agent is what the engine must know of an agent.
+// Agent holds the properties of an agent that the engine needs.
 type Agent struct {
 	Name          string
-	RejectBusy    bool // a message to a task that has a run is refused, not queued behind it
+	RejectBusy    bool // refuse a message to a task that has a run, instead of queueing it
 	DirectReplies bool // may answer with a bare Message
-	// DedupeMessages takes a message that says again what was said, its id included, for a repetition.
+	// DedupeMessages deduplicates messages: a request with the same content and message id counts
+	// as a retry.
 	DedupeMessages bool
-	// InputModes and OutputModes are the media types that it and its skills declare; none: any.
+	// InputModes and OutputModes are the media types that the agent and its skills declare; empty
+	// means any.
 	InputModes  []string
 	OutputModes []string
-	// TenantVisible shows a task to all of its tenant, not to its owner alone.
+	// TenantVisible makes a task visible to its whole tenant, not only to its owner.
 	TenantVisible bool
-	// Limits bound the tasks of each caller, and those that wait.
+	// Limits bound the live tasks of each caller and the queue of the agent.
 	Limits store.Limits
 }
 
 // Options configures an engine. The zero value of a duration means its default.
 type Options struct {
-	Store func(store.Caller) Store // as a caller sees it: there is no other way to the database
+	// Store returns the database as a caller sees it. The engine has no other access to the
+	// database.
+	Store func(c identity.Caller, sees store.Visibility) Store
 	Hub   fanout
-	// Reserve takes a slot of this process's own workers, or returns nil. Nil where it has none.
+	// Reserve takes a slot of this process's own workers, or returns nil. The field is nil in a
+	// process without workers.
 	Reserve    func(agent string) Slot
 	Agents     []Agent
-	MaxBlock   time.Duration // bound of a blocking send; default 60 s
+	MaxBlock   time.Duration // longest time that a blocking send waits; default 60 s
 	PageKey    []byte        // signs page tokens; the same on every replica
-	Push       *Push         // nil: there are no webhooks
+	Push       *Push         // nil: webhooks are disabled
 	CancelWait time.Duration // how long Cancel waits for a running task to end; default 10 s
 	Log        *slog.Logger
 }
 
-// Engine serves operations. Its methods may be called from many goroutines.
+// Engine serves the operations of the protocol, which are the methods of its views. It is safe for
+// concurrent use.
 type Engine struct {
 	opt      Options
 	agents   map[string]Agent
-	counting chan struct{} // held while a list is counted to its end
-	counters sync.Map      // the callers who wait for it or hold it
+	counting chan struct{} // full while an exact count runs
+	counters sync.Map      // owners with an exact count that waits or runs
 }
 
-// New makes an engine.
+// New returns an engine with the defaults filled in.
 func New(o Options) *Engine {
 	if o.MaxBlock == 0 {
 		o.MaxBlock = 60 * time.Second
@@ -116,58 +123,75 @@ func New(o Options) *Engine {
 	return e
 }
 
-// Find returns the header of a task, which tells the dialect it was created in.
-func (e *Engine) Find(ctx context.Context, c Caller, taskID string) (*task.Task, error) {
-	return e.as(c).FindTask(ctx, e.owner(c), taskID)
+// View is the engine as one caller sees it at one agent. Each request has its own view. A view is
+// not safe for concurrent use.
+type View struct {
+	*Engine
+	caller identity.Caller
+	agent  string
+	sees   store.Visibility
+	store  Store
 }
 
-// Get returns a task as it stands, with what the request will show of it.
-func (e *Engine) Get(ctx context.Context, r *GetRequest) (*task.Task, error) {
-	return e.as(r.Caller).ReadTask(ctx, e.owner(r.Caller), r.TaskID, r.WithArtifacts)
+// As returns the view of a caller at an agent.
+func (e *Engine) As(c identity.Caller, agent string) *View {
+	// Two callers without a tenant do not share a tenant.
+	sees := store.Visibility{Agent: agent, TenantWide: e.agents[agent].TenantVisible && c.Tenant != ""}
+	return &View{Engine: e, caller: c, agent: agent, sees: sees, store: e.opt.Store(c, sees)}
 }
 
-// Cancel ends a task and returns it. A running one is asked to end; if that takes
-// longer than CancelWait the task is returned as it still is. task.NotCancelable:
-// it had ended before.
-func (e *Engine) Cancel(ctx context.Context, r *CancelRequest) (*task.Task, error) {
-	h, err := e.Find(ctx, r.Caller, r.TaskID)
+// Find returns the header of a task, which includes the dialect that created it.
+func (v *View) Find(ctx context.Context, taskID string) (*task.Task, error) {
+	return v.store.FindTask(ctx, taskID)
+}
+
+// Get returns the current task, with artifacts only if the request asks for them.
+func (v *View) Get(ctx context.Context, r *GetRequest) (*task.Task, error) {
+	return v.store.ReadTask(ctx, r.TaskID, r.WithArtifacts)
+}
+
+// Cancel ends a task and returns it. For a running task it asks the worker and blocks up to
+// CancelWait. After that it returns the task in its current state. Errors: task.NotCancelable if
+// the task had ended before.
+func (v *View) Cancel(ctx context.Context, r *CancelRequest) (*task.Task, error) {
+	h, err := v.Find(ctx, r.TaskID)
 	if err != nil {
 		return nil, err
 	}
 	if h.Status.State.Terminal() {
 		return nil, task.Errorf(task.NotCancelable, "the task is already %s", h.Status.State)
 	}
-	sub := e.opt.Hub.Subscribe(h)
+	sub := v.opt.Hub.Subscribe(h)
 	defer sub.Close()
-	ended, err := e.as(r.Caller).Cancel(ctx, h)
+	ended, err := v.store.Cancel(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	t, err := e.snapshot(ctx, r.Caller, h.ID, 0)
+	t, err := v.snapshot(ctx, h.ID, 0)
 	if err != nil || ended {
 		return t, err
 	}
 	sub.Start(t.LastSeq)
-	wait, cancel := context.WithTimeout(ctx, e.opt.CancelWait)
+	wait, cancel := context.WithTimeout(ctx, v.opt.CancelWait)
 	defer cancel()
 	return follow(wait, sub, t, task.State.Terminal)
 }
 
-// snapshot reads a task afresh; upto, if not zero, ends it at that event.
-func (e *Engine) snapshot(ctx context.Context, c Caller, id task.ID, upto task.Seq) (*task.Task, error) {
-	v := e.as(c)
-	h, err := v.Header(ctx, id)
+// snapshot reads a task from the database; upto, if not zero, is the last event to include.
+func (v *View) snapshot(ctx context.Context, id task.ID, upto task.Seq) (*task.Task, error) {
+	h, err := v.store.Header(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if upto > 0 {
 		h.LastSeq = min(h.LastSeq, upto)
 	}
-	return v.Snapshot(ctx, h, true)
+	return v.store.Snapshot(ctx, h, true)
 }
 
-// follow folds events into t until its state satisfies done, or ctx ends, or the
-// replica stops: then t is as it stands, which is an answer too.
+// follow folds events into t until its state satisfies done. If ctx ends or the replica stops
+// first, it returns t in its current state without an error; task.Unavailable if t has no events
+// yet.
 func follow(ctx context.Context, sub *hub.Subscription, t *task.Task, done func(task.State) bool) (*task.Task, error) {
 	for !done(t.Status.State) {
 		evs, err := sub.Next(ctx)
@@ -187,20 +211,4 @@ func follow(ctx context.Context, sub *hub.Subscription, t *task.Task, done func(
 		}
 	}
 	return t, nil
-}
-
-// as is the store as a caller sees it.
-func (e *Engine) as(c Caller) Store {
-	return e.opt.Store(store.Caller{
-		Owner: e.owner(c), Method: c.Principal.Method, Credential: c.Principal.Credential, Address: c.Address,
-	})
-}
-
-// owner is whose tasks a caller sees.
-func (e *Engine) owner(c Caller) store.Owner {
-	return store.Owner{
-		Tenant: c.Principal.Tenant, Subject: c.Principal.Subject, Agent: c.Agent,
-		// Those without a tenant have none in common.
-		TenantWide: e.agents[c.Agent].TenantVisible && c.Principal.Tenant != "",
-	}
 }

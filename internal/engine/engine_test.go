@@ -21,10 +21,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -70,24 +73,11 @@ func start(t testing.TB, s setup) *replica {
 		s.cancelWait = patience
 	}
 	r := &replica{gate: make(chan struct{}), begun: make(chan struct{}, 100)}
-	var pool *worker.Pool
-	r.hub = hub.New(hub.Options{
-		URL: s.url, PollInterval: time.Hour,
-		OnReady: func(agent string) {
-			if pool != nil {
-				pool.Wake(agent)
-			}
-		},
-		OnCancel: func(id task.ID) {
-			if pool != nil {
-				pool.CancelHint(id)
-			}
-		},
-	})
+	var bus signal.Bus
 	var err error
-	r.store, err = store.Open(t.Context(), store.Options{URL: s.url, APIConns: 4, RowSecurity: !s.withoutRowSecurity, Listener: r.hub})
+	r.store, err = store.Open(t.Context(), store.Options{URL: s.url, APIConns: 4, RowSecurity: !s.withoutRowSecurity, Listener: &bus})
 	require.NoError(t, err)
-	r.hub.SetReader(r.store)
+	r.hub = hub.New(hub.Options{URL: s.url, PollInterval: time.Hour, Store: r.store, Signals: &bus})
 	o := engine.Options{
 		Store: engine.As(r.store), Hub: r.hub, MaxBlock: s.maxBlock, CancelWait: s.cancelWait, PageKey: []byte(s.pageKey), Push: s.push,
 		Agents: []engine.Agent{{Name: "a"}, {Name: "strict", RejectBusy: true}, {Name: "direct", DirectReplies: true}, {Name: "dedupe", DedupeMessages: true}, {Name: "shared", TenantVisible: true}},
@@ -105,7 +95,9 @@ func start(t testing.TB, s setup) *replica {
 				Name: a.Name, Executor: executor.Func(r.execute), Concurrency: 8, CancelGrace: patience, DirectReplies: a.DirectReplies,
 			})
 		}
-		pool = worker.New(wo)
+		pool := worker.New(wo)
+		bus.Queues.Subscribe(pool.Wake)
+		bus.Cancels.Subscribe(pool.CancelHint)
 		o.Reserve = func(agent string) engine.Slot {
 			if slot := pool.Reserve(agent); slot != nil {
 				return slot
@@ -124,14 +116,13 @@ func start(t testing.TB, s setup) *replica {
 		defer cancel()
 		r.store.Close(closing)
 		if !t.Failed() {
-			require.NoError(t, invariant.Check(closing, s.url))
+			require.NoError(t, invarianttest.Check(closing, s.url))
 		}
 	})
-	deadline := time.Now().Add(patience)
-	for _, degraded := r.hub.Health(); degraded; _, degraded = r.hub.Health() {
-		require.True(t, time.Now().Before(deadline), "the hub does not listen")
-		time.Sleep(2 * time.Millisecond)
-	}
+	waittest.Eventually(t, "the hub listens", func() error {
+		_, degraded := r.hub.Health()
+		return waittest.Unless(!degraded, "it is degraded")
+	})
 	return r
 }
 
@@ -178,21 +169,43 @@ func (r *replica) execute(ctx context.Context, run *executor.Run, out executor.E
 	return chunk(text)
 }
 
-var alice = engine.Caller{Principal: engine.Principal{Tenant: "t", Subject: "alice"}, Agent: "a"}
+var alice = asker{Caller: identity.Caller{Tenant: "t", Subject: "alice"}, Agent: "a"}
 
-func send(text string) *engine.SendRequest {
-	return &engine.SendRequest{
-		Caller: alice, Dialect: "0.3", Wait: true,
-		Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
-	}
+// asker is who calls, and which agent.
+type asker struct {
+	identity.Caller
+	Agent string
 }
 
-func to(r *engine.SendRequest, h *task.Task) *engine.SendRequest {
+func (r *replica) as(c asker) *engine.View { return r.As(c.Caller, c.Agent) }
+
+// sending is a message, and who sends it.
+type sending struct {
+	by asker
+	engine.SendRequest
+}
+
+func (r *replica) Send(ctx context.Context, q *sending) (*task.Task, error) {
+	return r.as(q.by).Send(ctx, &q.SendRequest)
+}
+
+func (r *replica) Stream(ctx context.Context, q *sending) (*engine.Stream, error) {
+	return r.as(q.by).Stream(ctx, &q.SendRequest)
+}
+
+func send(text string) *sending {
+	return &sending{alice, engine.SendRequest{
+		Dialect: "0.3", Wait: true,
+		Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text(text)}},
+	}}
+}
+
+func to(r *sending, h *task.Task) *sending {
 	r.TaskID = h.PublicID
 	return r
 }
 
-func (r *replica) must(t testing.TB, q *engine.SendRequest) *task.Task {
+func (r *replica) must(t testing.TB, q *sending) *task.Task {
 	t.Helper()
 	got, err := r.Send(t.Context(), q)
 	require.NoError(t, err)
@@ -226,7 +239,7 @@ func TestSend(t *testing.T) {
 	require.Equal(t, got.ID.String(), got.PublicID)
 	require.NotEmpty(t, got.ContextID)
 	require.False(t, got.CreatedAt.IsZero())
-	stored, err := r.Get(t.Context(), &engine.GetRequest{Caller: alice, TaskID: got.PublicID, WithArtifacts: true})
+	stored, err := r.as(alice).Get(t.Context(), &engine.GetRequest{TaskID: got.PublicID, WithArtifacts: true})
 	require.NoError(t, err)
 	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.EquateEmpty()}
 	require.Empty(t, cmp.Diff(stored, got, same), "what a blocking caller folds is what is stored")
@@ -248,7 +261,7 @@ func TestSend(t *testing.T) {
 	require.ErrorIs(t, err, task.Terminal)
 
 	unknown := send("hi")
-	unknown.Agent = "nobody"
+	unknown.by.Agent = "nobody"
 	_, err = r.Send(t.Context(), unknown)
 	require.ErrorIs(t, err, task.NotFound)
 }
@@ -257,7 +270,7 @@ func TestSend(t *testing.T) {
 func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{noWorkers: true})
-	of := func(size int) *engine.SendRequest {
+	of := func(size int) *sending {
 		q := send("hi")
 		q.Wait = false
 		q.Metadata = []byte(`{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}`)
@@ -289,11 +302,11 @@ func TestMessagesToABusyTask(t *testing.T) {
 	r := start(t, setup{})
 	for _, agent := range []string{"a", "strict"} {
 		first := send("hold ask")
-		first.Agent, first.Wait = agent, false
+		first.by.Agent, first.Wait = agent, false
 		h := r.must(t, first)
 		await(t, r.begun)
 		second := to(send("second"), h)
-		second.Agent = agent
+		second.by.Agent = agent
 		if agent == "strict" {
 			_, err := r.Send(t.Context(), second)
 			require.ErrorIs(t, err, task.Busy)
@@ -307,9 +320,7 @@ func TestMessagesToABusyTask(t *testing.T) {
 			}
 			got <- x
 		}()
-		for len(r.log(t, h)) < 3 { // its message has come
-			time.Sleep(time.Millisecond)
-		}
+		waittest.Eventually(t, "its message has come", func() error { return waittest.Unless(len(r.log(t, h)) >= 3, "not yet") })
 		r.gate <- struct{}{}
 		require.Equal(t, task.StateCompleted, await(t, got).Status.State, "the second run ends it")
 	}
@@ -319,7 +330,7 @@ func TestMessagesToABusyTask(t *testing.T) {
 func TestClientsIDs(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
-	named := func(text, id string) *engine.SendRequest {
+	named := func(text, id string) *sending {
 		q := send(text)
 		q.TaskID, q.MayCreate, q.Dialect = id, true, "0.1"
 		return q
@@ -332,19 +343,19 @@ func TestClientsIDs(t *testing.T) {
 		require.Equal(t, first.ID, again.ID)
 		require.Equal(t, first.ContextID, again.ContextID)
 		require.Equal(t, task.StateCompleted, again.Status.State)
-		found, err := r.Find(t.Context(), alice, id)
+		found, err := r.as(alice).Find(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, first.ID, found.ID)
 
 		other := named("hi", id)
-		other.Principal.Subject = "bob"
+		other.by.Subject = "bob"
 		require.NotEqual(t, first.ID, r.must(t, other).ID)
 	}
 	// A server-made id is continued by whoever owns it, and the same name is free for others.
 	mine := r.must(t, send("ask"))
 	require.Equal(t, mine.ID, r.must(t, named("done", mine.PublicID)).ID)
 	other := named("hi", mine.PublicID)
-	other.Principal.Subject = "bob"
+	other.by.Subject = "bob"
 	require.NotEqual(t, mine.ID, r.must(t, other).ID)
 
 	_, err := r.Send(t.Context(), to(send("hi"), &task.Task{PublicID: store.NewID().String()}))
@@ -376,32 +387,32 @@ func TestATaskOfAnotherOwnerDoesNotExist(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	h := r.must(t, send("ask"))
-	others := map[string]engine.Caller{"subject": alice, "tenant": alice, "agent": alice}
+	others := map[string]asker{"subject": alice, "tenant": alice, "agent": alice}
 	for name, c := range others {
 		switch name {
 		case "subject":
-			c.Principal.Subject = "bob"
+			c.Subject = "bob"
 		case "tenant":
-			c.Principal.Tenant = "u"
+			c.Tenant = "u"
 		case "agent":
 			c.Agent = "strict"
 		}
 		q := to(send("x"), h)
-		q.Caller = c
+		q.by = c
 		for op, do := range map[string]func() error{
-			"find": func() error { _, err := r.Find(t.Context(), c, h.PublicID); return err },
+			"find": func() error { _, err := r.as(c).Find(t.Context(), h.PublicID); return err },
 			"get": func() error {
-				_, err := r.Get(t.Context(), &engine.GetRequest{Caller: c, TaskID: h.PublicID})
+				_, err := r.as(c).Get(t.Context(), &engine.GetRequest{TaskID: h.PublicID})
 				return err
 			},
 			"cancel": func() error {
-				_, err := r.Cancel(t.Context(), &engine.CancelRequest{Caller: c, TaskID: h.PublicID})
+				_, err := r.as(c).Cancel(t.Context(), &engine.CancelRequest{TaskID: h.PublicID})
 				return err
 			},
 			"send":   func() error { _, err := r.Send(t.Context(), q); return err },
 			"stream": func() error { _, err := r.Stream(t.Context(), q); return err },
 			"subscribe": func() error {
-				_, err := r.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: c, TaskID: h.PublicID})
+				_, err := r.as(c).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: h.PublicID})
 				return err
 			},
 		} {
@@ -503,7 +514,7 @@ func TestAStreamGivesEveryEventOnce(t *testing.T) {
 	check(busy, evs)
 
 	q := send("bare")
-	q.Agent = "direct"
+	q.by.Agent = "direct"
 	bare, err := r.Stream(ctx, q)
 	require.NoError(t, err)
 	defer bare.Close()
@@ -522,7 +533,7 @@ func TestResumeAnywhereOnAnyReplica(t *testing.T) {
 	log := a.log(t, h)
 	for i := range len(log) {
 		after := task.Seq(i)
-		st, err := a.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: alice, TaskID: h.PublicID, Resume: true, After: after})
+		st, err := a.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: h.PublicID, Resume: true, After: after})
 		require.NoError(t, err)
 		require.Nil(t, st.Task)
 		require.False(t, st.Over)
@@ -531,13 +542,13 @@ func TestResumeAnywhereOnAnyReplica(t *testing.T) {
 		require.Equal(t, seqs(log[i:]), seqs(evs))
 		st.Close()
 	}
-	st, err := a.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: alice, TaskID: h.PublicID, Resume: true, After: h.LastSeq})
+	st, err := a.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: h.PublicID, Resume: true, After: h.LastSeq})
 	require.NoError(t, err)
 	require.True(t, st.Over)
 	st.Close()
 	for _, q := range []engine.SubscribeRequest{{Resume: true, After: h.LastSeq + 1}, {}} {
-		q.Caller, q.TaskID = alice, h.PublicID
-		st, err := a.Subscribe(t.Context(), &q)
+		q.TaskID = h.PublicID
+		st, err := a.as(alice).Subscribe(t.Context(), &q)
 		require.NoError(t, err)
 		require.Equal(t, h.LastSeq, st.Task.LastSeq)
 		require.Equal(t, task.StateCompleted, st.Task.Status.State)
@@ -568,8 +579,8 @@ func TestAStreamIsCutAndResumedWhileItsTaskRuns(t *testing.T) {
 				if last := evs[len(evs)-1]; last.State.Terminal() {
 					break
 				}
-				st, err = []*replica{b, a}[(n+i)%2].Subscribe(t.Context(), &engine.SubscribeRequest{
-					Caller: alice, TaskID: st.Header.PublicID, Resume: true, After: got[len(got)-1],
+				st, err = []*replica{b, a}[(n+i)%2].as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{
+					TaskID: st.Header.PublicID, Resume: true, After: got[len(got)-1],
 				})
 				if err != nil {
 					return err
@@ -607,7 +618,7 @@ func TestCancel(t *testing.T) {
 	url := storetest.New(t).URL
 	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
 	cancel := func(r *replica, h *task.Task) (*task.Task, error) {
-		return r.Cancel(t.Context(), &engine.CancelRequest{Caller: alice, TaskID: h.PublicID})
+		return r.as(alice).Cancel(t.Context(), &engine.CancelRequest{TaskID: h.PublicID})
 	}
 	for _, r := range []*replica{a, b} {
 		q := send("hold")
@@ -647,11 +658,11 @@ func TestAForgedCancel(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "SELECT pg_notify($1, $2)", store.Channel, "forger,c:"+hex.EncodeToString(hs[0].ID[:]))
 	require.NoError(t, err)
 	// The process hears hints in their order, and looks at them in that order.
-	got, err := b.Cancel(t.Context(), &engine.CancelRequest{Caller: alice, TaskID: hs[1].PublicID})
+	got, err := b.as(alice).Cancel(t.Context(), &engine.CancelRequest{TaskID: hs[1].PublicID})
 	require.NoError(t, err)
 	require.Equal(t, task.StateCanceled, got.Status.State)
 	close(a.gate)
-	st, err := b.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: alice, TaskID: hs[0].PublicID, Resume: true, After: 1})
+	st, err := b.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: hs[0].PublicID, Resume: true, After: 1})
 	require.NoError(t, err)
 	defer st.Close()
 	for end := false; !end; {
@@ -673,7 +684,7 @@ func TestCancelDoesNotWaitForEver(t *testing.T) {
 	won, err := r.store.Claim(t.Context(), store.NewID(), []store.Demand{{Agent: "a", Slots: 1}})
 	require.NoError(t, err)
 	require.Len(t, won, 1, "by somebody who does nothing")
-	got, err := r.Cancel(t.Context(), &engine.CancelRequest{Caller: alice, TaskID: h.PublicID})
+	got, err := r.as(alice).Cancel(t.Context(), &engine.CancelRequest{TaskID: h.PublicID})
 	require.NoError(t, err)
 	require.Equal(t, task.StateSubmitted, got.Status.State)
 }
@@ -681,7 +692,7 @@ func TestCancelDoesNotWaitForEver(t *testing.T) {
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
-	key := func(q *engine.SendRequest, k string) *engine.SendRequest { q.IdempotencyKey = k; return q }
+	key := func(q *sending, k string) *sending { q.IdempotencyKey = k; return q }
 	var mu sync.Mutex
 	ids := map[task.ID]int{}
 	var g errgroup.Group
@@ -705,7 +716,7 @@ func TestIdempotency(t *testing.T) {
 	_, err := r.Send(t.Context(), key(send("something else"), "k"))
 	require.ErrorIs(t, err, task.Invalid)
 	bob := key(send("something else"), "k")
-	bob.Principal.Subject = "bob"
+	bob.by.Subject = "bob"
 	r.must(t, bob)
 
 	asked := r.must(t, send("ask"))
@@ -718,7 +729,7 @@ func TestIdempotency(t *testing.T) {
 	_, err = r.Send(t.Context(), key(to(send("other"), asked), "m"))
 	require.ErrorIs(t, err, task.Invalid)
 
-	named := func(text string) *engine.SendRequest {
+	named := func(text string) *sending {
 		q := key(send(text), "named")
 		q.TaskID, q.MayCreate, q.Dialect = "my-task", true, "0.1"
 		return q
@@ -735,9 +746,9 @@ func TestIdempotency(t *testing.T) {
 func TestMessagesThatComeTwice(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
-	message := func(text, id string) *engine.SendRequest {
+	message := func(text, id string) *sending {
 		q := send(text)
-		q.Agent, q.Message.ID = "dedupe", id
+		q.by.Agent, q.Message.ID = "dedupe", id
 		return q
 	}
 	var mu sync.Mutex
@@ -765,13 +776,13 @@ func TestMessagesThatComeTwice(t *testing.T) {
 	inContext := message("hi", "m")
 	inContext.ContextID = "c"
 	bob := message("hi", "m")
-	bob.Principal.Subject = "bob"
+	bob.by.Subject = "bob"
 	elsewhere := message("hi", "m")
-	elsewhere.Agent = "a"
+	elsewhere.by.Agent = "a"
 	seen := map[task.ID]bool{first.ID: true}
 	for _, tt := range []struct {
 		what    string
-		q       *engine.SendRequest
+		q       *sending
 		repeats bool // said again, it is found
 	}{
 		{"another id", message("hi", "m-2"), true},

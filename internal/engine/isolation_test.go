@@ -10,69 +10,70 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // aboutATask are the operations that name one. The answer is all that a caller gets: an error in its words, or what was done.
-var aboutATask = map[string]func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error){
-	"find": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.Find(ctx, c, id)
+var aboutATask = map[string]func(ctx context.Context, r *replica, c asker, id string) (any, error){
+	"find": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).Find(ctx, id)
 	},
-	"get": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.Get(ctx, &engine.GetRequest{Caller: c, TaskID: id, WithArtifacts: true})
+	"get": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).Get(ctx, &engine.GetRequest{TaskID: id, WithArtifacts: true})
 	},
-	"cancel": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.Cancel(ctx, &engine.CancelRequest{Caller: c, TaskID: id})
+	"cancel": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).Cancel(ctx, &engine.CancelRequest{TaskID: id})
 	},
-	"subscribe": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return subscribed(r.Subscribe(ctx, &engine.SubscribeRequest{Caller: c, TaskID: id}))
+	"subscribe": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id}))
 	},
-	"subscribe, live": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return subscribed(r.Subscribe(ctx, &engine.SubscribeRequest{Caller: c, TaskID: id, Live: true}))
+	"subscribe, live": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Live: true}))
 	},
-	"resume behind its last event": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return subscribed(r.Subscribe(ctx, &engine.SubscribeRequest{Caller: c, TaskID: id, Resume: true, After: 3}))
+	"resume behind its last event": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: 3}))
 	},
-	"resume behind what it has not": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return subscribed(r.Subscribe(ctx, &engine.SubscribeRequest{Caller: c, TaskID: id, Resume: true, After: 1000}))
+	"resume behind what it has not": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: 1000}))
 	},
-	"send": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
+	"send": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
 		q := send("mine")
-		q.Caller, q.TaskID = c, id
+		q.by, q.TaskID = c, id
 		return r.Send(ctx, q)
 	},
-	"send in its context": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
+	"send in its context": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
 		q := send("mine")
-		q.Caller, q.TaskID, q.ContextID = c, id, "context"
+		q.by, q.TaskID, q.ContextID = c, id, "context"
 		return r.Send(ctx, q)
 	},
-	"send with its key": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
+	"send with its key": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
 		q := send("ask")
-		q.Caller, q.TaskID, q.IdempotencyKey = c, id, "key"
+		q.by, q.TaskID, q.IdempotencyKey = c, id, "key"
 		return r.Send(ctx, q)
 	},
-	"stream": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
+	"stream": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
 		q := send("mine")
-		q.Caller, q.TaskID = c, id
+		q.by, q.TaskID = c, id
 		return subscribed(r.Stream(ctx, q))
 	},
-	"push set": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.SetPush(ctx, &engine.PushRequest{Caller: c, Dialect: "1.0", TaskID: id, Set: webhook()})
+	"push set": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).SetPush(ctx, &engine.PushRequest{Dialect: "1.0", TaskID: id, Set: webhook()})
 	},
-	"push clear": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.SetPush(ctx, &engine.PushRequest{Caller: c, Dialect: "0.1", TaskID: id})
+	"push clear": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).SetPush(ctx, &engine.PushRequest{Dialect: "0.1", TaskID: id})
 	},
-	"push get": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.GetPush(ctx, &engine.PushRequest{Caller: c, TaskID: id, MayLack: true})
+	"push get": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).GetPush(ctx, &engine.PushRequest{TaskID: id, MayLack: true})
 	},
-	"push get by id": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.GetPush(ctx, &engine.PushRequest{Caller: c, TaskID: id, ConfigID: "hook"})
+	"push get by id": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).GetPush(ctx, &engine.PushRequest{TaskID: id, ConfigID: "hook"})
 	},
-	"push list": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.ListPush(ctx, &engine.PushRequest{Caller: c, TaskID: id})
+	"push list": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).ListPush(ctx, &engine.PushRequest{TaskID: id})
 	},
-	"push delete": func(ctx context.Context, r *replica, c engine.Caller, id string) (any, error) {
-		return r.DeletePush(ctx, &engine.PushRequest{Caller: c, TaskID: id, ConfigID: "hook"})
+	"push delete": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+		return r.as(c).DeletePush(ctx, &engine.PushRequest{TaskID: id, ConfigID: "hook"})
 	},
 }
 
@@ -100,13 +101,13 @@ func words(err error) string {
 func isolated(t *testing.T, r *replica, agent, name string) *task.Task {
 	t.Helper()
 	q := send("ask")
-	q.Agent, q.TaskID, q.MayCreate, q.ContextID = agent, name, name != "", "context"
+	q.by.Agent, q.TaskID, q.MayCreate, q.ContextID = agent, name, name != "", "context"
 	if name == "" {
 		q.IdempotencyKey = "key"
 	}
 	h := r.must(t, q)
 	require.Equal(t, task.StateInputRequired, h.Status.State)
-	_, err := r.SetPush(t.Context(), &engine.PushRequest{Caller: q.Caller, Dialect: "1.0", TaskID: h.PublicID, Set: webhook()})
+	_, err := r.as(q.by).SetPush(t.Context(), &engine.PushRequest{Dialect: "1.0", TaskID: h.PublicID, Set: webhook()})
 	require.NoError(t, err)
 	return h
 }
@@ -121,13 +122,13 @@ func TestOthersTasksAreNotThere(t *testing.T) {
 			named, unnamed := isolated(t, r, "a", "chosen"), isolated(t, r, "a", "")
 			shared := isolated(t, r, "shared", "shared")
 			before := everything(t, r, named, unnamed, shared)
-			for who, c := range map[string]engine.Caller{
-				"another subject":              {Principal: engine.Principal{Tenant: "t", Subject: "mallory"}, Agent: "a"},
-				"the same subject elsewhere":   {Principal: engine.Principal{Tenant: "u", Subject: "alice"}, Agent: "a"},
+			for who, c := range map[string]asker{
+				"another subject":              {Caller: identity.Caller{Tenant: "t", Subject: "mallory"}, Agent: "a"},
+				"the same subject elsewhere":   {Caller: identity.Caller{Tenant: "u", Subject: "alice"}, Agent: "a"},
 				"nobody":                       {Agent: "a"},
-				"the owner at another agent":   {Principal: alice.Principal, Agent: "strict"},
-				"another tenant, all shared":   {Principal: engine.Principal{Tenant: "u", Subject: "alice"}, Agent: "shared"},
-				"a colleague at another agent": {Principal: engine.Principal{Tenant: "t", Subject: "bob"}, Agent: "strict"},
+				"the owner at another agent":   {Caller: alice.Caller, Agent: "strict"},
+				"another tenant, all shared":   {Caller: identity.Caller{Tenant: "u", Subject: "alice"}, Agent: "shared"},
+				"a colleague at another agent": {Caller: identity.Caller{Tenant: "t", Subject: "bob"}, Agent: "strict"},
 			} {
 				for name, op := range aboutATask {
 					none := func(id string) string {
@@ -140,11 +141,11 @@ func TestOthersTasksAreNotThere(t *testing.T) {
 					require.Equal(t, none("unknown"), none("shared"), "%s: %s", who, name)
 					require.Equal(t, none("0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f"), none(named.ID.String()), "%s: %s", who, name)
 				}
-				page, err := r.List(t.Context(), &engine.ListRequest{Caller: c, PageSize: 10})
+				page, err := r.as(c).List(t.Context(), &engine.ListRequest{PageSize: 10})
 				require.NoError(t, err)
 				require.Empty(t, page.Tasks, who)
 				require.Zero(t, page.Total, who)
-				page, err = r.List(t.Context(), &engine.ListRequest{Caller: c, PageSize: 10, ContextID: "context", ExactTotal: true})
+				page, err = r.as(c).List(t.Context(), &engine.ListRequest{PageSize: 10, ContextID: "context", ExactTotal: true})
 				require.NoError(t, err)
 				require.Empty(t, page.Tasks, who)
 				require.Zero(t, page.Total, who)
@@ -159,9 +160,9 @@ func everything(t *testing.T, r *replica, of ...*task.Task) (all []any) {
 	for _, h := range of {
 		c := alice
 		c.Agent = h.Agent
-		got, err := r.Get(t.Context(), &engine.GetRequest{Caller: c, TaskID: h.PublicID, WithArtifacts: true})
+		got, err := r.as(c).Get(t.Context(), &engine.GetRequest{TaskID: h.PublicID, WithArtifacts: true})
 		require.NoError(t, err)
-		pushes, err := r.ListPush(t.Context(), &engine.PushRequest{Caller: c, TaskID: h.PublicID})
+		pushes, err := r.as(c).ListPush(t.Context(), &engine.PushRequest{TaskID: h.PublicID})
 		require.NoError(t, err)
 		require.Len(t, pushes.Configs, 1)
 		all = append(all, got, pushes)
@@ -174,23 +175,23 @@ func TestNamesKeysAndTokensOfOthers(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
 	named, unnamed := isolated(t, r, "a", "chosen"), isolated(t, r, "a", "")
-	mallory := engine.Caller{Principal: engine.Principal{Tenant: "t", Subject: "mallory"}, Agent: "a"}
+	mallory := asker{Caller: identity.Caller{Tenant: "t", Subject: "mallory"}, Agent: "a"}
 
 	q := send("ask")
-	q.Caller, q.IdempotencyKey, q.ContextID = mallory, "key", "context"
+	q.by, q.IdempotencyKey, q.ContextID = mallory, "key", "context"
 	got := r.must(t, q)
 	require.NotEqual(t, unnamed.ID, got.ID, "the same key, and the same request")
 	q = send("ask")
-	q.Caller, q.TaskID, q.MayCreate = mallory, "chosen", true
+	q.by, q.TaskID, q.MayCreate = mallory, "chosen", true
 	got = r.must(t, q)
 	require.NotEqual(t, named.ID, got.ID)
 	require.Equal(t, "mallory", got.Owner)
 
-	page, err := r.List(t.Context(), &engine.ListRequest{Caller: alice, PageSize: 1})
+	page, err := r.as(alice).List(t.Context(), &engine.ListRequest{PageSize: 1})
 	require.NoError(t, err)
 	require.NotEmpty(t, page.NextToken)
-	_, err = r.List(t.Context(), &engine.ListRequest{Caller: mallory, PageSize: 1, PageToken: page.NextToken})
-	_, garbage := r.List(t.Context(), &engine.ListRequest{Caller: mallory, PageSize: 1, PageToken: "AAAA"})
+	_, err = r.as(mallory).List(t.Context(), &engine.ListRequest{PageSize: 1, PageToken: page.NextToken})
+	_, garbage := r.as(mallory).List(t.Context(), &engine.ListRequest{PageSize: 1, PageToken: "AAAA"})
 	require.Equal(t, words(garbage), words(err))
 }
 
@@ -202,7 +203,7 @@ func TestTasksThatATenantShares(t *testing.T) {
 			t.Parallel()
 			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
 			named, unnamed := isolated(t, r, "shared", "chosen"), isolated(t, r, "shared", "")
-			bob := engine.Caller{Principal: engine.Principal{Tenant: "t", Subject: "bob"}, Agent: "shared"}
+			bob := asker{Caller: identity.Caller{Tenant: "t", Subject: "bob"}, Agent: "shared"}
 			for name, op := range aboutATask {
 				if name == "cancel" || name == "send" || name == "stream" || strings.HasPrefix(name, "send ") || strings.HasPrefix(name, "push ") {
 					continue // which change it
@@ -213,15 +214,15 @@ func TestTasksThatATenantShares(t *testing.T) {
 				}
 			}
 			own := send("ask")
-			own.Caller, own.IdempotencyKey, own.ContextID = bob, "key", "context"
+			own.by, own.IdempotencyKey, own.ContextID = bob, "key", "context"
 			mine := r.must(t, own)
 			require.NotEqual(t, unnamed.ID, mine.ID, "keys are a subject's own")
 			for _, exact := range []bool{true, false} {
 				for _, contextID := range []string{"", "context"} {
-					q := &engine.ListRequest{Caller: bob, PageSize: 2, ExactTotal: exact, ContextID: contextID}
+					q := &engine.ListRequest{PageSize: 2, ExactTotal: exact, ContextID: contextID}
 					var ids []task.ID
 					for {
-						page, err := r.List(t.Context(), q)
+						page, err := r.as(bob).List(t.Context(), q)
 						require.NoError(t, err)
 						require.Equal(t, 3, page.Total)
 						for _, h := range page.Tasks {
@@ -236,22 +237,22 @@ func TestTasksThatATenantShares(t *testing.T) {
 			}
 			// A name of 0.1 that a colleague's task has is that task.
 			q := send("more")
-			q.Caller, q.TaskID, q.MayCreate, q.IdempotencyKey = bob, "chosen", true, "another key"
+			q.by, q.TaskID, q.MayCreate, q.IdempotencyKey = bob, "chosen", true, "another key"
 			got := r.must(t, q)
 			require.Equal(t, named.ID, got.ID)
 			require.Equal(t, task.StateCompleted, got.Status.State)
 			require.Equal(t, "alice", got.Owner)
 			again := send("more")
-			again.Caller, again.TaskID, again.MayCreate, again.IdempotencyKey = bob, "chosen", true, "another key"
+			again.by, again.TaskID, again.MayCreate, again.IdempotencyKey = bob, "chosen", true, "another key"
 			require.Equal(t, got.LastSeq, r.must(t, again).LastSeq, "a repetition, by bob's key")
-			again.Principal.Subject = "carol"
+			again.by.Subject = "carol"
 			again.Message.ID = ""
 			_, err := r.Send(t.Context(), again)
 			require.ErrorIs(t, err, task.Terminal, "the key is bob's")
 			again.MayReopen, again.IdempotencyKey = true, ""
 			_, err = r.Send(t.Context(), again)
 			require.ErrorIs(t, err, task.Terminal, "a name passes on to its owner's next task only")
-			canceled, err := r.Cancel(t.Context(), &engine.CancelRequest{Caller: bob, TaskID: unnamed.PublicID})
+			canceled, err := r.as(bob).Cancel(t.Context(), &engine.CancelRequest{TaskID: unnamed.PublicID})
 			require.NoError(t, err)
 			require.Equal(t, task.StateCanceled, canceled.Status.State)
 		})
@@ -265,26 +266,26 @@ func TestNoTenantIsNoneToShareWith(t *testing.T) {
 		t.Run(fmt.Sprintf("row-level security %v", !without), func(t *testing.T) {
 			t.Parallel()
 			r := start(t, setup{withoutRowSecurity: without, push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
-			alice := engine.Caller{Principal: engine.Principal{Subject: "alice"}, Agent: "shared"}
-			bob := engine.Caller{Principal: engine.Principal{Subject: "bob"}, Agent: "shared"}
+			alice := asker{Caller: identity.Caller{Subject: "alice"}, Agent: "shared"}
+			bob := asker{Caller: identity.Caller{Subject: "bob"}, Agent: "shared"}
 			for _, name := range []string{"chosen", ""} {
 				q := send("ask")
-				q.Caller, q.TaskID, q.MayCreate, q.ContextID = alice, name, name != "", "context"
+				q.by, q.TaskID, q.MayCreate, q.ContextID = alice, name, name != "", "context"
 				h := r.must(t, q)
-				_, err := r.Get(t.Context(), &engine.GetRequest{Caller: alice, TaskID: h.PublicID})
+				_, err := r.as(alice).Get(t.Context(), &engine.GetRequest{TaskID: h.PublicID})
 				require.NoError(t, err)
 				for about, op := range aboutATask {
 					_, err := op(t.Context(), r, bob, h.PublicID)
 					require.ErrorIs(t, err, task.NotFound, about)
 				}
 			}
-			page, err := r.List(t.Context(), &engine.ListRequest{Caller: bob, PageSize: 10, ExactTotal: true})
+			page, err := r.as(bob).List(t.Context(), &engine.ListRequest{PageSize: 10, ExactTotal: true})
 			require.NoError(t, err)
 			require.Empty(t, page.Tasks)
 			require.Zero(t, page.Total)
 			// A name of 0.1 that somebody else has is free for bob.
 			q := send("ask")
-			q.Caller, q.TaskID, q.MayCreate = bob, "chosen", true
+			q.by, q.TaskID, q.MayCreate = bob, "chosen", true
 			require.Equal(t, "bob", r.must(t, q).Owner)
 		})
 	}

@@ -12,19 +12,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func list(change func(r *engine.ListRequest)) *engine.ListRequest {
-	r := &engine.ListRequest{Caller: alice, PageSize: 50, WithHistory: true}
+// listing is a list, and who asks for it.
+type listing struct {
+	by asker
+	engine.ListRequest
+}
+
+func (r *replica) List(ctx context.Context, q *listing) (*engine.Page, error) {
+	return r.as(q.by).List(ctx, &q.ListRequest)
+}
+
+func list(change func(r *listing)) *listing {
+	r := &listing{alice, engine.ListRequest{PageSize: 50, WithHistory: true}}
 	if change != nil {
 		change(r)
 	}
 	return r
 }
 
-func (r *replica) list(t testing.TB, q *engine.ListRequest) *engine.Page {
+func (r *replica) list(t testing.TB, q *listing) *engine.Page {
 	t.Helper()
 	page, err := r.List(t.Context(), q)
 	require.NoError(t, err)
@@ -60,9 +71,9 @@ func TestExactTotalsAreCountedOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{begun: make(chan struct{}, 1), goOn: make(chan struct{})}
-		e := engine.New(engine.Options{Store: func(store.Caller) engine.Store { return c }})
-		exact := func(subject string) *engine.ListRequest {
-			return list(func(q *engine.ListRequest) { q.ExactTotal, q.Principal.Subject = true, subject })
+		e := &replica{Engine: engine.New(engine.Options{Store: func(identity.Caller, store.Visibility) engine.Store { return c }})}
+		exact := func(subject string) *listing {
+			return list(func(q *listing) { q.ExactTotal, q.by.Subject = true, subject })
 		}
 		asks := func(subject string) <-chan error {
 			counted := make(chan error, 1)
@@ -121,10 +132,10 @@ func TestListShowsTheCallersTasks(t *testing.T) {
 	r := start(t, setup{})
 	first := r.must(t, send("chunks 3"))
 	asked := r.must(t, send("ask"))
-	for _, change := range []func(q *engine.SendRequest){
-		func(q *engine.SendRequest) { q.Principal.Subject = "bob" },
-		func(q *engine.SendRequest) { q.Principal.Tenant = "other" },
-		func(q *engine.SendRequest) { q.Agent = "strict" },
+	for _, change := range []func(q *sending){
+		func(q *sending) { q.by.Subject = "bob" },
+		func(q *sending) { q.by.Tenant = "other" },
+		func(q *sending) { q.by.Agent = "strict" },
 	} {
 		q := send("theirs")
 		change(q)
@@ -141,18 +152,18 @@ func TestListShowsTheCallersTasks(t *testing.T) {
 	require.Equal(t, 50, page.Size)
 	require.Empty(t, page.NextToken)
 
-	page = r.list(t, list(func(q *engine.ListRequest) { q.WithArtifacts = true; q.State = task.StateCompleted }))
+	page = r.list(t, list(func(q *listing) { q.WithArtifacts = true; q.State = task.StateCompleted }))
 	require.Len(t, page.Tasks, 1)
 	require.Len(t, page.Tasks[0].Artifacts[0].Parts, 3)
 
 	// What happens to a task brings it to the front.
 	r.must(t, to(send("done"), asked))
 	r.must(t, send("newest"))
-	page = r.list(t, list(func(q *engine.ListRequest) { q.ContextID = asked.ContextID }))
+	page = r.list(t, list(func(q *listing) { q.ContextID = asked.ContextID }))
 	require.Len(t, page.Tasks, 1)
 	require.Equal(t, task.StateCompleted, page.Tasks[0].Status.State)
 	since := page.Tasks[0].Status.At
-	page = r.list(t, list(func(q *engine.ListRequest) { q.Since = since }))
+	page = r.list(t, list(func(q *listing) { q.Since = since }))
 	require.Len(t, page.Tasks, 2, "the moment itself included")
 }
 
@@ -160,12 +171,12 @@ func TestListLeavesBareMessagesOut(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	bare := send("bare")
-	bare.Agent = "direct"
+	bare.by.Agent = "direct"
 	require.True(t, r.must(t, bare).Direct)
 	kept := send("echo")
-	kept.Agent = "direct"
+	kept.by.Agent = "direct"
 	r.must(t, kept)
-	page := r.list(t, list(func(q *engine.ListRequest) { q.Agent = "direct" }))
+	page := r.list(t, list(func(q *listing) { q.by.Agent = "direct" }))
 	require.Len(t, page.Tasks, 1)
 	require.Equal(t, 1, page.Total)
 }
@@ -178,7 +189,7 @@ func TestListPageByPage(t *testing.T) {
 		r.must(t, send(fmt.Sprint("task ", i)))
 	}
 	seen := map[task.ID]bool{}
-	q := list(func(q *engine.ListRequest) { q.PageSize = 3 })
+	q := list(func(q *listing) { q.PageSize = 3 })
 	var sizes []int
 	for {
 		page := r.list(t, q)
@@ -196,10 +207,10 @@ func TestListPageByPage(t *testing.T) {
 	require.Equal(t, []int{3, 3, 1}, sizes)
 
 	// A total that is asked for is counted anew, on any page.
-	first := r.list(t, list(func(q *engine.ListRequest) { q.PageSize = 3 }))
+	first := r.list(t, list(func(q *listing) { q.PageSize = 3 }))
 	r.must(t, send("one more"))
 	next := func(exact bool) int {
-		return r.list(t, list(func(q *engine.ListRequest) {
+		return r.list(t, list(func(q *listing) {
 			q.PageSize, q.PageToken, q.ExactTotal = 3, first.NextToken, exact
 		})).Total
 	}
@@ -213,23 +224,23 @@ func TestPageTokens(t *testing.T) {
 	for i := range 3 {
 		r.must(t, send(fmt.Sprint("task ", i)))
 	}
-	one := func(q *engine.ListRequest) { q.PageSize = 1 }
+	one := func(q *listing) { q.PageSize = 1 }
 	token := r.list(t, list(one)).NextToken
 	require.NotEmpty(t, token)
 
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	require.NoError(t, err)
-	refused := map[string]*engine.ListRequest{
-		"another caller":  list(func(q *engine.ListRequest) { q.PageToken, q.Principal.Subject = token, "bob" }),
-		"another tenant":  list(func(q *engine.ListRequest) { q.PageToken, q.Principal.Tenant = token, "u" }),
-		"another agent":   list(func(q *engine.ListRequest) { q.PageToken, q.Agent = token, "strict" }),
-		"another context": list(func(q *engine.ListRequest) { q.PageToken, q.ContextID = token, "c" }),
-		"another state":   list(func(q *engine.ListRequest) { q.PageToken, q.State = token, task.StateCompleted }),
-		"another since":   list(func(q *engine.ListRequest) { q.PageToken = token; q.Since = q.Since.AddDate(1, 0, 0) }),
-		"half of it":      list(func(q *engine.ListRequest) { q.PageToken = token[:len(token)/2] }),
-		"nonsense":        list(func(q *engine.ListRequest) { q.PageToken = "cursor-token" }),
-		"more than it":    list(func(q *engine.ListRequest) { q.PageToken = token + "A" }),
-		"another page key": list(func(q *engine.ListRequest) {
+	refused := map[string]*listing{
+		"another caller":  list(func(q *listing) { q.PageToken, q.by.Subject = token, "bob" }),
+		"another tenant":  list(func(q *listing) { q.PageToken, q.by.Tenant = token, "u" }),
+		"another agent":   list(func(q *listing) { q.PageToken, q.by.Agent = token, "strict" }),
+		"another context": list(func(q *listing) { q.PageToken, q.ContextID = token, "c" }),
+		"another state":   list(func(q *listing) { q.PageToken, q.State = token, task.StateCompleted }),
+		"another since":   list(func(q *listing) { q.PageToken = token; q.Since = q.Since.AddDate(1, 0, 0) }),
+		"half of it":      list(func(q *listing) { q.PageToken = token[:len(token)/2] }),
+		"nonsense":        list(func(q *listing) { q.PageToken = "cursor-token" }),
+		"more than it":    list(func(q *listing) { q.PageToken = token + "A" }),
+		"another page key": list(func(q *listing) {
 			other := start(t, setup{pageKey: "another"})
 			other.must(t, send("x"))
 			other.must(t, send("y"))
@@ -239,7 +250,7 @@ func TestPageTokens(t *testing.T) {
 	for i := range raw {
 		forged := append([]byte(nil), raw...)
 		forged[i] ^= 1
-		refused[fmt.Sprint("byte ", i)] = list(func(q *engine.ListRequest) { q.PageToken = base64.RawURLEncoding.EncodeToString(forged) })
+		refused[fmt.Sprint("byte ", i)] = list(func(q *listing) { q.PageToken = base64.RawURLEncoding.EncodeToString(forged) })
 	}
 	for name, q := range refused {
 		_, err := r.List(t.Context(), q)
@@ -249,6 +260,6 @@ func TestPageTokens(t *testing.T) {
 		require.Equal(t, "pageToken", fault.Field, name)
 	}
 	// What is shown of the tasks may change on the way.
-	page := r.list(t, list(func(q *engine.ListRequest) { q.PageToken, q.PageSize, q.WithArtifacts = token, 2, true }))
+	page := r.list(t, list(func(q *listing) { q.PageToken, q.PageSize, q.WithArtifacts = token, 2, true }))
 	require.Len(t, page.Tasks, 2)
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// negotiate compares the media types of a message with those that the agent reads,
-// and those that it writes with those that the client reads. A request names no skill,
-// so whatever one of them can do, the agent can.
+// negotiate returns a task.ContentType error if the agent cannot read the message or cannot write
+// what the client accepts. A request names no skill, so the modes of all skills count.
 func (a *Agent) negotiate(r *SendRequest) error {
 	if !r.Negotiate {
 		return nil
@@ -21,7 +20,7 @@ func (a *Agent) negotiate(r *SendRequest) error {
 	for i := range r.Message.Parts {
 		media := mediaType(&r.Message.Parts[i])
 		if media == known {
-			continue // as the part before it
+			continue // same as the previous part
 		}
 		known = media
 		if media != "" && !anyMatch(a.InputModes, media) {
@@ -46,8 +45,8 @@ func contentType(field, have, verb string, modes []string) error {
 	}
 }
 
-// mediaType is what a part says it is, or what it must be. A file that does not say
-// may be anything.
+// mediaType returns the declared media type of a part, or the one that its kind implies. It returns
+// "" for a file without a declared type, which matches any mode.
 func mediaType(p *task.Part) string {
 	switch {
 	case p.MediaType != "":
@@ -60,11 +59,11 @@ func mediaType(p *task.Part) string {
 	return ""
 }
 
-// maxOutputModes bounds what a client can have compared.
+// maxOutputModes bounds the comparisons that one request can cause.
 const maxOutputModes = 100
 
-// anyMatch reports whether one of the modes and a media type can mean the same. Both
-// may be patterns.
+// anyMatch reports whether one of the modes matches a media type. Both may be patterns. An empty
+// list matches everything.
 func anyMatch(modes []string, media string) bool {
 	media = plain(media)
 	for _, m := range modes {
@@ -75,7 +74,7 @@ func anyMatch(modes []string, media string) bool {
 	return len(modes) == 0
 }
 
-// match also takes the modes of the first documents, such as text.
+// match also accepts a mode without a subtype, such as text, from early drafts of the protocol.
 func match(a, b string) bool {
 	aType, aSub, _ := strings.Cut(a, "/")
 	bType, bSub, _ := strings.Cut(b, "/")
@@ -85,7 +84,7 @@ func match(a, b string) bool {
 	return aType == bType && (aSub == bSub || aSub == "*" || bSub == "*" || aSub == "" || bSub == "")
 }
 
-// plain is a media type without its parameters.
+// plain returns a media type in lower case without its parameters.
 func plain(media string) string {
 	media, _, _ = strings.Cut(media, ";")
 	return strings.ToLower(strings.TrimSpace(media))

@@ -9,55 +9,56 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Push says how tasks may have webhooks.
+// Push configures webhooks.
 type Push struct {
-	// Check refuses a configuration that nothing may be sent for. It reads the URL, of which the engine only knows that it
-	// begins as one of http. The member that is at fault is that, and the text of the error says why.
+	// Check refuses a configuration that the server must not deliver to. The engine itself checks
+	// only the scheme of the URL. The engine reports the error text as an error of member url.
 	Check func(ctx context.Context, c *task.PushConfig) error
-	// MaxPerTask is how many a task may have; default 20.
+	// MaxPerTask is how many configurations a task may have; default 20.
 	MaxPerTask int
-	Artifacts  bool // artifact events are delivered, too
+	Artifacts  bool // deliver artifact events, too
 }
 
-// Pushes are configurations of a task, as answers show them: without their secrets.
+// Pushes holds configurations of a task as responses show them, without secrets.
 type Pushes struct {
 	TaskID  string // public
 	Configs []task.PushConfig
 }
 
-// SetPush adds a configuration to a task, or replaces the one with its id. Without one in the request the task's default
-// one is deleted.
-func (e *Engine) SetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
-	h, err := e.pushed(ctx, r)
+// SetPush adds a configuration to a task, or replaces the one with the same id. If the request has
+// no configuration, it deletes the task's default one.
+func (v *View) SetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
+	h, err := v.pushed(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	if r.Set == nil {
-		_, err := e.as(r.Caller).DeletePush(ctx, h.ID, h.PublicID)
+		_, err := v.store.DeletePush(ctx, h.ID, h.PublicID)
 		return &Pushes{TaskID: h.PublicID}, err
 	}
-	if err := e.checkPush(ctx, r.Set); err != nil {
+	if err := v.checkPush(ctx, r.Set); err != nil {
 		return nil, err
 	}
-	c := e.pushFor(h, r.Set, r.Dialect)
+	c := v.pushFor(h, r.Set, r.Dialect)
 	if r.Set.ID == "" && r.Set.Further {
 		c.ID = uuid.NewString()
 	}
-	if err := e.as(r.Caller).SetPush(ctx, h.ID, c, e.opt.Push.MaxPerTask); err != nil {
+	if err := v.store.SetPush(ctx, h.ID, c, v.opt.Push.MaxPerTask); err != nil {
 		return nil, err
 	}
 	c.Token, c.Credentials = "", ""
 	return &Pushes{TaskID: h.PublicID, Configs: []task.PushConfig{*c}}, nil
 }
 
-// GetPush finds the configuration that the request names, or else the default one, or else the oldest. task.NotFound: there
-// is none, which is an answer too if the request may be answered so.
-func (e *Engine) GetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
-	h, err := e.pushed(ctx, r)
+// GetPush returns the configuration that the request names. If the request names none, it returns
+// the default one, or else the oldest. Errors: task.NotFound if the task has no such configuration;
+// with MayLack an empty result instead.
+func (v *View) GetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
+	h, err := v.pushed(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.as(r.Caller).Pushes(ctx, h.ID)
+	all, err := v.store.Pushes(ctx, h.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -83,34 +84,35 @@ func (e *Engine) GetPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
 }
 
 // ListPush lists the configurations of a task, the oldest first.
-func (e *Engine) ListPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
-	h, err := e.pushed(ctx, r)
+func (v *View) ListPush(ctx context.Context, r *PushRequest) (*Pushes, error) {
+	h, err := v.pushed(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.as(r.Caller).Pushes(ctx, h.ID)
+	all, err := v.store.Pushes(ctx, h.ID)
 	return &Pushes{TaskID: h.PublicID, Configs: all}, err
 }
 
-// DeletePush deletes a configuration. That it is not there is no error.
-func (e *Engine) DeletePush(ctx context.Context, r *PushRequest) (*Pushes, error) {
-	h, err := e.pushed(ctx, r)
+// DeletePush deletes a configuration. A missing configuration is not an error.
+func (v *View) DeletePush(ctx context.Context, r *PushRequest) (*Pushes, error) {
+	h, err := v.pushed(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	_, err = e.as(r.Caller).DeletePush(ctx, h.ID, r.ConfigID)
+	_, err = v.store.DeletePush(ctx, h.ID, r.ConfigID)
 	return &Pushes{TaskID: h.PublicID}, err
 }
 
-// pushed finds the task of a request, unless there are no webhooks here at all.
-func (e *Engine) pushed(ctx context.Context, r *PushRequest) (*task.Task, error) {
-	if e.opt.Push == nil {
+// pushed finds the task of a request. It returns task.PushUnsupported if webhooks are disabled.
+func (v *View) pushed(ctx context.Context, r *PushRequest) (*task.Task, error) {
+	if v.opt.Push == nil {
 		return nil, &task.Error{Kind: task.PushUnsupported}
 	}
-	return e.Find(ctx, r.Caller, r.TaskID)
+	return v.Find(ctx, r.TaskID)
 }
 
-// pushFor is a configuration of a task as the request has it. The default one has the task's id.
+// pushFor returns the configuration of a task that a request describes. The default configuration
+// has the task's public id as its id.
 func (e *Engine) pushFor(h *task.Task, s *PushSetting, dialect string) *task.PushConfig {
 	c := s.PushConfig
 	c.Dialect, c.Artifacts = dialect, e.opt.Push.Artifacts
@@ -122,14 +124,14 @@ func (e *Engine) pushFor(h *task.Task, s *PushSetting, dialect string) *task.Pus
 
 // Bounds of a configuration, in bytes.
 const (
-	maxPushID     = 1 << 10 // that of a task becomes that of its default one
+	maxPushID     = 1 << 10 // a default configuration has its task's id
 	maxPushURL    = 2 << 10
 	maxPushSecret = 4 << 10
 	maxSchemes    = 16
 	maxScheme     = 64
 )
 
-// checkPush refuses a configuration that could not be delivered to.
+// checkPush refuses a configuration that the server cannot deliver to.
 func (e *Engine) checkPush(ctx context.Context, s *PushSetting) error {
 	if e.opt.Push == nil {
 		return &task.Error{Kind: task.PushUnsupported}
@@ -164,7 +166,7 @@ func (e *Engine) checkPush(ctx context.Context, s *PushSetting) error {
 			return bad("authentication", "has a scheme that is none: one word such as Bearer is expected")
 		}
 	}
-	// The rest of it is for Check to read.
+	// Check parses the rest of the URL.
 	if scheme, rest, _ := strings.Cut(s.URL, "://"); rest == "" || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
 		return bad("url", "must be an absolute URL of http or https")
 	}
@@ -176,7 +178,7 @@ func (e *Engine) checkPush(ctx context.Context, s *PushSetting) error {
 	return nil
 }
 
-// control reports whether a value could not stand in a header.
+// control reports whether a value has control characters, which a header cannot carry.
 func control(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -30,24 +31,24 @@ func TestWebhooksOfATask(t *testing.T) {
 	h, err := r.Send(t.Context(), send("hi"))
 	require.NoError(t, err)
 	about := func() *engine.PushRequest {
-		return &engine.PushRequest{Caller: alice, Dialect: "0.3", TaskID: h.PublicID}
+		return &engine.PushRequest{Dialect: "0.3", TaskID: h.PublicID}
 	}
 	set := func(s *engine.PushSetting) (*engine.Pushes, error) {
 		q := about()
 		q.Set = s
-		return r.SetPush(t.Context(), q)
+		return r.as(alice).SetPush(t.Context(), q)
 	}
 	get := func(id string) (*engine.Pushes, error) {
 		q := about()
 		q.ConfigID = id
-		return r.GetPush(t.Context(), q)
+		return r.as(alice).GetPush(t.Context(), q)
 	}
 	_, err = get("")
 	require.ErrorIs(t, err, task.NotFound)
 	require.ErrorContains(t, err, "has no push notification configuration")
 	q := about()
 	q.MayLack = true
-	p, err := r.GetPush(t.Context(), q)
+	p, err := r.as(alice).GetPush(t.Context(), q)
 	require.NoError(t, err)
 	require.Empty(t, p.Configs)
 
@@ -79,7 +80,7 @@ func TestWebhooksOfATask(t *testing.T) {
 	_, err = set(setting("d", "https://d.example"))
 	require.ErrorIs(t, err, task.Invalid)
 	require.ErrorContains(t, err, "may not have more")
-	p, err = r.ListPush(t.Context(), about())
+	p, err = r.as(alice).ListPush(t.Context(), about())
 	require.NoError(t, err)
 	require.Equal(t, []string{one, h.PublicID, "c"}, ids(p))
 	require.Equal(t, h.PublicID, p.TaskID)
@@ -90,7 +91,7 @@ func TestWebhooksOfATask(t *testing.T) {
 	q = about()
 	q.ConfigID = "c"
 	for range 2 {
-		_, err = r.DeletePush(t.Context(), q)
+		_, err = r.as(alice).DeletePush(t.Context(), q)
 		require.NoError(t, err, "also when it is gone")
 	}
 	_, err = get("c")
@@ -98,15 +99,16 @@ func TestWebhooksOfATask(t *testing.T) {
 	p, err = set(nil)
 	require.NoError(t, err)
 	require.Empty(t, p.Configs, "0.1 clears the default one")
-	p, err = r.ListPush(t.Context(), about())
+	p, err = r.as(alice).ListPush(t.Context(), about())
 	require.NoError(t, err)
 	require.Equal(t, []string{one}, ids(p))
 
 	// What is not the caller's is not there.
-	other := engine.Caller{Principal: engine.Principal{Tenant: "t", Subject: "other"}, Agent: alice.Agent}
-	for _, c := range []engine.Caller{other, {Principal: alice.Principal, Agent: "strict"}} {
-		q := &engine.PushRequest{Caller: c, TaskID: h.PublicID, ConfigID: one, Set: setting("x", "https://x.example")}
-		for _, do := range []func(context.Context, *engine.PushRequest) (*engine.Pushes, error){r.SetPush, r.GetPush, r.ListPush, r.DeletePush} {
+	other := asker{Caller: identity.Caller{Tenant: "t", Subject: "other"}, Agent: alice.Agent}
+	for _, c := range []asker{other, {Caller: alice.Caller, Agent: "strict"}} {
+		v := r.as(c)
+		q := &engine.PushRequest{TaskID: h.PublicID, ConfigID: one, Set: setting("x", "https://x.example")}
+		for _, do := range []func(context.Context, *engine.PushRequest) (*engine.Pushes, error){v.SetPush, v.GetPush, v.ListPush, v.DeletePush} {
 			_, err := do(t.Context(), q)
 			require.ErrorIs(t, err, task.NotFound)
 			require.Equal(t, "task not found", err.Error(), "in the words of any task that is not there")
@@ -140,7 +142,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 		"authentication.schemes: must not be more than 16":                                      {PushConfig: task.PushConfig{URL: good, Schemes: strings.Split(long, "")}},
 		"url: must be an absolute URL of http or https":                                         {PushConfig: task.PushConfig{URL: "hook.example"}},
 	} {
-		_, err := r.SetPush(t.Context(), &engine.PushRequest{Caller: alice, TaskID: h.PublicID, Set: s})
+		_, err := r.as(alice).SetPush(t.Context(), &engine.PushRequest{TaskID: h.PublicID, Set: s})
 		require.ErrorIs(t, err, task.Invalid)
 		require.Equal(t, want, err.Error())
 		m := send("hi")
@@ -149,7 +151,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 		require.Equal(t, want, err.Error())
 	}
 	// A task that is not there is told first: nobody's URL is looked up for it.
-	_, err = r.SetPush(t.Context(), &engine.PushRequest{Caller: alice, TaskID: "nothing", Set: setting("", "http://inside")})
+	_, err = r.as(alice).SetPush(t.Context(), &engine.PushRequest{TaskID: "nothing", Set: setting("", "http://inside")})
 	require.ErrorIs(t, err, task.NotFound)
 }
 
@@ -158,8 +160,9 @@ func TestNoWebhooksHere(t *testing.T) {
 	r := start(t, setup{})
 	h, err := r.Send(t.Context(), send("hi"))
 	require.NoError(t, err)
-	q := &engine.PushRequest{Caller: alice, TaskID: h.PublicID, ConfigID: "c", Set: setting("", "https://hook.example")}
-	for _, do := range []func(context.Context, *engine.PushRequest) (*engine.Pushes, error){r.SetPush, r.GetPush, r.ListPush, r.DeletePush} {
+	v := r.as(alice)
+	q := &engine.PushRequest{TaskID: h.PublicID, ConfigID: "c", Set: setting("", "https://hook.example")}
+	for _, do := range []func(context.Context, *engine.PushRequest) (*engine.Pushes, error){v.SetPush, v.GetPush, v.ListPush, v.DeletePush} {
 		_, err := do(t.Context(), q)
 		require.ErrorIs(t, err, task.PushUnsupported)
 	}
@@ -177,7 +180,7 @@ func TestAWebhookComesWithItsMessage(t *testing.T) {
 	h, err := r.Send(t.Context(), m)
 	require.NoError(t, err)
 	list := func() []task.PushConfig {
-		p, err := r.ListPush(t.Context(), &engine.PushRequest{Caller: alice, TaskID: h.PublicID})
+		p, err := r.as(alice).ListPush(t.Context(), &engine.PushRequest{TaskID: h.PublicID})
 		require.NoError(t, err)
 		return p.Configs
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // reopening is a message of 0.1 under an id of the client's, where the operator lets tasks be reopened.
-func reopening(text, id string) *engine.SendRequest {
+func reopening(text, id string) *sending {
 	q := send(text)
 	q.TaskID, q.MayCreate, q.MayReopen, q.Dialect = id, true, true, "0.1"
 	return q
@@ -21,7 +21,7 @@ func reopening(text, id string) *engine.SendRequest {
 
 func (r *replica) get(t testing.TB, id string) *task.Task {
 	t.Helper()
-	got, err := r.Get(t.Context(), &engine.GetRequest{Caller: alice, TaskID: id, WithArtifacts: true})
+	got, err := r.as(alice).Get(t.Context(), &engine.GetRequest{TaskID: id, WithArtifacts: true})
 	require.NoError(t, err)
 	return got
 }
@@ -82,7 +82,7 @@ func TestWhatIsNotReopened(t *testing.T) {
 	require.ErrorIs(t, err, task.Invalid)
 
 	bob := reopening("hi", "t")
-	bob.Principal.Subject = "bob"
+	bob.by.Subject = "bob"
 	mine := r.get(t, "t")
 	require.NotEqual(t, mine.ID, r.must(t, bob).ID, "bob's own")
 	require.Equal(t, mine.ID, r.get(t, "t").ID)
@@ -118,7 +118,7 @@ func TestStreamsOfAReopenedTask(t *testing.T) {
 
 	for _, live := range []bool{false, true} {
 		subscribe := func(after task.Seq) (*engine.Stream, error) {
-			return r.Subscribe(t.Context(), &engine.SubscribeRequest{Caller: alice, TaskID: "t", Resume: true, After: after, Live: live})
+			return r.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: "t", Resume: true, After: after, Live: live})
 		}
 		for after := base; after < base+third.LastSeq; after++ {
 			st, err := subscribe(after)
@@ -152,7 +152,7 @@ func TestStreamsOfAReopenedTask(t *testing.T) {
 func TestRepetitionsOfReopening(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
-	keyed := func(text, key string) *engine.SendRequest {
+	keyed := func(text, key string) *sending {
 		q := reopening(text, "t")
 		q.IdempotencyKey = key
 		return q

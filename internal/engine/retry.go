@@ -5,35 +5,36 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// OperatorStore is what operators' operations ask of the database.
+// OperatorStore is the part of the store that operators' operations need.
 type OperatorStore interface {
-	As(c store.Caller) store.View
+	viewer
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
 	Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error)
 }
 
-// Operator has the operations that no client calls: on the tasks of every owner and agent.
+// Operator has the operations that only operators call. They work on the tasks of every owner and
+// agent.
 type Operator struct {
 	store OperatorStore
-	by    store.Caller
+	by    identity.Caller
 }
 
-// NewOperator makes an operator, whom the audit log names.
-func NewOperator(s OperatorStore, by store.Caller) *Operator { return &Operator{s, by} }
+// NewOperator returns the operations for operator by. The audit log names by as the actor.
+func NewOperator(s OperatorStore, by identity.Caller) *Operator { return &Operator{s, by} }
 
-// Retry gives a task another try. One that waits for its next attempt gets it now. One
-// that failed, was rejected or canceled has ended for good, so a new task is made of it:
-// for the same agent and owner, in the same context, with a copy of the message that
-// refers to the old task. It returns the task that runs, which tells the two apart by its
-// id. task.Busy, task.Terminal and task.Unsupported say why there is nothing to retry.
+// Retry retries a task. A task that waits for its next attempt becomes due now. A task that failed,
+// was rejected or was canceled cannot run again, so Retry creates a new one. The new task has the
+// same agent, owner and context, and a copy of the message that refers to the old task. Retry
+// returns the task that runs; a new id means a new task. Errors: task.Busy, task.Terminal and
+// task.Unsupported if there is nothing to retry.
 //
-// The message is the first, because that one means something by itself: a new task has no
-// history, and "Oslo" is no answer when nobody has asked. With last it is the last one.
+// Retry copies the client's first message, because it makes sense without history; "Oslo" alone,
+// the answer to a question, does not. With last it copies the last message.
 func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Task, error) {
 	for range 3 {
 		switch s := h.Status.State; s {
@@ -56,7 +57,7 @@ func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Ta
 		case !errors.Is(err, task.NotFound):
 			return nil, err
 		}
-		// It has parked or ended since the header was read.
+		// The task was parked or ended after the header was read.
 		if h, err = o.store.Header(ctx, h.ID); err != nil {
 			return nil, err
 		}
@@ -79,16 +80,14 @@ func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool) (*tas
 		again.References = append(slices.Clone(again.References), h.PublicID)
 	}
 	e := New(Options{Store: As(o.store), Agents: []Agent{{Name: h.Agent}}})
-	return e.Send(ctx, &SendRequest{
-		Caller: Caller{
-			Principal: Principal{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject},
-			Agent:     h.Agent, Address: o.by.Address,
-		},
+	owner := identity.Caller{Tenant: h.Tenant, Subject: h.Owner, Method: o.by.Method, Credential: o.by.Subject, Address: o.by.Address}
+	return e.As(owner, h.Agent).Send(ctx, &SendRequest{
 		Dialect: h.Dialect, ContextID: h.ContextID, Message: &again, Metadata: h.Metadata,
 	})
 }
 
-// firstOf is the first message of the client in a history, or the last one.
+// firstOf returns the client's first message in a history, or with last the last one. It returns
+// nil if the client sent no message.
 func firstOf(history []task.Message, last bool) *task.Message {
 	var found *task.Message
 	for i := range history {

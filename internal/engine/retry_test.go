@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -15,7 +16,7 @@ func (r *replica) retry(t *testing.T, h *task.Task, last bool) (*task.Task, erro
 	t.Helper()
 	h, err := r.store.Header(t.Context(), h.ID)
 	require.NoError(t, err)
-	return engine.NewOperator(r.store, store.Caller{Owner: store.Owner{Subject: "root"}, Method: store.MethodOperator}).Retry(t.Context(), h, last)
+	return engine.NewOperator(r.store, identity.Caller{Subject: "root", Method: identity.MethodOperator}).Retry(t.Context(), h, last)
 }
 
 func TestRetryOfATaskThatHasEndedMakesANewOne(t *testing.T) {

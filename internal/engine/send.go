@@ -15,20 +15,20 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// sent is a stored message: its task, and a subscription that was registered
-// before the commit, if the caller wanted one.
+// sent is a stored message with its task. If the caller asked for a subscription, sent has one that
+// was registered before the commit.
 type sent struct {
 	header *task.Task
-	seq    task.Seq // the last that storing the message wrote; 0 when the request was a repetition
-	fresh  bool     // the task is new, and all of its events come through sub
+	seq    task.Seq // last seq that storing the message wrote; 0 for a deduplicated request
+	fresh  bool     // the task is new: sub gets all of its events
 	first  *task.Event
 	sub    *hub.Subscription
 }
 
-// Send stores a message and returns its task: at once, or with Wait when the task
-// has settled or MaxBlock has passed.
-func (e *Engine) Send(ctx context.Context, r *SendRequest) (*task.Task, error) {
-	s, err := e.deliver(ctx, r, r.Wait)
+// Send stores a message and returns its task. With Wait it blocks until the task has settled or
+// MaxBlock has passed.
+func (v *View) Send(ctx context.Context, r *SendRequest) (*task.Task, error) {
+	s, err := v.deliver(ctx, r, r.Wait)
 	if err != nil {
 		return nil, err
 	}
@@ -37,16 +37,16 @@ func (e *Engine) Send(ctx context.Context, r *SendRequest) (*task.Task, error) {
 			t := store.Empty(s.header)
 			return t, t.Apply(s.first)
 		}
-		return e.snapshot(ctx, r.Caller, s.header.ID, 0)
+		return v.snapshot(ctx, s.header.ID, 0)
 	}
 	defer s.sub.Close()
-	wait, cancel := context.WithTimeout(ctx, e.opt.MaxBlock)
+	wait, cancel := context.WithTimeout(ctx, v.opt.MaxBlock)
 	defer cancel()
 	t := store.Empty(s.header)
 	if s.fresh {
 		s.sub.Start(0)
 	} else {
-		if t, err = e.snapshot(ctx, r.Caller, s.header.ID, 0); err != nil {
+		if t, err = v.snapshot(ctx, s.header.ID, 0); err != nil {
 			return nil, err
 		}
 		s.sub.Start(t.LastSeq)
@@ -54,54 +54,57 @@ func (e *Engine) Send(ctx context.Context, r *SendRequest) (*task.Task, error) {
 	return follow(wait, s.sub, t, task.State.Settled)
 }
 
-// deliver stores the message: as a new task, or for the one it names.
-func (e *Engine) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*sent, error) {
-	agent, ok := e.agents[r.Agent]
+// deliver stores the message, as a new task or for the task that it names.
+func (v *View) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*sent, error) {
+	agent, ok := v.agents[v.agent]
 	if !ok {
-		return nil, task.Errorf(task.NotFound, "there is no agent %q", r.Agent)
+		return nil, task.Errorf(task.NotFound, "there is no agent %q", v.agent)
 	}
 	if err := agent.negotiate(r); err != nil {
 		return nil, err
 	}
 	if r.Push != nil {
-		if err := e.checkPush(ctx, r.Push); err != nil {
+		if err := v.checkPush(ctx, r.Push); err != nil {
 			return nil, err
 		}
 	}
 	if len(r.Metadata) > maxMetadata {
 		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; what is longer belongs in a part of the message", maxMetadata)
 	}
-	n := newTask(r, &agent)
+	n := v.newTask(r, &agent)
 	if r.TaskID == "" {
-		return e.create(ctx, r, n, subscribe)
+		return v.create(ctx, r, n, subscribe)
 	}
-	// A server-made id can only be continued. Any other is most likely new, and creating it
-	// finds out if it is not; but not if it is that of somebody else whose tasks the caller sees.
+	// A task with a server-made id exists already or never will. Any other id is most likely new,
+	// and the create fails if the caller has it already. With TenantWide the id may belong to a
+	// task of another owner, which a create does not notice.
 	_, notOurs := task.ParseID(r.TaskID)
-	if r.MayCreate && notOurs != nil && !e.owner(r.Caller).TenantWide {
-		return e.create(ctx, r, n, subscribe)
+	if r.MayCreate && notOurs != nil && !v.sees.TenantWide {
+		return v.create(ctx, r, n, subscribe)
 	}
-	h, err := e.Find(ctx, r.Caller, r.TaskID)
+	h, err := v.Find(ctx, r.TaskID)
 	switch {
 	case err == nil:
-		return e.resume(ctx, r, n, h, agent, subscribe)
+		return v.resume(ctx, r, n, h, agent, subscribe)
 	case errors.Is(err, task.NotFound) && r.MayCreate:
-		return e.create(ctx, r, n, subscribe)
+		return v.create(ctx, r, n, subscribe)
 	}
 	return nil, err
 }
 
-// maxMetadata bounds a request's metadata, in bytes: it becomes the task's, which lists show of each.
+// maxMetadata bounds a request's metadata, in bytes. It becomes the task's metadata, which lists
+// show for each task.
 const maxMetadata = 256 << 10
 
-// messageKey begins the keys that stand for messages. No header can hold such a key.
+// messageKey is the prefix of idempotency keys made from messages. No header can hold such a key,
+// so a client cannot send one.
 const messageKey = "messageId\x1f"
 
-func newTask(r *SendRequest, agent *Agent) *store.NewTask {
+func (v *View) newTask(r *SendRequest, agent *Agent) *store.NewTask {
 	n := &store.NewTask{
 		Task: task.Task{
-			ID: store.NewID(), PublicID: r.TaskID, Agent: r.Agent, Tenant: r.Principal.Tenant,
-			Owner: r.Principal.Subject, ContextID: r.ContextID, Dialect: r.Dialect, Metadata: r.Metadata,
+			ID: store.NewID(), PublicID: r.TaskID, Agent: v.agent, Tenant: v.caller.Tenant,
+			Owner: v.caller.Subject, ContextID: r.ContextID, Dialect: r.Dialect, Metadata: r.Metadata,
 		},
 		ClientID: r.TaskID != "",
 		Message:  r.Message,
@@ -109,10 +112,10 @@ func newTask(r *SendRequest, agent *Agent) *store.NewTask {
 	}
 	switch {
 	case r.IdempotencyKey != "":
-		n.Idempotency = store.Idempotency{Key: r.IdempotencyKey, Hash: requestHash(r)}
+		n.Idempotency = store.Idempotency{Key: r.IdempotencyKey, Hash: v.requestHash(r)}
 	case agent.DedupeMessages && r.Message.ID != "":
-		// By all of the request: there are clients that give one id to many messages.
-		hash := requestHash(r)
+		// The key covers the whole request, because some clients use one id for many messages.
+		hash := v.requestHash(r)
 		n.Idempotency = store.Idempotency{Key: messageKey + hex.EncodeToString(hash), Hash: hash}
 	}
 	if n.Task.PublicID == "" {
@@ -128,12 +131,12 @@ func newTask(r *SendRequest, agent *Agent) *store.NewTask {
 	return n
 }
 
-// requestHash tells a repetition from another request under the same key. It runs
-// before the server fills in what the client left out.
-func requestHash(r *SendRequest) []byte {
+// requestHash hashes a request, to tell a retry from a different request with the same key. It must
+// run before the server fills in missing members.
+func (v *View) requestHash(r *SendRequest) []byte {
 	h := sha256.New()
 	for _, part := range []string{
-		r.Agent, r.TaskID, r.ContextID, string(r.Metadata),
+		v.agent, r.TaskID, r.ContextID, string(r.Metadata),
 		store.EncodePayload(&task.Event{Kind: task.EventMessage, Message: r.Message}),
 	} {
 		_, _ = h.Write([]byte(part))
@@ -148,21 +151,21 @@ func requestHash(r *SendRequest) []byte {
 	return h.Sum(nil)
 }
 
-func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, subscribe bool) (*sent, error) {
+func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, subscribe bool) (*sent, error) {
 	s := &sent{header: &n.Task, seq: 1, fresh: true}
 	if subscribe {
-		s.sub = e.opt.Hub.Subscribe(&n.Task)
+		s.sub = v.opt.Hub.Subscribe(&n.Task)
 	}
 	if r.Push != nil {
-		n.Push = e.pushFor(&n.Task, r.Push, r.Dialect)
+		n.Push = v.pushFor(&n.Task, r.Push, r.Dialect)
 	}
 	var slot Slot
-	if e.opt.Reserve != nil && n.Reopens == nil {
-		if slot = e.opt.Reserve(n.Task.Agent); slot != nil {
+	if v.opt.Reserve != nil && n.Reopens == nil {
+		if slot = v.opt.Reserve(n.Task.Agent); slot != nil {
 			n.Worker = slot.WorkerID()
 		}
 	}
-	ev, err := e.as(r.Caller).Create(ctx, n)
+	ev, err := v.store.Create(ctx, n)
 	if err != nil {
 		if slot != nil {
 			slot.Release()
@@ -171,7 +174,7 @@ func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, s
 			s.sub.Close()
 		}
 		if errors.Is(err, store.ErrTaken) {
-			return e.taken(ctx, r, n, subscribe)
+			return v.taken(ctx, r, n, subscribe)
 		}
 		return nil, err
 	}
@@ -186,60 +189,60 @@ func (e *Engine) create(ctx context.Context, r *SendRequest, n *store.NewTask, s
 	return s, nil
 }
 
-// taken continues with the task that has the id or the key already.
-func (e *Engine) taken(ctx context.Context, r *SendRequest, n *store.NewTask, subscribe bool) (*sent, error) {
-	h, byKey, err := e.as(r.Caller).Existing(ctx, e.owner(r.Caller), n)
+// taken continues with the task that already has the id or the key.
+func (v *View) taken(ctx context.Context, r *SendRequest, n *store.NewTask, subscribe bool) (*sent, error) {
+	h, byKey, err := v.store.Existing(ctx, n)
 	if err != nil {
 		return nil, err
 	}
 	if byKey {
-		return e.again(h, subscribe), nil
+		return v.again(h, subscribe), nil
 	}
 	n.Worker = task.ID{}
-	if n.Reopens != nil { // another message did before this one
+	if n.Reopens != nil { // another message reopened it first
 		n.Reopens, n.Message.References = nil, n.Message.References[:len(n.Message.References)-1]
 	}
-	return e.resume(ctx, r, n, h, e.agents[r.Agent], subscribe)
+	return v.resume(ctx, r, n, h, v.agents[v.agent], subscribe)
 }
 
-// again answers a repeated request with the task that the first one led to.
-func (e *Engine) again(h *task.Task, subscribe bool) *sent {
+// again answers a retry with the task of the first request.
+func (v *View) again(h *task.Task, subscribe bool) *sent {
 	s := &sent{header: h}
 	if subscribe {
-		s.sub = e.opt.Hub.Subscribe(h)
+		s.sub = v.opt.Hub.Subscribe(h)
 	}
 	return s
 }
 
 // resume adds the message to an existing task.
-func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *task.Task, agent Agent, subscribe bool) (*sent, error) {
+func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *task.Task, agent Agent, subscribe bool) (*sent, error) {
 	if r.ContextID != "" && r.ContextID != h.ContextID {
 		return nil, task.InvalidField(cmp.Or(r.ContextMember, "contextId"), "is not that of task %s", h.PublicID)
 	}
 	if n.Idempotency.Key != "" {
-		old, byKey, err := e.as(r.Caller).Existing(ctx, e.owner(r.Caller), n)
+		old, byKey, err := v.store.Existing(ctx, n)
 		switch {
 		case byKey && err != nil:
 			return nil, err
 		case byKey:
-			return e.again(old, subscribe), nil
+			return v.again(old, subscribe), nil
 		}
 	}
-	if h.Status.State.Terminal() && reopens(r, h) {
-		return e.reopen(ctx, r, n, h, subscribe)
+	if h.Status.State.Terminal() && v.reopens(r, h) {
+		return v.reopen(ctx, r, n, h, subscribe)
 	}
 	s := &sent{header: h}
 	if subscribe {
-		s.sub = e.opt.Hub.Subscribe(h)
+		s.sub = v.opt.Hub.Subscribe(h)
 	}
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
 	m := &store.NewMessage{
-		Task: h, Sender: r.Principal.Subject, Message: n.Message, Enqueue: !agent.RejectBusy, RequestID: n.Task.ID, Idempotency: n.Idempotency,
+		Task: h, Message: n.Message, Enqueue: !agent.RejectBusy, RequestID: n.Task.ID, Idempotency: n.Idempotency,
 	}
 	if r.Push != nil {
-		m.Push, m.MostPushes = e.pushFor(h, r.Push, r.Dialect), e.opt.Push.MaxPerTask
+		m.Push, m.MostPushes = v.pushFor(h, r.Push, r.Dialect), v.opt.Push.MaxPerTask
 	}
-	seq, err := e.as(r.Caller).AddMessage(ctx, m)
+	seq, err := v.store.AddMessage(ctx, m)
 	if err == nil {
 		s.seq = seq
 		return s, nil
@@ -249,26 +252,27 @@ func (e *Engine) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h
 	}
 	switch {
 	case errors.Is(err, store.ErrTaken):
-		old, _, err := e.as(r.Caller).Existing(ctx, e.owner(r.Caller), n)
+		old, _, err := v.store.Existing(ctx, n)
 		if err != nil {
 			return nil, err
 		}
-		return e.again(old, subscribe), nil
-	case errors.Is(err, task.Terminal) && reopens(r, h): // it has ended since it was read
-		return e.reopen(ctx, r, n, h, subscribe)
+		return v.again(old, subscribe), nil
+	case errors.Is(err, task.Terminal) && v.reopens(r, h): // it ended after it was read
+		return v.reopen(ctx, r, n, h, subscribe)
 	}
 	return nil, err
 }
 
-// reopens reports whether a message to a task that has ended begins it anew. To one of somebody else, whose tasks the
-// caller only sees, it does not.
-func reopens(r *SendRequest, h *task.Task) bool {
-	return r.MayReopen && h.Owner == r.Principal.Subject && h.Dialect == r.Dialect && h.PublicID != h.ID.String()
+// reopens reports whether a message to an ended task reopens it. Only a message of the task's owner
+// does; other callers that may see the task cannot reopen it.
+func (v *View) reopens(r *SendRequest, h *task.Task) bool {
+	return r.MayReopen && h.Owner == v.caller.Subject && h.Dialect == r.Dialect && h.PublicID != h.ID.String()
 }
 
-// reopen begins a task anew: as another one, since what has ended does not change. It has
-// the id and the context of the old one, and refers to that by the id that it keeps.
-func (e *Engine) reopen(ctx context.Context, r *SendRequest, n *store.NewTask, h *task.Task, subscribe bool) (*sent, error) {
+// reopen creates a new task instead of changing the ended one, because an ended task does not
+// change. The new task takes over the client's id and the context. Its message refers to the old
+// task by the server-made id, which the old task keeps.
+func (v *View) reopen(ctx context.Context, r *SendRequest, n *store.NewTask, h *task.Task, subscribe bool) (*sent, error) {
 	n.Reopens = h
 	n.Task.ContextID = h.ContextID
 	if n.Task.Metadata == nil {
@@ -276,5 +280,5 @@ func (e *Engine) reopen(ctx context.Context, r *SendRequest, n *store.NewTask, h
 	}
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
 	n.Message.References = append(slices.Clone(n.Message.References), h.ID.String())
-	return e.create(ctx, r, n, subscribe)
+	return v.create(ctx, r, n, subscribe)
 }

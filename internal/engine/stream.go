@@ -11,28 +11,28 @@ import (
 // Entry is an event on a stream, with its encodings.
 type Entry = hub.Entry
 
-// ErrClosed ends a stream when the replica stops: the client resumes on another one.
+// ErrClosed ends a stream when the replica stops. The client resumes on another replica.
 var ErrClosed = hub.ErrClosed
 
-// Stream is a task's events from some point on. Close must be called.
+// Stream is a task's events from some point on. The caller must call Close.
 type Stream struct {
-	// Task is the task as the stream begins: to be shown first. Nil when the client
-	// resumes and has seen it. Its identity is always in Header.
+	// Task is the task at the start of the stream, to show first. It is nil when the client
+	// resumes. Header always has the task's identity.
 	Task   *task.Task
 	Header *task.Task
-	// Hold asks to show nothing before the first event: the agent may answer with a bare
-	// Message, and then there is no task to show.
+	// Hold asks to show nothing before the first event: the agent may answer with a bare Message,
+	// and then the client must see no task.
 	Hold bool
-	// Over says that nothing follows what the client has seen.
+	// Over says that the client has seen all events of the stream.
 	Over bool
 
 	sub    *hub.Subscription
-	status task.Seq // the status that was current when the stream began
+	status task.Seq // current status at the start of the stream
 }
 
 // Stream stores a message and follows its task.
-func (e *Engine) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
-	s, err := e.deliver(ctx, r, true)
+func (v *View) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
+	s, err := v.deliver(ctx, r, true)
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +41,12 @@ func (e *Engine) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
 	case s.fresh:
 		st.Task = store.Empty(s.header)
 		err = st.Task.Apply(s.first)
-		st.Hold = e.agents[r.Agent].DirectReplies
+		st.Hold = v.agents[v.agent].DirectReplies
 	case s.seq == 0:
-		st.Task, err = e.snapshot(ctx, r.Caller, s.header.ID, 0)
+		st.Task, err = v.snapshot(ctx, s.header.ID, 0)
 	default:
-		// As it stood when the message was stored: what the run did since comes as events.
-		st.Task, err = e.snapshot(ctx, r.Caller, s.header.ID, s.seq)
+		// The snapshot ends at the message. The run's writes since then follow as events.
+		st.Task, err = v.snapshot(ctx, s.header.ID, s.seq)
 	}
 	if err != nil {
 		s.sub.Close()
@@ -57,29 +57,29 @@ func (e *Engine) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
 	return st, nil
 }
 
-// Subscribe follows a task from a snapshot, or from the event after r.After. A
-// position that the log does not know (the database lost its newest commits, or it is of
-// an earlier task of the same id) is void: the client gets a snapshot. task.Terminal: r.Live, and there is nothing to follow.
-func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, error) {
-	h, err := e.Find(ctx, r.Caller, r.TaskID)
+// Subscribe follows a task from a snapshot, or from the event after r.After. If the log does not
+// have that position, the client gets a snapshot. This happens when the database lost its newest
+// commits, or when the position belongs to an earlier task with the same id. Errors: task.Terminal
+// if r.Live is set and the task has ended.
+func (v *View) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, error) {
+	h, err := v.Find(ctx, r.TaskID)
 	if err != nil {
 		return nil, err
 	}
-	v := e.as(r.Caller)
-	st := &Stream{Header: h, sub: e.opt.Hub.Subscribe(h)}
-	// Read again: what was committed between the first read and the registration has no hint.
-	if h, err = v.Header(ctx, h.ID); err == nil {
+	st := &Stream{Header: h, sub: v.opt.Hub.Subscribe(h)}
+	// Read again: no hint tells of a commit between the first read and the registration.
+	if h, err = v.store.Header(ctx, h.ID); err == nil {
 		st.status = h.Status.Seq
 		after := r.After - h.StreamBase
 		if r.Resume && after >= 0 && after <= h.LastSeq {
-			// What may stand behind the settling status are notes that no stream shows.
+			// Only notes that no stream shows can follow the settling status.
 			st.Over = after >= h.Status.Seq && (h.Status.State.Terminal() || h.Status.State.Parked() && !r.Live)
 			st.sub.Resume(after, h.LastSeq)
 			return st, nil
 		}
 		if r.Live && h.Status.State.Terminal() {
 			err = task.Errorf(task.Terminal, "the task is already %s", h.Status.State)
-		} else if st.Task, err = v.Snapshot(ctx, h, true); err == nil {
+		} else if st.Task, err = v.store.Snapshot(ctx, h, true); err == nil {
 			st.sub.Start(st.Task.LastSeq)
 			return st, nil
 		}
@@ -88,14 +88,14 @@ func (e *Engine) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, e
 	return nil, err
 }
 
-// Next waits for events, in order and without a gap.
+// Next blocks until there are events and returns them in order, without a gap.
 func (s *Stream) Next(ctx context.Context) ([]*Entry, error) { return s.sub.Next(ctx) }
 
-// ID is the id of an event on streams: what SubscribeRequest.After counts in.
+// ID returns the id of an event on streams, as SubscribeRequest.After uses it.
 func (s *Stream) ID(seq task.Seq) int64 { return int64(s.Header.StreamBase + seq) }
 
-// Superseded reports whether a parking status lies so far back that the task has
-// moved on since: a resumed stream passes over it.
+// Superseded reports whether ev is a parking status that a later status has replaced. A resumed
+// stream skips it.
 func (s *Stream) Superseded(ev *task.Event) bool {
 	return ev.Kind == task.EventStatus && ev.State.Parked() && ev.Seq < s.status
 }

@@ -6,17 +6,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // FuzzPageToken: whatever is taken for a token is one that was issued, to the last bit.
 func FuzzPageToken(f *testing.F) {
-	e := New(Options{PageKey: []byte("key")})
-	r := &ListRequest{Caller: Caller{Agent: "a"}, ContextID: "c"}
+	v := New(Options{PageKey: []byte("key"), Store: func(identity.Caller, store.Visibility) Store { return nil }}).As(identity.Caller{}, "a")
+	r := &ListRequest{ContextID: "c"}
 	at := position{place: store.Place{At: time.UnixMicro(1_767_607_202_120_987), ID: task.ID{1, 2, 3}}, total: 7}
-	token := e.token(r, at)
-	got, ok := e.readToken(r, token)
+	token := v.token(r, at)
+	got, ok := v.readToken(r, token)
 	require.True(f, ok)
 	require.True(f, at.place.At.Equal(got.place.At))
 	require.Equal(f, at.place.ID, got.place.ID)
@@ -25,8 +26,8 @@ func FuzzPageToken(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		if p, ok := e.readToken(r, token); ok {
-			require.Equal(t, token, e.token(r, p))
+		if p, ok := v.readToken(r, token); ok {
+			require.Equal(t, token, v.token(r, p))
 		}
 	})
 }

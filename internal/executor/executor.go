@@ -1,6 +1,5 @@
-// Package executor is the contract between the worker pool, which owns leases,
-// retries and the log, and the code that runs an agent. The built-in kinds are
-// its subpackages; the public package agent adapts Go users' code to it.
+// Package executor is the contract between the worker pool and the code that runs an agent. The pool owns leases,
+// retries and the log. The built-in kinds are subpackages; the public package agent adapts the code of Go users.
 package executor
 
 import (
@@ -15,15 +14,13 @@ import (
 
 // Executor runs an agent for one message of one task.
 //
-// Execute runs at least once per message: after a crash, or when the lease is
-// lost, another worker calls it again with a higher Attempt, so outside effects
-// want an idempotency key: Run.IdempotencyKey. ctx ends when the task is canceled,
-// the lease is lost, a timeout passes or the server stops; context.Cause tells which.
+// Execute runs at least once per message. After a crash or a lost lease, another worker calls it again with a higher
+// Attempt. So pass Run.IdempotencyKey to services with side effects. ctx ends when the task is canceled, the lease is
+// lost, a timeout passes or the server stops; context.Cause says which.
 //
-// Returning nil completes the task unless the run has already settled it. An
-// error fails it: a Failure's text is shown to the client, any other error is
-// logged and the client reads that the agent failed. Retryable errors are run
-// again with backoff up to the agent's max attempts.
+// Returning nil completes the task, unless the run has already settled it. An error fails it. The client reads the text
+// of a Failure; any other error is logged, and the client reads only that the agent failed. Retryable errors are
+// retried with backoff, up to the agent's max attempts.
 type Executor interface {
 	Execute(ctx context.Context, run *Run, out Emitter) error
 }
@@ -51,18 +48,17 @@ type Run struct {
 	Memory Memory
 }
 
-// IdempotencyKey is the same for every attempt at one message and different for
-// everything else on the server. It uses the internal id, since clients of A2A
-// 0.1 choose the public one.
+// IdempotencyKey is the same for every attempt at one message, and unique on the server. It uses the internal id,
+// because clients of A2A 0.1 choose the public one.
 func (r *Run) IdempotencyKey() string { return fmt.Sprintf("%s:%d", r.ID, r.Turn) }
 
-// Memory reads what the log already holds about a task. Each call is a query.
+// Memory reads the log of a task. Each call is a query.
 type Memory interface {
-	// History is the conversation of the task before this run's message, oldest first.
+	// History returns the conversation of the task before this run's message, oldest first.
 	History(ctx context.Context) ([]task.Message, error)
-	// Earlier is what earlier attempts for the same message have already emitted.
+	// Earlier returns the events that earlier attempts for the same message have emitted.
 	Earlier(ctx context.Context) ([]task.Event, error)
-	// Checkpoint is the last one that earlier attempts for this message left, or nil.
+	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
 }
 
@@ -74,27 +70,24 @@ type Chunk struct {
 	Metadata json.RawMessage // of the event
 }
 
-// Emitter writes to the task's log. Calls keep their order. A call returns when
-// the event is on its way within a bounded window, and the run's end waits for
-// all of them to be committed; nothing reaches a client before its commit.
+// Emitter writes to the task's log. Calls keep their order. A call returns when its event is queued within a bounded
+// window. The end of the run waits until all events are committed; no client sees an event before its commit.
 //
-// Messages may leave ID, Role, TaskID and ContextID empty. After a settling
-// status (input-required, auth-required, completed, failed, rejected) or Reply
-// further calls return an error, as they do when the lease is lost.
+// Messages may leave ID, Role, TaskID and ContextID empty. After a settling status (input-required, auth-required,
+// completed, failed, rejected), a Reply or a lost lease, further calls return an error.
 type Emitter interface {
-	// Status reports working (with a message, or as a sign of life) or settles the run.
+	// Status reports working (with a message, or as a heartbeat) or settles the run.
 	Status(ctx context.Context, s task.State, msg *task.Message) error
-	// Artifact emits a whole artifact or a chunk. The id of the artifact is returned
-	// so that an executor may leave the choice to the server.
+	// Artifact emits a whole artifact or a chunk. It returns the id of the artifact, so that an executor may leave the
+	// choice to the server.
 	Artifact(ctx context.Context, c Chunk) (id string, err error)
-	// Reply ends the run with a bare Message in place of a task. It must be the
-	// first thing that the run emits.
+	// Reply ends the run with a bare Message instead of a task. It must be the first event of the run.
 	Reply(ctx context.Context, msg *task.Message) error
-	// Checkpoint stores where the run stands, for the next attempt if there is one.
+	// Checkpoint stores the progress of the run for the next attempt, if there is one.
 	Checkpoint(ctx context.Context, data json.RawMessage) error
 }
 
-// Causes of a run's context, for context.Cause.
+// The causes of a run's context, for context.Cause.
 var (
 	ErrCanceled   = errors.New("the task was canceled")
 	ErrLeaseLost  = errors.New("the lease was lost")
@@ -126,11 +119,10 @@ type retryable struct {
 func (r *retryable) Error() string { return r.err.Error() }
 func (r *retryable) Unwrap() error { return r.err }
 
-// Retryable marks an error as worth another attempt, after the given delay or,
-// when it is zero, after the worker's own backoff.
+// Retryable marks an error as worth a retry: after the given delay, or after the worker's own backoff if it is zero.
 func Retryable(err error, after time.Duration) error { return &retryable{err, after} }
 
-// IsRetryable tells whether err asks for another attempt, and after how long.
+// IsRetryable reports whether err asks for a retry, and after which delay.
 func IsRetryable(err error) (after time.Duration, ok bool) {
 	var r *retryable
 	if errors.As(err, &r) {

@@ -1,31 +1,32 @@
-// Package hub brings committed events to those who wait for them on this
-// replica: streams, and callers that block until a task settles.
+// Package hub delivers committed events to their subscribers on this replica: streams, and callers
+// that block until a task settles.
 //
-// A topic is a task with local subscribers. It keeps a small ring of its newest
-// events, contiguous up to its tail. Events reach it in three ways, and the hub
-// does not care which:
+// A topic is a task with local subscribers. It keeps a small ring of its newest events, contiguous
+// up to its tail. Events reach a topic in three ways:
 //
-//   - this replica's own commits, handed over in memory;
-//   - hints of other replicas (NOTIFY carries task:seq, never content), which mark
-//     the topic dirty so that the reader fetches what is new in all dirty topics
-//     with one query;
-//   - a slow poll of all topics, which finds whatever a lost hint has hidden.
+//   - in memory, from this replica's own commits: the hub relays package signal;
+//   - by hints of other replicas (NOTIFY carries task:seq, never content). A hint marks the topic
+//     dirty, and one query fetches the new events of all dirty topics;
+//   - by a slow poll of all topics, which finds the events whose hints were lost.
 //
-// A subscriber holds nothing but the seq it has seen. While that lies in the ring
-// it is served from memory; when it has fallen out, it reads the table at its own
-// pace. So nobody is waited for, nothing is buffered without bound, and an event
-// can be late but neither lost nor doubled.
+// A subscriber holds only the last seq it has seen. While the next event is in the ring, the hub
+// serves it from memory. When the subscriber has fallen out of the ring, it reads the table at its
+// own pace. So a slow subscriber delays nobody, no buffer is unbounded, and an event can be late
+// but is neither lost nor delivered twice.
+//
+// The hub also carries signals between processes. It sends the announcements of this replica's
+// store to the other replicas as hints. It passes their hints to the parts of this replica that
+// subscribed to package signal.
 //
 // # Order of subscribing
 //
-// Register (Subscribe), then read the snapshot, then Start at its seq. Since LISTEN
-// precedes registration and registration precedes the read, an event is either in
-// the read or announced after it.
+// Register (Subscribe), then read the snapshot, then Start at its seq. LISTEN precedes registration
+// and registration precedes the read. So an event is either in the read or announced after it.
 //
 // # Goroutines
 //
 //	listen    one LISTEN connection; parses hints, marks topics, never queries
-//	notify    one connection with synchronous_commit=off; sends what was marked
+//	notify    one connection with synchronous_commit=off; sends the queued hints
 //	catchUp   fetches dirty topics
 //	poll      compares the length of every topic's log with its tail
 //

@@ -8,14 +8,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Doorbell is a store.Listener for a process that changes a task and leaves again: it
-// follows nothing itself, and tells the replicas when it is asked to ring.
+// Doorbell is a store.Listener for a short-lived process, such as a command that changes a task. It
+// has no subscribers. It collects hints and sends them to the replicas on Ring.
 type Doorbell struct {
 	url    string
 	notify *notifier
 }
 
-// NewDoorbell makes a doorbell that connects when it first rings.
+// NewDoorbell returns a doorbell. It opens no connection before Ring.
 func NewDoorbell(url string) *Doorbell {
 	return &Doorbell{url: url, notify: newNotifier(Options{URL: url, Log: slog.New(slog.DiscardHandler)})}
 }
@@ -32,14 +32,17 @@ func (d *Doorbell) Ready(agent string) { d.notify.ready(agent) }
 // CancelWanted implements store.Listener.
 func (d *Doorbell) CancelWanted(id task.ID) { d.notify.cancel(id) }
 
-// PushesDue says that webhooks have something to deliver.
+// PushesDue implements store.Listener.
 func (d *Doorbell) PushesDue() { d.notify.pushesDue() }
+
+// Gone implements store.Listener.
+func (d *Doorbell) Gone(ids []task.ID) { d.notify.gone(ids) }
 
 // KeyRevoked implements store.Listener.
 func (d *Doorbell) KeyRevoked(id string) { d.notify.send("k:" + id) }
 
-// Ring sends the hints of everything that was committed since the last ring. When it
-// fails nothing is lost: the replicas find it when they next look by themselves.
+// Ring sends the hints of all commits since the last Ring. If it fails, no event is lost: the
+// replicas find the events at their next poll.
 func (d *Doorbell) Ring(ctx context.Context) error {
 	payloads := d.notify.take()
 	if len(payloads) == 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -17,13 +18,12 @@ func TestADoorbellIsHeardByTheReplicas(t *testing.T) {
 	url := storetest.New(t).URL
 	ready, cancels := make(chan string, 10), make(chan task.ID, 10)
 	pushes, revoked := make(chan struct{}, 10), make(chan struct{}, 10)
-	r := start(t, url, hub.Options{
-		PollInterval: never,
-		OnReady:      func(agent string) { ready <- agent },
-		OnCancel:     func(id task.ID) { cancels <- id },
-		OnPushes:     func() { pushes <- struct{}{} },
-		OnKeyRevoked: func() { revoked <- struct{}{} },
-	}).listening()
+	var bus signal.Bus
+	bus.Queues.Subscribe(func(agent string) { ready <- agent })
+	bus.Cancels.Subscribe(func(id task.ID) { cancels <- id })
+	bus.Webhooks.Subscribe(func(struct{}) { pushes <- struct{}{} })
+	bus.Keys.Subscribe(func(string) { revoked <- struct{}{} })
+	r := start(t, url, hub.Options{PollInterval: never, Signals: &bus}).listening()
 	require.Empty(t, heard(t, ready), "after it began to listen, anything may be due")
 	heard(t, pushes)
 	heard(t, revoked)

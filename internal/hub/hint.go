@@ -14,11 +14,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A payload is the sender's name and entries behind it, separated by commas:
+// A payload is the sender's name and then entries, separated by commas:
 //
 //	<32 hex>:<seq>   the log of this task has come to seq
 //	q:<agent>        there is something to claim
 //	c:<32 hex>       this running task was asked to end
+//	x:<32 hex>       this task was deleted
 //	p:               webhooks have something to deliver
 //	k:<id>           this API key was revoked
 //	r:               hints were lost; look at everything
@@ -28,11 +29,11 @@ import (
 // maxPayload keeps below NOTIFY's 8,000 bytes.
 const maxPayload = 7900
 
-// notifier sends hints after commits: at once when it is idle, all that has come
-// together while a send was under way otherwise.
+// notifier sends hints after commits. When it is idle it sends at once. Hints that arrive during a
+// send go out together in the next one.
 type notifier struct {
 	opt   Options
-	name  string // of this process in payloads
+	name  string // the name of this process in payloads
 	peers atomic.Int64
 
 	mu      sync.Mutex
@@ -40,6 +41,7 @@ type notifier struct {
 	agents  map[string]struct{}
 	cancels map[task.ID]struct{}
 	extra   []string
+	removed []task.ID
 	pushes  bool
 	lossy   bool
 	wake    chan struct{}
@@ -52,7 +54,7 @@ func newNotifier(o Options) *notifier {
 		opt: o, name: hex.EncodeToString(b[:]), wake: make(chan struct{}, 1),
 		seqs: map[task.ID]task.Seq{}, agents: map[string]struct{}{}, cancels: map[task.ID]struct{}{},
 	}
-	// Until somebody has counted, there may be others.
+	// Until the first count, assume that there are other processes.
 	n.peers.Store(1)
 	return n
 }
@@ -72,7 +74,7 @@ func (n *notifier) events(evs []*task.Event) {
 	}
 	n.mu.Lock()
 	for _, e := range evs {
-		// Nobody can follow a task before it exists.
+		// No other replica can have a subscriber to a task at its first event.
 		if e.Seq > 1 {
 			n.seqs[e.Task] = max(n.seqs[e.Task], e.Seq)
 		}
@@ -105,6 +107,16 @@ func (n *notifier) cancel(id task.ID) {
 	n.ring()
 }
 
+func (n *notifier) gone(ids []task.ID) {
+	if n.alone() {
+		return
+	}
+	n.mu.Lock()
+	n.removed = append(n.removed, ids...)
+	n.mu.Unlock()
+	n.ring()
+}
+
 func (n *notifier) pushesDue() {
 	if n.alone() {
 		return
@@ -122,7 +134,7 @@ func (n *notifier) send(entry string) {
 	n.ring()
 }
 
-// take renders everything that waits into payloads.
+// take renders all queued hints into payloads and empties the queue.
 func (n *notifier) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -160,6 +172,9 @@ func (n *notifier) take() []string {
 	for id := range n.cancels {
 		add("c:", hex.EncodeToString(id[:]))
 	}
+	for _, id := range n.removed {
+		add("x:", hex.EncodeToString(id[:]))
+	}
 	for id, seq := range n.seqs {
 		add(hex.EncodeToString(id[:]), ":", strconv.FormatInt(int64(seq), 10))
 	}
@@ -169,7 +184,7 @@ func (n *notifier) take() []string {
 	clear(n.seqs)
 	clear(n.agents)
 	clear(n.cancels)
-	n.extra, n.pushes, n.lossy = nil, false, false
+	n.extra, n.removed, n.pushes, n.lossy = nil, nil, false, false
 	return out
 }
 
@@ -204,7 +219,7 @@ func (n *notifier) run(ctx context.Context) error {
 	}
 }
 
-// hear acts on a payload from the LISTEN connection.
+// hear handles a payload from the LISTEN connection.
 func (h *Hub) hear(payload string) {
 	sender, rest, _ := strings.Cut(payload, ",")
 	own := sender == h.notify.name
@@ -221,23 +236,25 @@ func (h *Hub) hear(payload string) {
 				h.heardSelf(tail)
 			}
 		case own:
-			// Committed told our own topics already.
+			// The announcement has already reached the topics and parts of this process.
 		case head == "h":
 			h.notify.peers.CompareAndSwap(0, 1)
 		case head == "r":
-			h.markAll()
-			h.ready("")
-			h.pushes()
-			h.forgetKeys()
+			h.mayHaveMissed()
 		case head == "p":
-			h.pushes()
+			h.opt.Signals.Webhooks.Hear(struct{}{})
 		case head == "k":
-			h.forgetKeys()
+			h.opt.Signals.Keys.Hear(tail)
 		case head == "q":
-			h.ready(tail)
+			h.opt.Signals.Queues.Hear(tail)
+		case head == "x":
+			if id, ok := parseHex(tail); ok {
+				h.doubt(id)
+				h.opt.Signals.Removed.Hear([]task.ID{id})
+			}
 		case head == "c":
-			if id, ok := parseHex(tail); ok && h.opt.OnCancel != nil {
-				h.opt.OnCancel(id)
+			if id, ok := parseHex(tail); ok {
+				h.opt.Signals.Cancels.Hear(id)
 			}
 		default:
 			id, ok := parseHex(head)
@@ -249,22 +266,14 @@ func (h *Hub) hear(payload string) {
 	}
 }
 
-func (h *Hub) ready(agent string) {
-	if h.opt.OnReady != nil {
-		h.opt.OnReady(agent)
-	}
-}
-
-func (h *Hub) pushes() {
-	if h.opt.OnPushes != nil {
-		h.opt.OnPushes()
-	}
-}
-
-func (h *Hub) forgetKeys() {
-	if h.opt.OnKeyRevoked != nil {
-		h.opt.OnKeyRevoked()
-	}
+// mayHaveMissed makes every part look at the database, because hints of any kind may have been
+// lost. Cancel requests need no signal: the pool finds them when it next compares its runs with the
+// database.
+func (h *Hub) mayHaveMissed() {
+	h.markAll()
+	h.opt.Signals.Queues.Hear("")
+	h.opt.Signals.Webhooks.Hear(struct{}{})
+	h.opt.Signals.Keys.Hear("")
 }
 
 func parseHex(s string) (id task.ID, ok bool) {

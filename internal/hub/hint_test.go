@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -28,11 +29,11 @@ func FuzzHear(f *testing.F) {
 	isID := regexp.MustCompile(`^[0-9a-fA-F]{32}$`)
 	f.Fuzz(func(t *testing.T, payload string) {
 		var heard []string
-		h := New(Options{
-			OnReady:  func(agent string) { heard = append(heard, "q:"+agent) },
-			OnCancel: func(id task.ID) { heard = append(heard, "c:"+hex.EncodeToString(id[:])) },
-			OnPushes: func() { heard = append(heard, "p:") },
-		})
+		var bus signal.Bus
+		bus.Queues.Subscribe(func(agent string) { heard = append(heard, "q:"+agent) })
+		bus.Cancels.Subscribe(func(id task.ID) { heard = append(heard, "c:"+hex.EncodeToString(id[:])) })
+		bus.Webhooks.Subscribe(func(struct{}) { heard = append(heard, "p:") })
+		h := New(Options{Signals: &bus})
 		h.notify.name = "self"
 		var followed task.ID
 		_, err := hex.Decode(followed[:], []byte(id))

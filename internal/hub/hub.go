@@ -11,75 +11,71 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// reader is what the hub asks of the store.
+// reader is the part of the store that the hub needs.
 type reader interface {
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error)
 	CatchUp(ctx context.Context, at []store.Position, limit int) ([]*task.Event, error)
 	LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error)
 }
 
-// Observer takes the hub's measurements. Every field is optional.
+// Observer receives the hub's measurements. Every field is optional.
 type Observer struct {
-	Delivered func(lag time.Duration) // from the arrival of a hint to its delivery
-	PollFound func(topics int)        // logs that the poll found longer than any hint had said
+	Delivered func(lag time.Duration) // lag: from the arrival of a hint to its delivery
+	PollFound func(topics int)        // number of logs with events that no hint had announced
 	Listening func(connected bool)
 	Reread    func() // a subscriber fell out of its ring
 }
 
 // Options configures a hub. The zero value of a number means its default.
 type Options struct {
-	URL          string        // direct, not through a transaction pooler
+	Store reader
+	// Signals is the signal bus of this process. The hub relays its announcements to other
+	// processes and passes their hints to it. Nil means an unused bus.
+	Signals      *signal.Bus
+	URL          string        // of a direct connection, not through a transaction pooler
 	PollInterval time.Duration // default 2 s
-	PingInterval time.Duration // of a silent LISTEN connection; default 7 s
+	PingInterval time.Duration // how long the LISTEN connection may be silent before a ping; default 7 s
 	RingEvents   int           // newest events kept per topic; default 512
-	RingBytes    int           // and their size in memory; default 1 MiB
+	RingBytes    int           // and their maximum size in memory, in bytes; default 1 MiB
 	Observer     Observer
 	Log          *slog.Logger
-	// OnReady is called when another replica has queued work for an agent ("" for any);
-	// OnCancel when a running task is said to have been asked to end; OnPushes when webhooks
-	// have something to deliver, and nil where nobody delivers. They are reasons to look and
-	// no more, for everybody who may log in to the database can send hints. They must not
-	// block.
-	OnReady  func(agent string)
-	OnCancel func(id task.ID)
-	OnPushes func()
-	// OnKeyRevoked is called when API keys may have been revoked. It must not block.
-	OnKeyRevoked func()
 }
 
-// Hub is the fan-out of one replica.
+// Hub delivers events to the subscribers of one replica. It is safe for concurrent use.
 type Hub struct {
 	opt    Options
-	read   reader
 	notify *notifier
 
 	mu     sync.Mutex
 	topics map[task.ID]*topic
 
-	page int // rows of the next catch-up read; belongs to its goroutine
+	page int // rows per task of the next catch-up read; used only by the catchUp goroutine
 
 	dirtyMu sync.Mutex
-	dirty   map[task.ID]time.Time // since when
+	dirty   map[task.ID]time.Time // the time of the first mark
 	dirtied chan struct{}
 
-	connected atomic.Bool // the LISTEN connection stands
-	works     atomic.Bool // its self-test was heard
+	connected atomic.Bool // the LISTEN connection is up
+	works     atomic.Bool // its self-test has arrived
 	closed    chan struct{}
 	closeOnce sync.Once
+
+	doubtful chan struct{} // a hint says that a task with subscribers was deleted
 }
 
 const (
 	catchUpTasks = 200
-	catchUpRows  = 200     // of one task, at most
-	catchUpBytes = 8 << 20 // what one read aims at, of all tasks
+	catchUpRows  = 200     // maximum per task
+	catchUpBytes = 8 << 20 // target size of one read, over all tasks
 	pollTasks    = 2000
 )
 
-// New makes a hub. SetReader must be called before Run: store and hub need each other.
+// New returns a hub that relays the signals of its process. Run starts its goroutines.
 func New(o Options) *Hub {
 	o.PollInterval = cmp.Or(o.PollInterval, 2*time.Second)
 	o.PingInterval = cmp.Or(o.PingInterval, 7*time.Second)
@@ -88,18 +84,46 @@ func New(o Options) *Hub {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Signals == nil {
+		o.Signals = &signal.Bus{}
+	}
 	h := &Hub{
 		opt: o, topics: map[task.ID]*topic{}, dirty: map[task.ID]time.Time{}, page: firstPage,
-		dirtied: make(chan struct{}, 1), closed: make(chan struct{}),
+		dirtied: make(chan struct{}, 1), closed: make(chan struct{}), doubtful: make(chan struct{}, 1),
 	}
 	h.notify = newNotifier(o)
+	h.relay(o.Signals)
 	return h
 }
 
-// SetReader gives the hub the store it reads from.
-func (h *Hub) SetReader(r reader) { h.read = r }
+// relay subscribes the hub to the commits of this process.
+func (h *Hub) relay(b *signal.Bus) {
+	b.Events.Relay(func(evs []*task.Event) {
+		h.publish(evs)
+		h.notify.events(evs)
+	})
+	b.Growth.Relay(func(g signal.Growth) {
+		h.hinted(g.Task, g.Seq)
+		h.notify.advanced(g.Task, g.Seq)
+	})
+	b.Queues.Relay(h.notify.ready)
+	b.Cancels.Relay(h.notify.cancel)
+	b.Webhooks.Relay(func(struct{}) {
+		// A process with a webhook sender delivers its own commits, so the others need no hint.
+		if !b.Webhooks.Subscribed() {
+			h.notify.pushesDue()
+		}
+	})
+	b.Removed.Relay(func(ids []task.ID) {
+		for _, id := range ids {
+			h.doubt(id)
+		}
+		h.notify.gone(ids)
+	})
+	b.Keys.Relay(func(id string) { h.notify.send("k:" + id) })
+}
 
-// Run serves until ctx ends.
+// Run serves until ctx ends, then closes all subscriptions. It blocks.
 func (h *Hub) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return h.listen(ctx) })
@@ -111,13 +135,14 @@ func (h *Hub) Run(ctx context.Context) error {
 	return err
 }
 
-// Close ends every subscription: Next returns ErrClosed.
+// Close ends every subscription: Next then returns ErrClosed.
 func (h *Hub) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
 
-// SetPeers tells how many other processes there are. Alone, the hub sends no hints.
+// SetPeers sets the number of other processes. With 0 the hub sends no hints.
 func (h *Hub) SetPeers(n int) { h.notify.peers.Store(int64(n)) }
 
-// Health says how hints arrive: listening, or polling because LISTEN does not work.
+// Health reports whether hints arrive. It is degraded when LISTEN does not work and the hub polls
+// instead.
 func (h *Hub) Health() (detail string, degraded bool) {
 	switch {
 	case h.connected.Load() && h.works.Load():
@@ -128,55 +153,11 @@ func (h *Hub) Health() (detail string, degraded bool) {
 	return "polling: the LISTEN connection is down", true
 }
 
-// Topics counts the tasks with local subscribers.
+// Topics returns the number of tasks with local subscribers.
 func (h *Hub) Topics() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.topics)
-}
-
-// Committed implements store.Listener.
-func (h *Hub) Committed(evs []*task.Event) {
-	h.publish(evs)
-	h.notify.events(evs)
-}
-
-// Advanced implements store.Listener.
-func (h *Hub) Advanced(id task.ID, seq task.Seq) {
-	h.hinted(id, seq)
-	h.notify.advanced(id, seq)
-}
-
-// Ready implements store.Listener.
-func (h *Hub) Ready(agent string) {
-	h.notify.ready(agent)
-	if h.opt.OnReady != nil {
-		h.opt.OnReady(agent)
-	}
-}
-
-// CancelWanted implements store.Listener.
-func (h *Hub) CancelWanted(id task.ID) {
-	h.notify.cancel(id)
-	if h.opt.OnCancel != nil {
-		h.opt.OnCancel(id)
-	}
-}
-
-// PushesDue is what the store tells after a commit that gave webhooks something to deliver.
-// Where nobody delivers, others are told.
-func (h *Hub) PushesDue() {
-	if h.opt.OnPushes == nil {
-		h.notify.pushesDue()
-		return
-	}
-	h.opt.OnPushes()
-}
-
-// KeyRevoked implements store.Listener.
-func (h *Hub) KeyRevoked(id string) {
-	h.forgetKeys()
-	h.notify.send("k:" + id)
 }
 
 func (h *Hub) topic(id task.ID) *topic {
@@ -185,7 +166,7 @@ func (h *Hub) topic(id task.ID) *topic {
 	return h.topics[id]
 }
 
-// publish hands events to their topics; those of one task stand together and in order.
+// publish adds events to their topics. Events of one task must be adjacent and in order.
 func (h *Hub) publish(evs []*task.Event) {
 	for len(evs) > 0 {
 		id, n := evs[0].Task, 1
@@ -199,10 +180,21 @@ func (h *Hub) publish(evs []*task.Event) {
 	}
 }
 
-// hinted learns that a log has come to seq.
+// hinted notes that a log has reached seq.
 func (h *Hub) hinted(id task.ID, seq task.Seq) {
 	if t := h.topic(id); t != nil && t.hint(seq) {
 		h.mark(id)
+	}
+}
+
+// doubt makes the poll run at once, to check whether a task still exists.
+func (h *Hub) doubt(id task.ID) {
+	if h.topic(id) == nil {
+		return
+	}
+	select {
+	case h.doubtful <- struct{}{}:
+	default:
 	}
 }
 
@@ -218,7 +210,7 @@ func (h *Hub) mark(id task.ID) {
 	}
 }
 
-// markAll distrusts every topic: after a reconnect, anything may have been missed.
+// markAll marks every topic dirty: after a reconnect, any hint may have been missed.
 func (h *Hub) markAll() {
 	h.mu.Lock()
 	ids := make([]task.ID, 0, len(h.topics))
@@ -277,8 +269,8 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 		if t == nil {
 			continue
 		}
-		// A topic without a tail has a subscriber that is still reading its snapshot; Start
-		// looks at the hint again.
+		// A topic without a tail has a subscriber that is still reading its snapshot. Start checks
+		// the hint again.
 		if tail, known := t.position(); known {
 			at = append(at, store.Position{Owner: t.owner, After: tail})
 		}
@@ -287,7 +279,7 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 		return nil
 	}
 	page := h.page
-	evs, err := h.read.CatchUp(ctx, at, page)
+	evs, err := h.opt.Store.CatchUp(ctx, at, page)
 	if err != nil {
 		return err
 	}
@@ -309,7 +301,7 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 	return nil
 }
 
-// poll is the net under the hints. While they work it finds nothing.
+// poll finds events whose hints were lost. While hints arrive, it finds nothing.
 func (h *Hub) poll(ctx context.Context) error {
 	for {
 		every := h.opt.PollInterval
@@ -318,20 +310,28 @@ func (h *Hub) poll(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(every/2 + rand.N(every)):
+		case <-h.doubtful:
 		case <-ctx.Done():
 			return nil
 		}
 		found := 0
 		for _, ids := range h.knownTopics() {
-			seqs, err := h.read.LastSeqs(ctx, ids)
+			seqs, err := h.opt.Store.LastSeqs(ctx, ids)
 			if err != nil {
 				if ctx.Err() == nil {
 					h.opt.Log.Warn("poll of topics failed", "error", err)
 				}
 				break
 			}
-			for id, seq := range seqs {
-				if t := h.topic(id); t != nil && t.hint(seq) {
+			for _, id := range ids {
+				t := h.topic(id)
+				if t == nil {
+					continue
+				}
+				seq, there := seqs[id]
+				if !there {
+					t.end()
+				} else if t.hint(seq) {
 					h.mark(id)
 					found++
 				}
@@ -343,13 +343,17 @@ func (h *Hub) poll(ctx context.Context) error {
 	}
 }
 
-// knownTopics lists the topics with a tail, in pages that one query can take.
+// knownTopics lists the topics with a tail, in pages of pollTasks for one query each.
 func (h *Hub) knownTopics() [][]task.ID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var pages [][]task.ID
 	var page []task.ID
-	for id := range h.topics {
+	for id, t := range h.topics {
+		// A topic without a tail may belong to a task that is not committed yet.
+		if _, known := t.position(); !known {
+			continue
+		}
 		if page = append(page, id); len(page) == pollTasks {
 			pages, page = append(pages, page), nil
 		}

@@ -18,10 +18,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +46,7 @@ const (
 type replica struct {
 	t     testing.TB
 	hub   *hub.Hub
+	bus   *signal.Bus
 	store *store.Store
 
 	rereads, pollFound atomic.Int64
@@ -60,11 +63,15 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 		Reread:    func() { r.rereads.Add(1) },
 		PollFound: func(n int) { r.pollFound.Add(int64(n)) },
 	}
-	r.hub = hub.New(o)
+	if o.Signals == nil {
+		o.Signals = &signal.Bus{}
+	}
+	r.bus = o.Signals
 	var err error
-	r.store, err = store.Open(t.Context(), store.Options{URL: url, APIConns: 3, Listener: r.hub})
+	r.store, err = store.Open(t.Context(), store.Options{URL: url, APIConns: 3, Listener: r.bus})
 	require.NoError(t, err)
-	r.hub.SetReader(r.store)
+	o.Store = r.store
+	r.hub = hub.New(o)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	ended := make(chan error, 1)
@@ -102,13 +109,7 @@ func (r *replica) listening() *replica {
 
 func (r *replica) eventually(what string, holds func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("waited in vain until %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	waittest.Eventually(r.t, what, func() error { return waittest.Unless(holds(), "not yet") })
 }
 
 // run is a task under way, and how much its only attempt has written.
@@ -189,11 +190,10 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 	url := storetest.New(t).URL
 	a := start(t, url, hub.Options{PollInterval: never}).listening()
 	ready, cancels := make(chan string, 100), make(chan task.ID, 1)
-	b := start(t, url, hub.Options{
-		PollInterval: never,
-		OnReady:      func(agent string) { ready <- agent },
-		OnCancel:     func(id task.ID) { cancels <- id },
-	}).listening()
+	var bus signal.Bus
+	bus.Queues.Subscribe(func(agent string) { ready <- agent })
+	bus.Cancels.Subscribe(func(id task.ID) { cancels <- id })
+	b := start(t, url, hub.Options{PollInterval: never, Signals: &bus}).listening()
 	u := a.run()
 	s := b.hub.Subscribe(u.h)
 	defer s.Close()
@@ -203,8 +203,8 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 		require.NoError(t, read(t.Context(), s, task.Seq(3+2*i)))
 	}
 	require.LessOrEqual(t, b.pollFound.Load(), int64(1), "but for the one poll that was due before it listened")
-	a.hub.Ready("agent")
-	a.hub.CancelWanted(u.h.ID)
+	a.bus.Ready("agent")
+	a.bus.CancelWanted(u.h.ID)
 	for agent := ""; agent != "agent"; {
 		agent = <-ready
 	}
@@ -256,7 +256,7 @@ func TestAListenerThatLostItsConnectionMissesNothing(t *testing.T) {
 func TestADeafListenerIsNoticedAndPolls(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	proxy := pgproxy.New(t, url)
+	proxy := pgproxytest.New(t, url)
 	proxy.Deafen(true)
 	a := start(t, url, hub.Options{PollInterval: never})
 	b := start(t, url, hub.Options{URL: proxy.URL, PollInterval: never, PingInterval: 50 * time.Millisecond})
@@ -280,22 +280,21 @@ func TestADeafListenerIsNoticedAndPolls(t *testing.T) {
 func TestALostSelfTestIsRepeatedAmongOthersTalk(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	proxy := pgproxy.New(t, url)
+	proxy := pgproxytest.New(t, url)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	talk := make(chan error, 1)
 	go func() {
-		for ctx.Err() == nil {
+		for pace := time.Tick(5 * time.Millisecond); ctx.Err() == nil; <-pace {
 			if _, err := conn.Exec(context.Background(), "NOTIFY holdfast, 'somebody,q:x'"); err != nil {
 				talk <- err
 				return
 			}
-			time.Sleep(5 * time.Millisecond)
 		}
 		talk <- conn.Close(context.Background())
 	}()
-	lost := proxy.Lose("NotifySend", pgproxy.Request, 1)
+	lost := proxy.Lose("NotifySend", pgproxytest.Request, 1)
 	b := start(t, url, hub.Options{URL: proxy.URL, PollInterval: never})
 	<-lost
 	b.listening()
@@ -450,10 +449,10 @@ func TestHintsFitIntoNotifications(t *testing.T) {
 	}
 	long := strings.Repeat("n", 3000)
 	for i := range 4 {
-		r.hub.Ready(fmt.Sprint(long, i))
+		r.bus.Ready(fmt.Sprint(long, i))
 		want[fmt.Sprint("q:", long, i)] = true
 	}
-	r.hub.Committed(evs)
+	r.bus.Committed(evs)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	notes := 0
@@ -481,8 +480,8 @@ func TestAloneItSendsNothing(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "LISTEN "+store.Channel)
 	require.NoError(t, err)
 	r.must(u, 5)
-	r.hub.Ready("a")
-	r.hub.CancelWanted(u.h.ID)
+	r.bus.Ready("a")
+	r.bus.CancelWanted(u.h.ID)
 	// The next one to come is of a process that has just started; from then on hints are sent.
 	other := start(t, url, hub.Options{PollInterval: never}).listening()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

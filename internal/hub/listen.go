@@ -17,8 +17,8 @@ const (
 	selfTest    = 3 * time.Second
 )
 
-// listen keeps a LISTEN connection. Each time, it makes a new one: a connection
-// that failed once is not asked again.
+// listen keeps a LISTEN connection until ctx ends. After an error it opens a new connection, with
+// backoff.
 func (h *Hub) listen(ctx context.Context) error {
 	for try := 0; ctx.Err() == nil; try++ {
 		began := time.Now()
@@ -62,15 +62,12 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Whatever was said before this moment was not heard.
+	// Hints sent before this moment did not reach this process.
 	h.connected.Store(true)
 	h.observeListening(true)
 	h.notify.send("h:")
 	h.test()
-	h.markAll()
-	h.ready("")
-	h.pushes()
-	h.forgetKeys()
+	h.mayHaveMissed()
 
 	tested, warned := time.Now(), false
 	for {
@@ -87,8 +84,8 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err):
-			// Silence is also what a dead peer sounds like: ask. A context that ends during the
-			// wait leaves the connection usable.
+			// A dead server is silent, too, so ping it. The connection stays usable after a wait
+			// that timed out.
 			ping, cancel := context.WithTimeout(ctx, pingTimeout)
 			err := conn.Ping(ping)
 			cancel()
@@ -104,18 +101,18 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 				detail, _ := h.Health()
 				h.opt.Log.Warn("notifications do not arrive", "detail", detail)
 			}
-			// The test itself may have been lost on its way out. This does not wait for a silence:
-			// others may talk all the time.
+			// The test message itself may have been lost, so send another. This must not wait for
+			// silence: other processes may send all the time.
 			h.test()
 			tested = time.Now()
 		}
 	}
 }
 
-// test says something that this process must hear itself.
+// test sends a notification that this process must receive itself.
 func (h *Hub) test() { h.notify.send("t:" + strconv.FormatInt(time.Now().UnixNano(), 36)) }
 
-// heardSelf ends the self-test: what this process said has come back to it.
+// heardSelf ends the self-test: the process has received its own notification.
 func (h *Hub) heardSelf(string) {
 	if !h.works.Swap(true) {
 		h.opt.Log.Debug("listener heard its own test")

@@ -10,17 +10,16 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Entry is an event on its way to subscribers, with its encodings: each dialect
-// encodes it once, however many streams show it.
+// Entry is an event with its cached encodings. Each dialect encodes it once for all streams.
 type Entry struct {
 	*task.Event
 	encoded [encodings]atomic.Pointer[[]byte]
 }
 
-// encodings is how many different encodings of an event are remembered.
+// encodings is the number of cached encodings per event.
 const encodings = 7
 
-// Encoded returns the encoding in a slot, making it on first use.
+// Encoded returns the encoding in a slot. The first call encodes the event.
 func (e *Entry) Encoded(slot int, encode func(*task.Event) ([]byte, error)) ([]byte, error) {
 	if b := e.encoded[slot].Load(); b != nil {
 		return *b, nil
@@ -36,16 +35,33 @@ type topic struct {
 	owner *task.Task
 
 	mu    sync.Mutex
-	known bool     // tail means something
-	tail  task.Seq // newest event that was published
-	want  task.Seq // newest event that a hint has spoken of
+	known bool     // tail is valid
+	tail  task.Seq // seq of the newest published event
+	want  task.Seq // seq of the newest event that a hint announced
 	ring  []*Entry // contiguous, ends at tail
 	bytes int
 	subs  map[*Subscription]struct{}
+	gone  bool // the task was deleted
 }
 
-// add appends events to the ring and wakes the subscribers. It reports true when
-// there is a gap before them, which only the table can fill.
+// end marks the task as deleted and wakes the subscribers.
+func (t *topic) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gone = true
+	for s := range t.subs {
+		s.ring()
+	}
+}
+
+func (t *topic) ended() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gone
+}
+
+// add appends events to the ring and wakes the subscribers. gap reports missing events before them,
+// which the hub must read from the table.
 func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int) (gap bool) {
 	t.mu.Lock()
 	for _, e := range evs {
@@ -81,7 +97,7 @@ func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int) (gap bool) {
 	return gap
 }
 
-// hint notes that the log has come to seq, and reports whether that is news.
+// hint notes that the log has reached seq, and reports whether the topic lacks events up to it.
 func (t *topic) hint(seq task.Seq) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +111,7 @@ func (t *topic) position() (task.Seq, bool) {
 	return t.tail, t.known
 }
 
-// size estimates what an event keeps in memory.
+// size estimates the memory of an event, in bytes.
 func size(e *task.Event) int {
 	n := 256
 	if e.Message != nil {
@@ -116,20 +132,20 @@ func partsSize(parts []task.Part) int {
 	return n
 }
 
-// ErrClosed says that the replica is stopping; the reader resumes on another one.
+// ErrClosed says that the replica is stopping. The reader resumes on another one.
 var ErrClosed = errors.New("the hub is closed")
 
-// Subscription follows one task's log. It belongs to one goroutine.
+// Subscription follows one task's log. It is not safe for concurrent use.
 type Subscription struct {
 	hub   *Hub
 	topic *topic
 	after task.Seq
-	page  int // of the next reread
+	page  int // rows of the next reread
 	wake  chan struct{}
 }
 
-// Subscribe registers for a task of which only the identity is read. Close must
-// be called. Nothing is delivered before Start.
+// Subscribe registers for the events of a task. It uses only the identity in owner. Next returns
+// nothing before Start. The caller must call Close.
 func (h *Hub) Subscribe(owner *task.Task) *Subscription {
 	s := &Subscription{hub: h, page: firstPage, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -146,11 +162,11 @@ func (h *Hub) Subscribe(owner *task.Task) *Subscription {
 	return s
 }
 
-// Start says what the subscriber has seen: the seq of its snapshot.
+// Start begins delivery after the seq of the subscriber's snapshot.
 func (s *Subscription) Start(after task.Seq) { s.Resume(after, after) }
 
-// Resume is Start for a subscriber that may lag behind: the log is known to have come
-// to upto. What lies between is read for it at once, since no hint will speak of it again.
+// Resume is Start for a subscriber that lags behind a log that has reached upto. The events in
+// between are read at once, because no new hint will announce them.
 func (s *Subscription) Resume(after, upto task.Seq) {
 	s.after = after
 	t := s.topic
@@ -167,7 +183,7 @@ func (s *Subscription) Resume(after, upto task.Seq) {
 	s.ring()
 }
 
-// Seen is the seq of the last event that Next returned.
+// Seen returns the seq of the last event that Next returned.
 func (s *Subscription) Seen() task.Seq { return s.after }
 
 // Close ends the subscription.
@@ -190,15 +206,15 @@ func (s *Subscription) ring() {
 	}
 }
 
-// Pages of reads from the table start small and grow while events are: their number
-// alone would not bound what a reader holds in memory.
+// Pages of reads from the table start small and grow while events are small. A row limit alone
+// would not bound a reader's memory.
 const (
 	firstPage   = 16
-	rereadRows  = 500     // the largest page of a subscriber that fell out of the ring
-	rereadBytes = 1 << 20 // what its pages aim at
+	rereadRows  = 500     // maximum page of a subscriber that fell out of the ring
+	rereadBytes = 1 << 20 // target size of its pages
 )
 
-// paced is the size of the next page, after one of rows that held so many bytes.
+// paced returns the number of rows for the next page, from the rows and the bytes of the last one.
 func paced(rows, most, bytes, aim int) int {
 	switch {
 	case bytes > aim:
@@ -209,10 +225,13 @@ func paced(rows, most, bytes, aim int) int {
 	return rows
 }
 
-// Next waits for events after those it has returned, and returns them in order
-// without a gap. It ends with ctx's error or ErrClosed.
+// Next blocks until there are new events and returns them in order, without a gap. Errors: that of
+// ctx, ErrClosed, or task.NotFound if the task was deleted.
 func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
 	for {
+		if s.topic.ended() {
+			return nil, task.NotFound
+		}
 		out, behind := s.fromRing()
 		if len(out) > 0 {
 			s.after = out[len(out)-1].Seq
@@ -253,7 +272,7 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 		s.hub.opt.Observer.Reread()
 	}
 	for {
-		evs, err := s.hub.read.EventsAfter(ctx, s.topic.owner, s.after, s.page)
+		evs, err := s.hub.opt.Store.EventsAfter(ctx, s.topic.owner, s.after, s.page)
 		if err == nil {
 			out, bytes := make([]*Entry, len(evs)), 0
 			for i, e := range evs {

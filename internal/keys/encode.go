@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
-// encode is a key as the database has it. This and decode are the only places that know its form.
+// encode returns a key as the database stores it. Only encode and decode know this form.
 func encode(private *ecdsa.PrivateKey) (store.SigningKey, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
@@ -41,7 +41,7 @@ func decode(row store.SigningKey) (*ecdsa.PrivateKey, error) {
 	return private, nil
 }
 
-// public is a key as it is published.
+// public returns a key as it is published.
 func public(id string, key *ecdsa.PublicKey) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(jose.ES256), Use: "sig"}
 }

@@ -1,8 +1,9 @@
 // Package keys holds the keys that a server signs with. They live in the database, so that all replicas sign alike and
-// publish the same set; each replica keeps a copy and looks anew every minute.
+// publish the same set. Each replica keeps a copy and reloads it every minute.
 //
-// A key is published an hour before it signs, which is longer than a replica or a client may know an older set, and for
-// a while after another one has taken over, for what it has signed. Which key signs is told by the database's clock.
+// A key is published an hour before it signs. That is longer than a replica or a client may use an older set. A
+// replaced key stays published for a while, because its signatures are still in use. The database's clock decides which
+// key signs.
 //
 // Signatures are deterministic (RFC 6979): two replicas give the same bytes for the same document.
 package keys
@@ -28,7 +29,7 @@ import (
 // lead is how long a new key is published before it signs.
 const lead = time.Hour
 
-// Store keeps the keys.
+// Store stores the keys.
 type Store interface {
 	SigningKeys(ctx context.Context) ([]store.SigningKey, error)
 	AddSigningKey(ctx context.Context, k store.SigningKey, maxAge, lead time.Duration) (added bool, err error)
@@ -49,7 +50,7 @@ type Ring struct {
 	current atomic.Pointer[view]
 }
 
-// view is the keys as they were at a moment.
+// view is the keys at one moment.
 type view struct {
 	at   time.Time // monotonic
 	keys []key     // the last to become active first
@@ -70,8 +71,8 @@ func New(o Options) *Ring {
 	return &Ring{opt: o}
 }
 
-// Refresh reads the keys, makes one when it is time, and drops those whose time is over. On an error the ring stays as
-// it was.
+// Refresh reads the keys. It creates a key when one is due, and deletes keys at the end of their time. On an error the
+// ring keeps its keys.
 func (r *Ring) Refresh(ctx context.Context) error {
 	rows, err := r.opt.Store.SigningKeys(ctx)
 	if err != nil {
@@ -105,7 +106,7 @@ func (r *Ring) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// add makes a key, unless another replica does.
+// add creates a key, unless another replica does.
 func (r *Ring) add(ctx context.Context) error {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -138,10 +139,10 @@ func newView(at time.Time, rows []store.SigningKey) (*view, error) {
 	return v, err
 }
 
-// errNone is for a ring that was not filled, or whose keys were all withdrawn.
+// errNone says that the ring was not filled, or that all its keys were withdrawn.
 var errNone = errors.New("there is no signing key")
 
-// active is the key that signs now.
+// active returns the key that signs now.
 func (r *Ring) active() (*key, error) {
 	v := r.current.Load()
 	if v == nil {
@@ -153,14 +154,14 @@ func (r *Ring) active() (*key, error) {
 			return &v.keys[i], nil
 		}
 	}
-	// The one before it was withdrawn: better the next one early than none.
+	// The previous key was withdrawn: sign early with the next one instead of failing.
 	if n := len(v.keys); n > 0 {
 		return &v.keys[n-1], nil
 	}
 	return nil, errNone
 }
 
-// KeyID names the key that signs now, or is empty.
+// KeyID returns the id of the key that signs now, or "" if there is none.
 func (r *Ring) KeyID() string {
 	k, err := r.active()
 	if err != nil {
@@ -169,7 +170,7 @@ func (r *Ring) KeyID() string {
 	return k.id
 }
 
-// Set is the JSON Web Key Set to publish. It is nil while the ring is empty.
+// Set returns the JSON Web Key Set to publish, or nil while the ring is empty.
 func (r *Ring) Set() []byte {
 	if v := r.current.Load(); v != nil {
 		return v.set

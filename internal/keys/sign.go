@@ -30,7 +30,7 @@ func (r *Ring) Sign(payload []byte, typ, jku string) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// deterministic signs as RFC 6979 has it: the same bytes for the same document, on every replica.
+// deterministic signs as RFC 6979 requires: the same bytes for the same document, on every replica.
 type deterministic struct{ private *ecdsa.PrivateKey }
 
 func (d deterministic) Public() crypto.PublicKey { return d.private.Public() }

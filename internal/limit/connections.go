@@ -9,14 +9,16 @@ import (
 // ConnectionOptions configures Connections. 0 means no limit.
 type ConnectionOptions struct {
 	Most      int // open at a time, on all listeners
-	OfAddress int // of these, from one address
-	// Opened is told of each, and what it returns that it was closed; Refused, of each that was one too many of an address.
+	OfAddress int // of these, from one address (see Sender)
+	// Opened is called for each connection; closed is called when that connection closes. Refused is called for each
+	// connection beyond the limit of its address.
 	Opened  func() (closed func())
 	Refused func()
 }
 
-// Connections bounds the connections of a replica. Beyond Most nobody is turned away: who comes waits, in the queue of the
-// kernel but for the first of each listener, until another has left. Beyond OfAddress a connection is closed as soon as it stands.
+// Connections bounds the connections of a replica. Connections beyond Most are not refused: they wait in the kernel's
+// queue until another one closes. Each listener accepts one of them before it waits. A connection beyond OfAddress is
+// closed at once.
 type Connections struct {
 	opt    ConnectionOptions
 	places chan struct{} // nil: any number
@@ -33,7 +35,7 @@ func NewConnections(o ConnectionOptions) *Connections {
 	return c
 }
 
-// Listener is a TCP listener whose connections count.
+// Listener wraps a TCP listener; its connections count.
 func (c *Connections) Listener(l net.Listener) net.Listener {
 	return &listener{Listener: l, all: c, done: make(chan struct{})}
 }
@@ -51,7 +53,7 @@ func (l *listener) Close() error {
 	return err
 }
 
-// Accept takes a connection and then waits for its place: a listener that nobody comes to holds none.
+// Accept accepts a connection and then waits for a place. A listener without clients so holds no place.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -80,8 +82,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// connection gives its place back when it is closed. It is a TCP connection in all else: who sets buffers or closes one
-// half finds the methods.
+// connection gives its place back when it is closed. It keeps the methods of a TCP connection, such as those to set
+// buffers or to close one half.
 type connection struct {
 	*net.TCPConn
 	placed bool
@@ -124,7 +126,8 @@ func (l *listener) admit(c net.Conn) (*connection, bool) {
 	}}, true
 }
 
-// Sender is whose an address with a port is: of IPv6 a customer has 64 bits at least.
+// Sender returns the party behind an address with a port. For IPv6 that is the /64 network, because a customer has at
+// least 64 bits.
 func Sender(address string) string {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -132,7 +135,7 @@ func Sender(address string) string {
 	}
 	ip := at.Addr().Unmap().WithZone("")
 	if ip.Is6() {
-		network, _ := ip.Prefix(64) // which it is long enough for
+		network, _ := ip.Prefix(64) // 16 bytes are long enough
 		return network.String()
 	}
 	return ip.String()

@@ -1,62 +1,58 @@
-// Package limit bounds what each caller may ask of this replica: how often, and how many
-// streams at a time. What must hold over all replicas is bounded by the store.
+// Package limit bounds what each caller, or each address, may ask of this replica: the request rate, and the number of
+// open streams. The store enforces limits that hold across replicas.
 package limit
 
 import (
 	"cmp"
-	"container/list"
 	"sync"
 	"time"
 
+	"github.com/jellydator/ttlcache/v3"
 	"golang.org/x/time/rate"
 )
 
-// Caller is whose requests share a limit.
-type Caller struct{ Tenant, Subject string }
-
-// Options are the limits. 0 means none.
+// Options are the limits. 0 means no limit.
 type Options struct {
-	Rate    int // requests in a second
-	Burst   int // requests at once, when there were fewer before; at least 1
+	Rate    int // requests per second
+	Burst   int // requests at once after a quiet time; at least 1
 	Streams int // open at a time
-	// Callers is how many are remembered while they have nothing open; default 50000. The one that
-	// was not heard of for longest is forgotten first, and has all of its burst when it comes back.
-	Callers int
+	// Accounts is how many accounts without open streams are remembered; default 50000. The least recently used one is
+	// evicted first, and starts again with its full burst.
+	Accounts int
 }
 
-// Callers keeps count of each. Its methods may be called from many goroutines.
-type Callers struct {
+// Quotas keeps an account for each caller or address. Its methods may be called from many goroutines.
+type Quotas[K comparable] struct {
 	opt Options
 	mu  sync.Mutex
-	all map[Caller]*account
-	// idle has the accounts without streams, the one that was used last in front.
-	idle *list.List
+	// An account with open streams is in busy. Others are in idle, which is bounded.
+	busy map[K]*account
+	idle *ttlcache.Cache[K, *account]
 }
 
 type account struct {
-	caller  Caller
 	bucket  *rate.Limiter
 	streams int
-	at      *list.Element // in idle; nil while streams are open
 }
 
-// New makes the accounts of a replica, or nil when nothing is limited; nil allows everything.
-func New(o Options) *Callers {
+// New makes the accounts of a replica. It returns nil when nothing is limited; a nil Quotas allows everything.
+func New[K comparable](o Options) *Quotas[K] {
 	if o.Rate == 0 && o.Streams == 0 {
 		return nil
 	}
-	o.Callers = cmp.Or(o.Callers, 50_000)
-	return &Callers{opt: o, all: map[Caller]*account{}, idle: list.New()}
+	o.Accounts = cmp.Or(o.Accounts, 50_000)
+	idle := ttlcache.New(ttlcache.WithCapacity[K, *account](uint64(o.Accounts)))
+	return &Quotas[K]{opt: o, busy: map[K]*account{}, idle: idle}
 }
 
-// Allow takes a request, or says how long to wait before the next is taken.
-func (c *Callers) Allow(who Caller) (wait time.Duration, ok bool) {
-	if c == nil || c.opt.Rate == 0 {
+// Allow takes a request from the rate, or returns how long to wait until the next one is allowed. It does not block.
+func (q *Quotas[K]) Allow(key K) (wait time.Duration, ok bool) {
+	if q == nil || q.opt.Rate == 0 {
 		return 0, true
 	}
-	c.mu.Lock()
-	bucket := c.of(who).bucket
-	c.mu.Unlock()
+	q.mu.Lock()
+	bucket := q.of(key).bucket
+	q.mu.Unlock()
 	r := bucket.Reserve()
 	if wait = r.Delay(); wait == 0 {
 		return 0, true
@@ -65,14 +61,14 @@ func (c *Callers) Allow(who Caller) (wait time.Duration, ok bool) {
 	return wait, false
 }
 
-// Ready says whether Allow would take a request, and takes none.
-func (c *Callers) Ready(who Caller) (wait time.Duration, ok bool) {
-	if c == nil || c.opt.Rate == 0 {
+// Ready reports whether Allow would allow a request, without taking one.
+func (q *Quotas[K]) Ready(key K) (wait time.Duration, ok bool) {
+	if q == nil || q.opt.Rate == 0 {
 		return 0, true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.all[who]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a := q.find(key)
 	if a == nil {
 		return 0, true
 	}
@@ -80,56 +76,52 @@ func (c *Callers) Ready(who Caller) (wait time.Duration, ok bool) {
 	if missing <= 0 {
 		return 0, true
 	}
-	return time.Duration(missing / float64(c.opt.Rate) * float64(time.Second)), false
+	return time.Duration(missing / float64(q.opt.Rate) * float64(time.Second)), false
 }
 
-// Open takes a place for a stream, which the caller gives back with closed when it was ok.
-func (c *Callers) Open(who Caller) (closed func(), ok bool) {
-	if c == nil || c.opt.Streams == 0 {
+// Open takes a place for a stream. If ok, call closed when the stream ends.
+func (q *Quotas[K]) Open(key K) (closed func(), ok bool) {
+	if q == nil || q.opt.Streams == 0 {
 		return func() {}, true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a := c.of(who)
-	if a.streams == c.opt.Streams {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a := q.of(key)
+	if a.streams == q.opt.Streams {
 		return nil, false
 	}
 	a.streams++
-	if a.at != nil {
-		c.idle.Remove(a.at)
-		a.at = nil
-	}
-	return sync.OnceFunc(func() { c.close(a) }), true
+	q.idle.Delete(key)
+	q.busy[key] = a
+	return sync.OnceFunc(func() { q.close(key, a) }), true
 }
 
-func (c *Callers) close(a *account) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (q *Quotas[K]) close(key K, a *account) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if a.streams--; a.streams == 0 {
-		a.at = c.idle.PushFront(a)
-		c.forget()
+		delete(q.busy, key)
+		q.idle.Set(key, a, ttlcache.NoTTL)
 	}
 }
 
-// of finds or makes the account of a caller. The lock is held.
-func (c *Callers) of(who Caller) *account {
-	a := c.all[who]
-	switch {
-	case a == nil:
-		a = &account{caller: who, bucket: rate.NewLimiter(rate.Limit(c.opt.Rate), max(c.opt.Burst, 1))}
-		c.all[who] = a
-		a.at = c.idle.PushFront(a)
-		c.forget()
-	case a.at != nil:
-		c.idle.MoveToFront(a.at)
+// of finds or creates the account of a key. The caller holds the lock.
+func (q *Quotas[K]) of(key K) *account {
+	a := q.find(key)
+	if a == nil {
+		a = &account{bucket: rate.NewLimiter(rate.Limit(q.opt.Rate), max(q.opt.Burst, 1))}
+		q.idle.Set(key, a, ttlcache.NoTTL)
 	}
 	return a
 }
 
-// forget keeps the number of accounts bounded. The lock is held.
-func (c *Callers) forget() {
-	for c.idle.Len() > c.opt.Callers {
-		oldest := c.idle.Remove(c.idle.Back()).(*account)
-		delete(c.all, oldest.caller)
+// find returns the account of a key, or nil. The caller holds the lock.
+func (q *Quotas[K]) find(key K) *account {
+	if a := q.busy[key]; a != nil {
+		return a
 	}
+	if item := q.idle.Get(key); item != nil {
+		return item.Value()
+	}
+	return nil
 }

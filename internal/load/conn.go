@@ -22,7 +22,7 @@ import (
 type Target struct {
 	addr string
 	tls  *tls.Config // nil for plain HTTP
-	head string      // of every request, up to the length of its body
+	head string      // of every request, up to Content-Length
 }
 
 // NewTarget reads the URL of an agent. Headers are sent with every request.
@@ -71,13 +71,13 @@ func (t *Target) Post(body []byte, lastEventID string) []byte {
 	return fmt.Appendf(nil, "%s%sContent-Length: %d\r\n\r\n%s", t.head, resume, len(body), body)
 }
 
-// Conn is one connection that carries one request after the other.
+// Conn is one connection. It carries one request at a time.
 type Conn struct {
 	c     net.Conn
 	r     *bufio.Reader // the answer
 	lines *bufio.Reader // the body of a stream
 	body  []byte
-	last  bool // the server takes no other request on it
+	last  bool // the server accepts no further request on it
 }
 
 // Dial connects to the target.
@@ -98,16 +98,16 @@ func (t *Target) Dial(ctx context.Context) (*Conn, error) {
 	return &Conn{c: c, r: bufio.NewReaderSize(c, 64<<10), lines: bufio.NewReaderSize(nil, 64<<10)}, nil
 }
 
-// Close ends the connection and with it whatever is under way on it.
+// Close closes the connection and aborts the request under way.
 func (c *Conn) Close() error { return c.c.Close() }
 
-// SetDeadline bounds what follows.
+// SetDeadline bounds the following reads and writes.
 func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
 
 // StatusError is an answer other than 200.
 type StatusError struct {
 	Status int
-	Body   string // the beginning
+	Body   string // its beginning
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.Status, e.Body) }
@@ -120,7 +120,7 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Call sends a request and returns the body of the answer, valid until the next one.
+// Call sends a request and returns the body of the answer. The body is valid until the next call.
 func (c *Conn) Call(req []byte) ([]byte, error) {
 	h, err := c.send(req)
 	if err != nil {
@@ -157,8 +157,8 @@ func (c *Conn) whole(h head) (body []byte, err error) {
 	return c.body, nil
 }
 
-// Stream sends a request and calls each with every document of the stream, until the server ends
-// it; the data is valid during the call. An error of each ends the stream early.
+// Stream sends a request and calls each with every document of the stream until the server ends it. The data is valid
+// during the call. An error of each ends the stream early.
 func (c *Conn) Stream(req []byte, each func(data []byte) error) error {
 	h, err := c.send(req)
 	if err != nil {
@@ -199,10 +199,10 @@ func (c *Conn) line() ([]byte, error) {
 	return line, err
 }
 
-// head is what matters of the head of an answer.
+// head has the used parts of an answer's head.
 type head struct {
 	status  int
-	length  int // -1 when it is not given
+	length  int // -1 if missing
 	chunked bool
 	closing bool
 	stream  bool
@@ -263,7 +263,7 @@ func (c *Conn) reader(h head) io.Reader {
 	return c.r
 }
 
-// after leaves the connection ready for the next request once a body has been read.
+// after prepares the connection for the next request after a body was read.
 func (c *Conn) after(h head) error {
 	for h.chunked { // the trailer
 		line, err := c.r.ReadSlice('\n')
@@ -277,7 +277,7 @@ func (c *Conn) after(h head) error {
 	return nil
 }
 
-// refused reads the error of a JSON-RPC answer.
+// refused returns the error of a JSON-RPC answer.
 func refused(body []byte) error {
 	var answer struct{ Error *RPCError }
 	if err := json.Unmarshal(body, &answer); err != nil {

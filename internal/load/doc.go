@@ -1,7 +1,7 @@
-// Package load makes tasks on an A2A server and measures how they fare: so many in flight, each
-// followed to its end before the next one starts (a closed loop). bench/ measures this repository
-// with it, and the verb bench an installation.
+// Package load creates tasks on an A2A server and measures them. It keeps a fixed number of tasks in flight, and
+// follows each to its end before it starts the next one (a closed loop). bench/ measures this repository with it; the
+// verb bench measures an installation.
 //
-// It speaks just enough HTTP/1.1 and A2A 0.3 for that, because load often shares its cores with
-// what it measures, and net/http would take as much of them as the server.
+// It implements only the needed parts of HTTP/1.1 and A2A 0.3. The load often shares its cores with the server that it
+// measures, and net/http would use as much CPU as the server.
 package load

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Mode is how a task is followed to its end.
+// Mode says how to follow a task to its end.
 type Mode string
 
 // The modes.
@@ -26,16 +26,16 @@ const (
 	Poll     Mode = "poll"     // a message/send that does not wait, then tasks/get until the task has ended
 )
 
-// Modes are all of them.
+// Modes are all modes.
 var Modes = []Mode{Blocking, Stream, Poll}
 
 // Options describe a load.
 type Options struct {
-	Targets  []*Target // the loops spread over them in turn
+	Targets  []*Target // the loops use them in turn
 	Mode     Mode
 	Text     string
 	InFlight int
-	// Count is how many tasks to make; 0 leaves the end to Duration, after which no task is begun.
+	// Count is the number of tasks. If it is 0, the load starts no task after Duration.
 	Count    int
 	Duration time.Duration
 	// PollEvery is the pause before each tasks/get.
@@ -44,18 +44,18 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Result is what a load came to.
+// Result is the result of a load.
 type Result struct {
 	Elapsed   time.Duration // from the first request to the last answer
-	Tasks     int           // that were completed
-	Chunks    int           // that streams brought
+	Tasks     int           // completed tasks
+	Chunks    int           // chunks that streams received
 	Polls     int
 	Latencies []time.Duration // of the completed tasks, sorted
-	Errors    map[string]int  // of the others, by kind
+	Errors    map[string]int  // of the other tasks, by kind
 	Example   error           // one of them
 }
 
-// Failed is how many tasks were not completed.
+// Failed returns the number of tasks that were not completed.
 func (r *Result) Failed() int {
 	n := 0
 	for _, k := range r.Errors {
@@ -64,16 +64,16 @@ func (r *Result) Failed() int {
 	return n
 }
 
-// TasksPerSecond is the rate of completed tasks.
+// TasksPerSecond returns the rate of completed tasks.
 func (r *Result) TasksPerSecond() float64 { return float64(r.Tasks) / r.Elapsed.Seconds() }
 
-// ChunksPerSecond is the rate of chunks that arrived.
+// ChunksPerSecond returns the rate of received chunks.
 func (r *Result) ChunksPerSecond() float64 { return float64(r.Chunks) / r.Elapsed.Seconds() }
 
-// Quantile is the latency that the fraction q of the completed tasks stayed within.
+// Quantile returns the latency below which the fraction q of the completed tasks stayed.
 func (r *Result) Quantile(q float64) time.Duration { return Quantile(r.Latencies, q) }
 
-// Quantile reads sorted values; 0 when there is none.
+// Quantile returns a quantile of sorted values, or 0 if there are no values.
 func Quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -81,8 +81,8 @@ func Quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// Run loads the targets. The error is that of a server which cannot be reached at all, or of ctx
-// with what was measured so far; tasks that fail are counted in the result.
+// Run loads the targets and blocks until the load ends. It fails if a server cannot be reached at all, or with the
+// error of ctx and the result so far. Failed tasks are counted in the result.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Timeout == 0 {
 		o.Timeout = time.Minute
@@ -137,7 +137,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return r, ctx.Err()
 }
 
-// loop makes one task after the other.
+// loop runs tasks one after the other.
 type loop struct {
 	Options
 	target *Target
@@ -157,7 +157,7 @@ func (l *loop) dial(ctx context.Context) (err error) {
 	return err
 }
 
-// afterFailure keeps a loop whose server refuses everything from becoming a flood.
+// afterFailure is a pause, so that a loop does not flood a server that refuses everything.
 const afterFailure = 20 * time.Millisecond
 
 func (l *loop) run(ctx context.Context, more func() bool) {
@@ -174,7 +174,7 @@ func (l *loop) run(ctx context.Context, more func() bool) {
 			continue
 		}
 		if ctx.Err() != nil {
-			return // what was cut off by us is no failure
+			return // a task that we interrupted is not a failure
 		}
 		l.errors[kind(err)]++
 		l.example = err
@@ -182,7 +182,7 @@ func (l *loop) run(ctx context.Context, more func() bool) {
 	}
 }
 
-// task makes one task and follows it to its end.
+// task creates a task and follows it to its end.
 func (l *loop) task(ctx context.Context) error {
 	if l.conn == nil || l.conn.last {
 		if l.conn != nil {
@@ -199,7 +199,7 @@ func (l *loop) task(ctx context.Context) error {
 	conn := l.conn
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	err := l.follow(ctx)
-	// Only an answer that was read to its end leaves a connection that can be used.
+	// A connection is reusable only after an answer was read to its end.
 	if err != nil {
 		_ = l.conn.Close()
 		l.conn = nil
@@ -295,7 +295,7 @@ func verdict(o Outcome, err error) error {
 	return nil
 }
 
-// kind is the name under which an error is counted.
+// kind returns the name under which an error is counted.
 func kind(err error) string {
 	var status *StatusError
 	var rpc *RPCError

@@ -28,11 +28,11 @@ func quoted(s string) []byte {
 	return b
 }
 
-// sender renders requests that differ in the id of their message, and in nothing else: an agent may
-// answer a message that it has seen with the task that it has.
+// sender renders requests that differ only in the id of their message. An agent may answer a known message with its
+// existing task, so ids must differ.
 type sender struct {
 	req []byte
-	at  int // where the digits are
+	at  int // position of the digits
 	n   int
 }
 
@@ -52,11 +52,11 @@ func (s *sender) next() []byte {
 	return s.req
 }
 
-// Outcome is how far a task has come.
+// Outcome is the progress of a task.
 type Outcome struct {
 	TaskID string
 	State  string // empty: the agent answered with a bare message, or this is a chunk
-	Final  bool   // nothing follows
+	Final  bool   // no event follows
 }
 
 // ReadOutcome reads an answer or a document of a stream.
@@ -98,11 +98,11 @@ func settled(state string) bool {
 	return true
 }
 
-// IsChunk reports whether a document of a stream is a piece of an artifact. Inside of a text the
-// quotation marks would be escaped.
+// IsChunk reports whether a document of a stream is a piece of an artifact. Inside a text the quotation marks would be
+// escaped.
 func IsChunk(data []byte) bool { return bytes.Contains(data, []byte(`"kind":"artifact-update"`)) }
 
-// isCompleted tells most answers without parsing them.
+// isCompleted recognizes most answers without parsing them.
 func isCompleted(body []byte) bool {
 	return bytes.Contains(body, []byte(`"result":{"kind":"task"`)) && bytes.Contains(body, []byte(`"status":{"state":"completed"`))
 }

@@ -1,5 +1,5 @@
-// Package outbound is what our HTTP clients have in common: they go where they were told
-// and nowhere else, and they read no more of an answer than they need.
+// Package outbound has what our HTTP clients share: they follow no redirects, and they read no more of an answer than
+// they need.
 package outbound
 
 import (
@@ -21,32 +21,31 @@ const (
 	drainTime  = time.Second
 )
 
-// Drain reads the rest of an answer in which nothing matters any more, for a moment, so that
-// its sender is not cut off in the middle of its last write and the connection can serve the
-// next request. cancel ends that request.
+// Drain reads the rest of an answer for a short time and drops it. So its sender can finish its last write, and the
+// connection can serve the next request. cancel ends the request.
 func Drain(body io.Reader, cancel context.CancelFunc) {
 	timer := time.AfterFunc(drainTime, cancel)
 	defer timer.Stop()
 	_, _ = io.Copy(io.Discard, io.LimitReader(body, drainBytes))
 }
 
-// ExcerptBytes is how much of an answer an excerpt shows at most.
+// ExcerptBytes is the most that an excerpt shows of an answer.
 const ExcerptBytes = 512
 
-// ReadExcerpt reads the start of an answer that is a refusal, as one line. cancel ends the
-// request of a sender that does not get to the end of its excuse.
+// ReadExcerpt reads the start of an error answer as one line. cancel ends the request if the sender does not finish its
+// answer.
 func ReadExcerpt(r *http.Response, cancel context.CancelFunc) string {
 	if r.StatusCode < 200 {
-		// The connection has become another protocol's, and its request has no end to wait for.
+		// The connection was upgraded to another protocol, so its body has no end.
 		return ""
 	}
 	defer time.AfterFunc(drainTime, cancel).Stop()
-	// What was read before an error is as good an excerpt as any.
+	// Bytes that were read before an error are still a useful excerpt.
 	start, _ := io.ReadAll(io.LimitReader(r.Body, ExcerptBytes))
 	return Excerpt(start)
 }
 
-// Excerpt makes the start of foreign bytes fit for one line of a message.
+// Excerpt returns the start of foreign bytes in a form that fits on one line of a message.
 func Excerpt(raw []byte) string {
 	text := strings.ToValidUTF8(string(raw[:min(len(raw), ExcerptBytes)]), "")
 	text = strings.Map(func(r rune) rune {
@@ -58,8 +57,8 @@ func Excerpt(raw []byte) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// RetryAfter reads the header's two forms, seconds and a date. It is 0 for what it cannot
-// read and for a date in the past, and at most longest.
+// RetryAfter reads both forms of the header, seconds and a date. It returns 0 for a date in the past or an unreadable
+// value, and at most longest.
 func RetryAfter(value string, now time.Time, longest time.Duration) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, longest)
@@ -71,7 +70,7 @@ func RetryAfter(value string, now time.Time, longest time.Duration) time.Duratio
 	return min(max(at.Sub(now), 0), longest)
 }
 
-// WorthRetrying tells whether a status is one that may pass.
+// WorthRetrying reports whether a status is temporary.
 func WorthRetrying(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:

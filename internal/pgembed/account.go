@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// account is the user PostgreSQL runs as. PostgreSQL refuses root, so root lends its programs to somebody else.
+// account is the user that PostgreSQL runs as. PostgreSQL refuses to run as root, so root runs its programs as another
+// user.
 type account struct {
 	name     string
 	uid, gid uint32
-	lent     bool // we are root and it is not us
+	lent     bool // we are root, and the account is another user
 }
 
-// currentAccount is the account for a new cluster.
+// currentAccount returns the account for a new cluster.
 func currentAccount() (account, error) {
 	if uid := os.Geteuid(); uid != 0 {
-		// Containers are often run under a bare number, and initdb says so in words of its own.
+		// Containers often run under a uid without a name; initdb's error about that is hard to understand.
 		if _, err := user.LookupId(strconv.Itoa(uid)); err != nil {
 			return account{}, fmt.Errorf("postgresql needs a user with a name, and user id %d has none on this machine: "+
 				"add it to /etc/passwd, start as another user, or set HOLDFAST_DATABASE_URL", uid)
@@ -39,7 +40,8 @@ func currentAccount() (account, error) {
 		"create one (useradd --system postgres) or start as an ordinary user")
 }
 
-// ownerAccount is the account that owns an existing cluster: root follows the owner, anybody else must be the owner.
+// ownerAccount returns the account that owns an existing cluster. Root uses the owner's account; any other user must be
+// the owner.
 func ownerAccount(path string) (account, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -74,23 +76,24 @@ func lentAccount(u *user.User) (account, error) {
 	return account{name: u.Username, uid: uint32(uid), gid: uint32(gid), lent: true}, nil
 }
 
-// command prepares a program to run as the account. It gets a session of its own, so that Ctrl-C at the terminal
-// reaches us and not the database, which must still be there while we stop.
+// command prepares a program to run as the account. The program gets its own session, so that Ctrl-C at the terminal
+// reaches only us. The database must still run while we stop.
 func (a account) command(ctx context.Context, dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = dir // not ours: the account may be unable to enter it, and PostgreSQL's programs complain
+	cmd.Dir = dir // not our directory: the account may be unable to enter it, and PostgreSQL's programs complain
 	cmd.Env = environment(os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if a.lent {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
 	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // initdb and pg_ctl tidy up on it
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // initdb and pg_ctl clean up on it
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-// environment is what PostgreSQL's programs get to see: how to be run, and where they are. The rest may be secrets,
-// which whoever else runs as the account could read, and PGDATA, PGPORT and their like are for the operator's clients.
+// environment returns the variables for PostgreSQL's programs: those that they need to run and to find their files.
+// Other variables may be secrets, and other programs of the account could read them. PGDATA, PGPORT and similar
+// variables are for the operator's clients.
 func environment(ours []string) []string {
 	env := []string{}
 	for _, kv := range ours {
@@ -107,12 +110,12 @@ func environment(ours []string) []string {
 	return env
 }
 
-// canEnter reports whether the account reaches a directory, which depends on every parent.
+// canEnter reports whether the account can reach a directory, which depends on every parent.
 func (a account) canEnter(ctx context.Context, dir string) bool {
 	return a.command(ctx, dir, "/bin/sh", "-c", ":").Run() == nil
 }
 
-// ownIn hands one of files to the account.
+// ownIn changes the owner of one of files to the account.
 func (a account) ownIn(files *os.Root, name string) error {
 	if !a.lent {
 		return nil
@@ -123,7 +126,7 @@ func (a account) ownIn(files *os.Root, name string) error {
 	return nil
 }
 
-// own hands a path to the account.
+// own changes the owner of a path to the account.
 func (a account) own(path string) error {
 	if !a.lent {
 		return nil

@@ -16,10 +16,10 @@ import (
 // MinMajor is the oldest PostgreSQL that Holdfast runs on.
 const MinMajor = 14
 
-// defaultMajor is what is downloaded when no existing data asks for another.
+// defaultMajor is the version to download when no existing data needs another one.
 const defaultMajor = 17
 
-// EnvBin names a directory with PostgreSQL's programs, to be used before any other.
+// EnvBin names a directory with PostgreSQL's programs. It has priority over all other places.
 const EnvBin = "HOLDFAST_PG_BIN"
 
 // Binaries is one installation of PostgreSQL.
@@ -32,16 +32,17 @@ type Binaries struct {
 // errNone means that the machine has no usable PostgreSQL.
 var errNone = errors.New("no PostgreSQL found")
 
-// Find locates PostgreSQL on this machine: the directory in HOLDFAST_PG_BIN, then PATH, then the places where
-// distributions and installers put it, newest first. It takes version 14 or later or, if major is not 0, that
-// version only (the files of a cluster belong to one major version).
+// Find locates PostgreSQL on this machine. It looks in the directory of HOLDFAST_PG_BIN, then in PATH, then in the
+// places of distributions and installers, newest first. It accepts version 14 or later. If major is not 0, it accepts
+// only that version, because the files of a cluster belong to one major version.
 func Find(ctx context.Context, log *slog.Logger, major int) (Binaries, error) {
 	acct, err := currentAccount()
 	if err != nil {
 		return Binaries{}, err
 	}
 	if dir := os.Getenv(EnvBin); dir != "" {
-		// Whoever names a directory wants that one, so a mistake in it is an error and not a reason to look elsewhere.
+		// An operator who names a directory wants that one. So a mistake in it is an error and not a reason to look
+		// elsewhere.
 		b, err := inspect(ctx, acct, dir)
 		if err == nil {
 			err = b.suits(major)
@@ -77,9 +78,8 @@ func Find(ctx context.Context, log *slog.Logger, major int) (Binaries, error) {
 	return Binaries{}, fmt.Errorf("%w of version %s", errNone, wanted)
 }
 
-// Ensure is Find and, when nothing is found, fetches PostgreSQL: first a download that is cached for the user, then,
-// for root on Debian and its derivatives, the distribution's package. The error of the last resort says what to
-// install by hand.
+// Ensure calls Find. If that finds nothing, it downloads PostgreSQL and caches it for the user. If that fails for root
+// on Debian or a derivative, it installs the distribution's package. The last error says what to install by hand.
 func Ensure(ctx context.Context, log *slog.Logger, major int) (Binaries, error) {
 	b, err := Find(ctx, log, major)
 	if !errors.Is(err, errNone) {
@@ -113,10 +113,10 @@ func (b Binaries) path(program string) string { return filepath.Join(b.Dir, prog
 
 var versionLine = regexp.MustCompile(`\(PostgreSQL\) ((\d+)\S*)`)
 
-// inspect reads the version of the programs in dir. It runs them as the account that will run them later, so a
-// directory out of that account's reach is not taken.
+// inspect reads the version of the programs in dir. It runs them as the account that will use them later, so it rejects
+// a directory that this account cannot reach.
 func inspect(ctx context.Context, acct account, dir string) (Binaries, error) {
-	// Distributions put links in PATH; the programs beside the target are the complete set.
+	// Distributions put links in PATH; the target's directory has the complete set of programs.
 	target, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {
 		return Binaries{}, fmt.Errorf("look for postgres: %w", err)
@@ -140,7 +140,7 @@ func inspect(ctx context.Context, acct account, dir string) (Binaries, error) {
 	return b, err
 }
 
-// places lists the directories worth a look, best first.
+// places returns the directories to search, best first.
 func places() []string {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	for _, pattern := range []string{
@@ -162,7 +162,7 @@ func places() []string {
 	return dirs
 }
 
-// literal makes a path a pattern that matches nothing else.
+// literal returns a pattern that matches only the path.
 func literal(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// port only names the socket's file: nothing listens on TCP.
+// port is only part of the socket's file name: nothing listens on TCP.
 const port = "5432"
 
-// ourSettings is a file in the data directory, written anew at each start. An operator's ALTER SYSTEM goes to
-// postgresql.auto.conf, which is read later and wins.
+// ourSettings is a file in the data directory, rewritten at each start. An operator's ALTER SYSTEM goes to
+// postgresql.auto.conf, which PostgreSQL reads later, so it has priority.
 const ourSettings = "holdfast.conf"
 
 // defaults suit a laptop that also runs everything else. fsync stays on: acknowledged means stored.
@@ -37,7 +37,7 @@ var defaults = map[string]string{
 	"log_line_prefix":         "%m [%p] %q%u@%d ",
 }
 
-// errRemains is the complaint of a PostgreSQL whose predecessor was killed a moment ago and has not ended altogether.
+// errRemains means that a killed PostgreSQL has not ended completely yet.
 var errRemains = errors.New("the files are still in use by a killed postgresql")
 
 var remainsComplaints = []string{"is still in use", "lock file \"postmaster.pid\" already exists"}
@@ -58,7 +58,7 @@ func openCluster(ctx context.Context, o Options) (cluster, error) {
 	return cluster{log: o.Log, settings: o.Settings, home: home, acct: acct}, nil
 }
 
-// The names of what is in home.
+// The names of the files in home.
 const (
 	dataName = "data"
 	logName  = "log"
@@ -68,8 +68,8 @@ func (c cluster) data() string      { return filepath.Join(c.home, dataName) }
 func (c cluster) logFile() string   { return filepath.Join(c.home, logName) }
 func (c cluster) socketDir() string { return socketHome(c.home) }
 
-// inHome lends do the files in home. It is where the account may put links, and when we are root they must not lead us
-// to write what the account cannot.
+// inHome gives do access to the files in home. The account may put links there. If we are root, these links must not
+// make us write files that the account cannot write.
 func (c cluster) inHome(do func(files *os.Root) error) error {
 	files, err := os.OpenRoot(c.home)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c cluster) inHome(do func(files *os.Root) error) error {
 	return errors.Join(do(files), files.Close())
 }
 
-// run makes the database answer, whatever state it is in.
+// run makes the database answer, from any state.
 func (c cluster) run(ctx context.Context) error {
 	patience := time.Now().Add(30 * time.Second)
 	for {
@@ -100,7 +100,8 @@ func (c cluster) run(ctx context.Context) error {
 	}
 }
 
-// adopt uses a server that runs already, and reports false if there is none. One that cannot be used is stopped.
+// adopt uses a server that is already running. It returns false if no server runs. It stops a server that cannot be
+// used.
 func (c cluster) adopt(ctx context.Context) (bool, error) {
 	pm, err := c.postmaster()
 	if err != nil || pm.pid == 0 {
@@ -118,7 +119,7 @@ func (c cluster) adopt(ctx context.Context) (bool, error) {
 	return false, c.stop(ctx, syscall.SIGINT)
 }
 
-// major is the version that the data belongs to, 0 if there is none yet.
+// major returns the version of the data, or 0 if there is no data yet.
 func (c cluster) major() (int, error) {
 	raw, err := os.ReadFile(filepath.Join(c.data(), "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +135,7 @@ func (c cluster) major() (int, error) {
 	return major, nil
 }
 
-// create makes the data directory under a temporary name, so that a kill in the middle leaves nothing in the way.
+// create makes the data directory under a temporary name, so that a kill during creation leaves no partial cluster.
 func (c cluster) create(ctx context.Context, bin Binaries) error {
 	c.log.Info("postgresql data directory is created", "version", bin.Version, "dir", c.data(), "user", c.acct.name)
 	leftovers, err := filepath.Glob(filepath.Join(literal(c.home), "initdb-*"))
@@ -147,8 +148,8 @@ func (c cluster) create(ctx context.Context, bin Binaries) error {
 		}
 	}
 	fresh := filepath.Join(c.home, fmt.Sprintf("initdb-%d", os.Getpid()))
-	// The C locale exists everywhere and sorts the same everywhere. Nobody connects over TCP; whoever can enter the
-	// socket's directory may connect without a password, and only the account and root can.
+	// The C locale exists everywhere and sorts the same everywhere. Nobody connects over TCP. A user that can enter the
+	// socket's directory needs no password, and only the account and root can enter it.
 	args := []string{
 		"--pgdata=" + fresh, "--username=" + role, "--encoding=UTF8", "--locale=C", "--data-checksums",
 		"--auth-local=trust", "--auth-host=reject",
@@ -177,7 +178,7 @@ func (c cluster) create(ctx context.Context, bin Binaries) error {
 	return nil
 }
 
-// spawn starts PostgreSQL, on new data the first time, and returns when it answers.
+// spawn starts PostgreSQL and returns when it answers. If there is no data yet, it creates the data directory first.
 func (c cluster) spawn(ctx context.Context) error {
 	major, err := c.major()
 	if err != nil {
@@ -215,8 +216,8 @@ func (c cluster) spawn(ctx context.Context) error {
 	return fmt.Errorf("start postgresql: %w (%s): %s", err, c.logFile(), lastLines([]byte(complaint), 4))
 }
 
-// pgCtlStart returns what PostgreSQL logged besides the error. pg_ctl detaches the server from us, and tells it our
-// process id, which clearStale relies on.
+// pgCtlStart returns PostgreSQL's log output besides the error. pg_ctl detaches the server from us, and passes it our
+// process id; clearStale relies on that.
 func (c cluster) pgCtlStart(ctx context.Context, bin Binaries) (string, error) {
 	out, err := c.openLog()
 	if err != nil {
@@ -227,7 +228,7 @@ func (c cluster) pgCtlStart(ctx context.Context, bin Binaries) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("postgresql's log: %w", err)
 	}
-	// Recovery after a crash takes as long as it takes; ctx is the limit.
+	// Recovery after a crash may take long; only ctx limits it.
 	cmd := c.acct.command(ctx, c.home, bin.path("pg_ctl"), "start", "--silent", "--wait", "--timeout=86400", "--pgdata="+c.data())
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
@@ -237,7 +238,7 @@ func (c cluster) pgCtlStart(ctx context.Context, bin Binaries) (string, error) {
 	return "", nil
 }
 
-// openLog keeps the log of this start and, once it is long, of one predecessor.
+// openLog opens the log for this start. It rotates a long log and keeps one predecessor.
 func (c cluster) openLog() (f *os.File, err error) {
 	err = c.inHome(func(files *os.Root) error {
 		if info, err := files.Stat(logName); err == nil && info.Size() > 16<<20 {
@@ -259,7 +260,7 @@ func (c cluster) openLog() (f *os.File, err error) {
 func (c cluster) writeSettings(ctx context.Context, bin Binaries) error {
 	all := maps.Clone(defaults)
 	all["unix_socket_directories"] = c.socketDir()
-	// Not every build has lz4; asking the server for the setting's value shows whether it takes it.
+	// Not every build has lz4; reading the setting back shows whether the server accepts it.
 	if c.acct.command(ctx, c.home, bin.path("postgres"), "-D", c.data(),
 		"-c", "default_toast_compression=lz4", "-C", "default_toast_compression").Run() == nil {
 		all["default_toast_compression"] = "lz4"
@@ -288,10 +289,10 @@ var (
 	errEnding = errors.New("it is shutting down")
 )
 
-// awaitAnswer waits until a server that already runs takes connections.
+// awaitAnswer waits until a running server accepts connections.
 func (c cluster) awaitAnswer(ctx context.Context, pm postmaster) error {
-	// A server is silent only for a moment while it starts. One that stays silent has lost its socket, say to a
-	// cleaner of temporary directories.
+	// A server is silent only for a moment while it starts. A server that stays silent has lost its socket, for example
+	// to a cleaner of temporary directories.
 	deaf := time.Now().Add(10 * time.Second)
 	for n := 0; ; n++ {
 		err := c.exec(ctx, "postgres", "SELECT 1")
@@ -344,7 +345,7 @@ func (c cluster) exec(ctx context.Context, name, sql string) error {
 	return err
 }
 
-// remove deletes everything, also what lies elsewhere.
+// remove deletes everything, including directories elsewhere.
 func (c cluster) remove() error {
 	err := os.RemoveAll(c.home)
 	if strings.HasPrefix(c.home, elsewhere+"/") {

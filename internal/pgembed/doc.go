@@ -1,14 +1,15 @@
-// Package pgembed gives a machine without a configured database a PostgreSQL of its own: it finds (or fetches) the
-// server's binaries, keeps one cluster in a directory, and hands out its address.
+// Package pgembed gives a machine without a configured database its own PostgreSQL. It finds or fetches the server's
+// binaries, keeps one cluster in a directory, and returns its address.
 //
 // # What is authoritative
 //
-// The data directory is. The PostgreSQL process belongs to it and not to the Go process that started it, so a killed
-// Go process leaves the database running, and the next Start adopts it. Several processes may use one directory; the
-// last to Stop shuts the database down. Two flock files decide, and the kernel releases both when a process dies:
+// The data directory. The PostgreSQL process belongs to it and not to the Go process that started it. So a killed Go
+// process leaves the database running, and the next Start adopts it. Several processes may use one directory; the last
+// one to Stop shuts the database down. Two flock files coordinate them, and the kernel releases both when a process
+// dies:
 //
 //	postgres.start.lock   exclusive while a process starts, stops or inspects the cluster
-//	postgres.users.lock   shared by every process that uses the cluster; whoever gets it exclusively is alone
+//	postgres.users.lock   shared by every process that uses the cluster; a process that gets it exclusively is alone
 //
 // Lock order: start, then users.
 //

@@ -17,17 +17,17 @@ import (
 	embedded "github.com/fergusstrange/embedded-postgres"
 )
 
-// EnvRepository names a Maven repository to download PostgreSQL from instead of the library's own choice.
+// EnvRepository names a Maven repository to download PostgreSQL from, instead of the library's default.
 const EnvRepository = "HOLDFAST_PG_REPOSITORY"
 
-// downloadTimeout is generous: some tens of megabytes.
+// downloadTimeout is long: a download is some tens of megabytes.
 const downloadTimeout = 10 * time.Minute
 
 var downloadable = map[int]embedded.PostgresVersion{
 	14: embedded.V14, 15: embedded.V15, 16: embedded.V16, 17: embedded.V17, 18: embedded.V18,
 }
 
-// cacheDir is where downloads stay. Root's own cache is out of reach for the user that PostgreSQL runs as.
+// cacheDir returns the directory for downloads. PostgreSQL's user cannot reach root's own cache.
 func cacheDir() string {
 	if os.Geteuid() == 0 {
 		return "/var/cache/holdfast"
@@ -68,8 +68,8 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
 
-	// The library has no way to only fetch: Start would go on to run a server, which it cannot do as root. Given a
-	// "data directory" that looks initialised and is empty, it stops right after unpacking, with an error from pg_ctl.
+	// The library cannot only fetch: Start would go on to run a server, which root must not do. With an empty "data
+	// directory" that looks initialised, it stops right after unpacking, with an error from pg_ctl.
 	data, unpacked := filepath.Join(work, "data"), filepath.Join(work, "unpacked")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return fmt.Errorf("download PostgreSQL: %w", err)
@@ -92,13 +92,13 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, err)
 	}
 	err = os.Rename(unpacked, filepath.Join(cacheDir(), fmt.Sprintf("postgresql-%d", major)))
-	if err != nil && !errors.Is(err, fs.ErrExist) { // somebody else may have been faster
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another process may have been faster
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
 	return nil
 }
 
-// redacted hides the password that a repository's address may carry.
+// redacted hides the password in a repository's address.
 func redacted(repository string) string {
 	u, err := url.Parse(repository)
 	if err != nil {
@@ -117,7 +117,7 @@ func installPackage(ctx context.Context, log *slog.Logger, major int) error {
 	if major != 0 {
 		name = fmt.Sprintf("postgresql-%d", major)
 	}
-	// The package would create and start a cluster of its own, which nobody asked for.
+	// The package would create and start its own cluster, which is not needed.
 	const noCluster = "/etc/postgresql-common/createcluster.d/holdfast.conf"
 	if err := os.MkdirAll(filepath.Dir(noCluster), 0o755); err != nil { //nolint:gosec // as the package does
 		return fmt.Errorf("install %s: %w", name, err)

@@ -13,13 +13,13 @@ import (
 	"syscall"
 )
 
-// elsewhere is where root keeps clusters whose own directory the database's user cannot reach, such as /root.
+// elsewhere is where root keeps clusters if the database's user cannot reach their own directory, such as /root.
 const elsewhere = "/var/lib/holdfast"
 
-// maxSocketDir leaves room for the socket's name in the 104 bytes that macOS, the strictest, allows.
+// maxSocketDir leaves room for the socket's name within the 104 bytes of macOS, the lowest limit.
 const maxSocketDir = 103 - len("/.s.PGSQL.5432")
 
-// openHome finds or makes the directory that belongs to PostgreSQL, and says which account that is.
+// openHome finds or makes PostgreSQL's directory, and returns the account that owns it.
 func openHome(ctx context.Context, log *slog.Logger, dir string) (string, account, error) {
 	link := filepath.Join(dir, "postgres")
 	home, err := filepath.EvalSymlinks(link)
@@ -33,7 +33,7 @@ func openHome(ctx context.Context, log *slog.Logger, dir string) (string, accoun
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", account{}, fmt.Errorf("database directory: %w", err)
 	}
-	// A link that leads nowhere: somebody removed the data and wants a fresh start.
+	// The link's target is gone: the user removed the data and wants a new cluster.
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", account{}, fmt.Errorf("database directory: %w", err)
 	}
@@ -42,7 +42,7 @@ func openHome(ctx context.Context, log *slog.Logger, dir string) (string, accoun
 		return "", account{}, err
 	}
 	if err = makeHome(ctx, acct, link); err == nil {
-		// The real path, since PostgreSQL reports its working directory by it.
+		// Use the real path, because PostgreSQL reports it as its working directory.
 		home, err = filepath.EvalSymlinks(link)
 		return home, acct, err
 	}
@@ -72,7 +72,8 @@ func makeHome(ctx context.Context, acct account, path string) error {
 	return err
 }
 
-// makeOpenDir makes a directory that other users may pass through, whatever the umask. One that is there keeps its mode.
+// makeOpenDir makes a directory that other users may pass through, whatever the umask. An existing directory keeps its
+// mode.
 func makeOpenDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -83,8 +84,8 @@ func makeOpenDir(dir string) error {
 	return os.Chmod(dir, 0o755) //nolint:gosec // see above
 }
 
-// makeHomeElsewhere picks a fresh name each time. The link is the only thing that leads there, so whoever deletes the
-// directory with the link gets an empty database and not a forgotten one.
+// makeHomeElsewhere picks a new name each time. Only the link leads there. So a user who deletes the directory with the
+// link gets an empty database, and not an old one.
 func makeHomeElsewhere(ctx context.Context, acct account, link string) (string, error) {
 	if err := makeOpenDir(elsewhere); err != nil {
 		return "", fmt.Errorf("database directory: %w", err)
@@ -106,8 +107,8 @@ func makeHomeElsewhere(ctx context.Context, acct account, link string) (string, 
 	return home, nil
 }
 
-// socketHome is the directory for the socket: inside home, or where home's path is too long for a socket's address or
-// would be read as several, a private directory named after it.
+// socketHome returns the directory for the socket. That is inside home, unless home's path is too long for a socket's
+// address or would be read as several addresses. Then it is a private directory named after home.
 func socketHome(home string) string {
 	if dir := filepath.Join(home, "run"); len(dir) <= maxSocketDir && !strings.Contains(dir, ",") {
 		return dir
@@ -115,8 +116,8 @@ func socketHome(home string) string {
 	return fmt.Sprintf("/tmp/holdfast-%x", sha256.Sum256([]byte(home)))[:len("/tmp/holdfast-")+16]
 }
 
-// makeSocketDir refuses a directory that somebody else prepared: /tmp is open to all, and the mode of this directory is
-// what keeps strangers out of the database.
+// makeSocketDir refuses a directory that another user prepared. /tmp is open to all, and only the mode of this
+// directory keeps other users out of the database.
 func makeSocketDir(dir string, acct account) error {
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {

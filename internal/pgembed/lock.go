@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// fileLock is an advisory lock on a file. It dies with the process, and no child inherits it: Go opens files with
-// O_CLOEXEC, so a PostgreSQL that outlives us does not hold our lease.
+// fileLock is an advisory lock on a file. It ends with the process. Children do not inherit it, because Go opens files
+// with O_CLOEXEC. So a PostgreSQL that outlives us does not hold our lease.
 type fileLock struct{ file *os.File }
 
 func openLock(path string) (*fileLock, error) {
-	// Read access is enough for flock, and lets root and the directory's owner share a file either of them made.
+	// flock needs only read access, so that root and the directory's owner can share a file that either of them made.
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o644) //nolint:gosec // the lock file holds nothing
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
@@ -22,7 +22,7 @@ func openLock(path string) (*fileLock, error) {
 	return &fileLock{file: f}, nil
 }
 
-// exclusive waits for the lock until ctx ends, and calls waiting once if that takes more than a moment.
+// exclusive waits for the lock until ctx ends. It calls waiting once if that takes more than a moment.
 func (l *fileLock) exclusive(ctx context.Context, waiting func()) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -42,7 +42,8 @@ func (l *fileLock) exclusive(ctx context.Context, waiting func()) error {
 	}
 }
 
-// try takes the lock in the given mode, or reports false at once. A failed conversion gives up the lock held before.
+// try takes the lock in the given mode. It returns false at once if it cannot. A failed conversion loses the lock held
+// before.
 func (l *fileLock) try(mode int) (bool, error) {
 	for {
 		err := syscall.Flock(int(l.file.Fd()), mode|syscall.LOCK_NB)
@@ -57,7 +58,8 @@ func (l *fileLock) try(mode int) (bool, error) {
 	}
 }
 
-// mine reports an error if another file is at the lock's path: whoever opens that one is not held off by ours.
+// mine returns an error if another file is at the lock's path: our lock does not exclude a process that opens that
+// file.
 func (l *fileLock) mine() error {
 	ours, err := l.file.Stat()
 	if err != nil {

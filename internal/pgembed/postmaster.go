@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// postmaster is the running server of a data directory; its pid is 0 if none runs.
+// postmaster is the running server of a data directory; its pid is 0 if no server runs.
 type postmaster struct{ pid int }
 
 const pidName = "postmaster.pid"
 
 func (c cluster) pidFile() string { return filepath.Join(c.data(), pidName) }
 
-// postmaster reads the server's pid file and checks that the process is what the file says. After a reboot, or in a
-// container, the number may belong to anybody.
+// postmaster reads the server's pid file and checks that the process is this server. After a reboot, or in a container,
+// another process may have the number.
 func (c cluster) postmaster() (postmaster, error) {
 	pid, err := c.recordedPID()
 	if err != nil || pid <= 0 || !c.isPostmaster(pid) {
@@ -32,7 +32,7 @@ func (c cluster) postmaster() (postmaster, error) {
 	return postmaster{pid: pid}, nil
 }
 
-// recordedPID is the pid file's first line, 0 without a file.
+// recordedPID returns the first line of the pid file, or 0 without a file.
 func (c cluster) recordedPID() (int, error) {
 	raw, err := os.ReadFile(c.pidFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,8 +49,8 @@ func (c cluster) recordedPID() (int, error) {
 	return max(pid, -pid), nil
 }
 
-// isPostmaster reports whether the process is a PostgreSQL server in our data directory, which is its working
-// directory. A zombie is not: it has none.
+// isPostmaster reports whether the process is a PostgreSQL server whose working directory is our data directory. A
+// zombie has no working directory.
 func (c cluster) isPostmaster(pid int) bool {
 	if runtime.GOOS == "linux" {
 		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
@@ -63,10 +63,10 @@ func (c cluster) isPostmaster(pid int) bool {
 	return err == nil && !strings.HasPrefix(string(out), "Z") && strings.Contains(string(out), "postgres")
 }
 
-// clearStale makes the traces of a dead server harmless. Postgres itself ignores a pid file whose process is gone, but
-// refuses to start if the number has been given to another process of the same user. It makes one exception, for the
-// process that starts it, so we put our own number there, and leave the rest of the file for its check that no child
-// of the dead server still uses the shared memory.
+// clearStale removes the effects of a dead server. Postgres ignores a pid file whose process is gone, but refuses to
+// start if another process of the same user has the number. The only exception is the process that starts it, so we
+// write our own number there. The rest of the file stays: postgres uses it to check that no child of the dead server
+// still uses the shared memory.
 func (c cluster) clearStale() error {
 	if pm, err := c.postmaster(); err != nil || pm.pid != 0 {
 		return errors.Join(errRemains, err)
@@ -85,7 +85,7 @@ func (c cluster) clearStale() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("postgresql's pid file: %w", err)
 	}
-	// The socket's lock file has the same rule. The directory is this cluster's alone, so it can just go.
+	// The socket's lock file has the same rule. Only this cluster uses the directory, so we remove the file.
 	err = os.Remove(filepath.Join(c.socketDir(), ".s.PGSQL."+port+".lock"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("postgresql's socket: %w", err)

@@ -19,21 +19,21 @@ const (
 	database = "holdfast"
 )
 
-// Options say where a cluster lives and how it runs.
+// Options say where a cluster is and how it runs.
 type Options struct {
-	// Dir holds the cluster and is made if absent; a relative one depends on the working directory.
+	// Dir holds the cluster. It is created if absent. A relative path depends on the working directory.
 	Dir string
 	// Log receives a line for each step.
 	Log *slog.Logger
-	// Settings go to postgresql.conf over the defaults of this package. They apply to a server that Start starts,
-	// and not to one that it finds running.
+	// Settings override this package's defaults in postgresql.conf. They apply only to a server that Start starts, not
+	// to a running one.
 	Settings map[string]string
 }
 
-// Server is our use of a running PostgreSQL. It is shared with every other process that uses the same directory.
+// Server is our use of a running PostgreSQL. All processes with the same directory share that PostgreSQL.
 type Server struct {
 	opts  Options
-	turn  chan struct{} // the start lock among the goroutines of this process, since a process shares its flock
+	turn  chan struct{} // orders the goroutines of this process, because they share the flock of start
 	start *fileLock
 	lease *fileLock
 	c     cluster
@@ -45,10 +45,10 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
-// Look tells the address of the cluster in dir and the process id of its PostgreSQL, 0 if that does not run. It starts
-// nothing and changes nothing.
+// Look returns the address of the cluster in dir and the process id of its PostgreSQL, or 0 if it does not run. It
+// starts nothing and changes nothing.
 func Look(dir string) (dsn string, pid int, err error) {
-	// The real path, since PostgreSQL reports its working directory by it.
+	// Use the real path, because PostgreSQL reports it as its working directory.
 	home, err := filepath.Abs(filepath.Join(dir, "postgres"))
 	if err == nil {
 		home, err = filepath.EvalSymlinks(home)
@@ -61,8 +61,8 @@ func Look(dir string) (dsn string, pid int, err error) {
 	return c.dsn(database), pm.pid, err
 }
 
-// Start makes the cluster in o.Dir ready: creates it the first time, starts it if it does not run, and adopts it if it
-// does. It blocks until the database answers, which after a crash is when recovery has ended.
+// Start makes the cluster in o.Dir ready. It creates the cluster the first time, starts it if it does not run, and
+// adopts it if it runs. It blocks until the database answers; after a crash, that is after recovery.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 
 // up runs under the start lock.
 func (s *Server) up(ctx context.Context) error {
-	// Nobody holds the lease exclusively while we hold the start lock, so this cannot fail for lack of it.
+	// While we hold the start lock, nobody holds the lease exclusively, so this succeeds at once.
 	if _, err := s.lease.try(syscall.LOCK_SH); err != nil {
 		return err
 	}
@@ -101,19 +101,19 @@ func (s *Server) up(ctx context.Context) error {
 	return s.c.run(ctx)
 }
 
-// DSN is the address of the database, as a URL.
+// DSN returns the address of the database, as a URL.
 func (s *Server) DSN() string { return s.c.dsn(database) }
 
-// Psql is the command that connects an operator to the database.
+// Psql returns the command that connects an operator to the database.
 func (s *Server) Psql() string { return s.c.psql() }
 
-// PID is the process id of PostgreSQL, 0 if it does not run.
+// PID returns the process id of PostgreSQL, or 0 if it does not run.
 func (s *Server) PID() int {
 	pm, _ := s.c.postmaster()
 	return pm.pid
 }
 
-// Watch keeps the database up until ctx ends: should PostgreSQL die, it is started again.
+// Watch keeps the database running until ctx ends: it restarts PostgreSQL if that dies.
 func (s *Server) Watch(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -142,7 +142,7 @@ func (s *Server) Alone(ctx context.Context) (alone bool, err error) {
 	return alone, err
 }
 
-// alone runs under the start lock, so between its two steps nobody can take the lease for good.
+// alone runs under the start lock, so that no process can take the lease between its two steps.
 func (s *Server) alone() (bool, error) {
 	alone, err := s.lease.try(syscall.LOCK_EX)
 	if err != nil {
@@ -152,11 +152,11 @@ func (s *Server) alone() (bool, error) {
 	return alone, err
 }
 
-// Stop ends our use of the cluster. If nobody else uses it, PostgreSQL is shut down: sessions are cut, transactions
-// rolled back, and everything committed is on disk when Stop returns.
+// Stop ends our use of the cluster. If no other process uses it, Stop shuts PostgreSQL down: it closes sessions and
+// rolls transactions back. Everything committed is on disk when Stop returns.
 func (s *Server) Stop(ctx context.Context) error { return s.end(ctx, false) }
 
-// Destroy is Stop and, if nobody else uses the cluster, removes all its data.
+// Destroy calls Stop. If no other process uses the cluster, it also removes all its data.
 func (s *Server) Destroy(ctx context.Context) error { return s.end(ctx, true) }
 
 func (s *Server) end(ctx context.Context, destroy bool) error {
@@ -191,7 +191,7 @@ func (s *Server) locked(ctx context.Context, do func(context.Context) error) err
 		return err
 	}
 	defer func() { _ = syscall.Flock(int(s.start.file.Fd()), syscall.LOCK_UN) }()
-	// Somebody may have removed the directory and begun anew in its place. What runs there is not ours to stop.
+	// The directory may have been removed and created again. The PostgreSQL there is not ours to stop.
 	if err := errors.Join(s.start.mine(), s.lease.mine()); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (s *Server) close() {
 func (c cluster) dsn(name string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.User(role), Path: "/" + name,
-		// Neither pgx nor libpq takes a plus for a space.
+		// Neither pgx nor libpq accepts a plus for a space.
 		RawQuery: "host=" + strings.ReplaceAll(url.QueryEscape(c.socketDir()), "+", "%20") + "&port=" + port,
 	}
 	return u.String()
@@ -218,7 +218,7 @@ func (c cluster) psql() string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
 
-// shellWord quotes s where a shell would not take it as it is.
+// shellWord quotes s if a shell would change it.
 func shellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s

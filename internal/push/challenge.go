@@ -12,8 +12,8 @@ import (
 
 var errChallenge = &guard.Refusal{Reason: "the receiver did not answer GET with the validationToken that it was asked to repeat"}
 
-// Challenge asks a receiver whether it wants to be one: it must repeat the validationToken of
-// a GET, as the samples of 2025 do. The error is a *guard.Refusal.
+// Challenge asks a receiver for its consent. The receiver must echo the validationToken of a GET, as in the A2A samples
+// of 2025. The error is a *guard.Refusal.
 func (s *Sender) Challenge(ctx context.Context, raw string) error {
 	target, err := s.opt.Guard.Parse(raw)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Sender) Challenge(ctx context.Context, raw string) error {
 		return errChallenge
 	}
 	defer response.Body.Close()
-	// A byte more than the echo and white space around it shows that it is something else.
+	// The echo may have white space around it. More bytes show that the answer is something else.
 	echo, err := io.ReadAll(io.LimitReader(response.Body, int64(len(nonce))+16))
 	if err != nil || response.StatusCode != http.StatusOK || strings.TrimSpace(string(echo)) != nonce {
 		return errChallenge

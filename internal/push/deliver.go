@@ -27,52 +27,55 @@ type Delivery struct {
 	Body        []byte
 }
 
-// Class is what came of an attempt, in one word for metrics and operators.
+// Class is the outcome of an attempt in one word, for metrics and operators.
 type Class string
 
 // The classes.
 const (
 	Delivered Class = "delivered" // 2xx
-	Gone      Class = "gone"      // 410: the receiver wants no more
-	Redirect  Class = "redirect"  // 3xx, which is not followed
+	Gone      Class = "gone"      // 410: the receiver wants no more deliveries
+	Redirect  Class = "redirect"  // 3xx; we do not follow redirects
 	Throttled Class = "throttled" // 408, 425, 429
 	Client    Class = "client"    // another 4xx
 	Server    Class = "server"    // 5xx
-	Refused   Class = "refused"   // by the guard
+	Refused   Class = "refused"   // by package guard
 	DNS       Class = "dns"       // the name could not be resolved
-	TLS       Class = "tls"       // no secure connection, such as for a bad certificate
+	TLS       Class = "tls"       // no secure connection, such as with a bad certificate
 	Timeout   Class = "timeout"
 	Network   Class = "network"  // no connection, or it broke
-	Internal  Class = "internal" // our own doing
-	// Nothing was sent, because the version of A2A has no words for the events.
+	Internal  Class = "internal" // an error of this server
+	// Nothing was sent, because the A2A version has no form for the events.
 	Silent Class = "silent"
-	// Interrupted attempts are those that our own stop cut off. They are not recorded.
+	// Interrupted attempts were cut off by the server's stop. They are not recorded.
 	Interrupted Class = "interrupted"
 )
 
-// Classes are those that are recorded.
+// Classes are the classes that are recorded.
 var Classes = []Class{Delivered, Gone, Redirect, Throttled, Client, Server, Refused, DNS, TLS, Timeout, Network, Internal, Silent}
 
-// Answer is what came of an attempt.
+// Answer is the outcome of an attempt.
 type Answer struct {
 	Class      Class
-	Status     int    // 0: there was no answer
-	Error      string // for operators; empty when it was delivered
+	Status     int    // 0: no answer
+	Error      string // for operators; empty after a delivery
 	RetryAfter time.Duration
 	Took       time.Duration
 }
 
-// SenderOptions configures a Sender. The zero value of a number means its default.
+// SenderOptions configures a Sender. A number that is zero means its default.
 type SenderOptions struct {
 	Guard          *guard.Guard
 	Signer         Signer
-	Issuer         string        // of JWTs: the base URL of this server
-	Secrets        []Secret      // of Standard Webhooks; none: no such signature
+	Issuer         string        // of the JWTs: the base URL of this server
+	Secrets        []Secret      // for Standard Webhooks; without secrets there is no such signature
 	UserAgent      string        // default Holdfast
-	Timeout        time.Duration // of an attempt as a whole; default 15 s
-	ConnectTimeout time.Duration // of the connection, and again of its TLS handshake; default 5 s
-	PerHost        int           // idle connections kept to a host; default 8
+	Timeout        time.Duration // of a whole attempt; default 15 s
+	ConnectTimeout time.Duration // of connecting, and again of the TLS handshake; default 5 s
+	PerHost        int           // idle connections kept per host; default 8
 	RootCAs        *x509.CertPool
+	// Headers returns the headers in which a version sends the token of a configuration, and whether it also sends API
+	// keys in Authorization. Nil: no headers, and false.
+	Headers func(version string) (token []string, authorizesKeys bool)
 }
 
 // Sender makes single attempts. Its methods may be called from many goroutines.
@@ -86,6 +89,9 @@ func NewSender(o SenderOptions) *Sender {
 	if o.UserAgent == "" {
 		o.UserAgent = "Holdfast"
 	}
+	if o.Headers == nil {
+		o.Headers = func(string) ([]string, bool) { return nil, false }
+	}
 	if o.Timeout == 0 {
 		o.Timeout = 15 * time.Second
 	}
@@ -96,11 +102,11 @@ func NewSender(o SenderOptions) *Sender {
 		o.PerHost = 8
 	}
 	protocols := new(http.Protocols)
-	// A connection of HTTP/2 that hangs would take all deliveries to its host with it.
+	// With HTTP/2, one hanging connection would block all deliveries to its host.
 	protocols.SetHTTP1(true)
 	transport := &http.Transport{
-		// No proxy: the environment of a shell must not decide where webhooks go, and a proxy
-		// would connect to addresses that the guard has not seen.
+		// No proxy: the environment of a shell must not decide where webhooks go. A proxy would also connect to
+		// addresses that the guard has not checked.
 		Proxy: nil,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
@@ -110,7 +116,7 @@ func NewSender(o SenderOptions) *Sender {
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
 		TLSHandshakeTimeout:    o.ConnectTimeout,
 		Protocols:              protocols,
-		DisableCompression:     true, // nothing of an answer matters but its status
+		DisableCompression:     true, // only the status of an answer matters
 		MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConns:           256,
 		MaxIdleConnsPerHost:    o.PerHost,
@@ -122,8 +128,7 @@ func NewSender(o SenderOptions) *Sender {
 // Close closes idle connections.
 func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
-// Send makes one attempt. It takes no longer than the timeout; when ctx ends before, the
-// answer is Interrupted.
+// Send makes one attempt. It blocks for at most the timeout. If ctx ends earlier, the answer is Interrupted.
 func (s *Sender) Send(ctx context.Context, d *Delivery) Answer {
 	start := time.Now()
 	attempt, cancel := context.WithTimeout(ctx, s.opt.Timeout)
@@ -138,7 +143,7 @@ func (s *Sender) Send(ctx context.Context, d *Delivery) Answer {
 }
 
 func (s *Sender) send(ctx context.Context, cancel context.CancelFunc, d *Delivery, now time.Time) Answer {
-	// The rules may have changed since the webhook was set.
+	// The rules may have changed since the client set the webhook.
 	target, err := s.opt.Guard.Parse(d.Config.URL)
 	if err != nil {
 		return failed(err)
@@ -160,7 +165,7 @@ func (s *Sender) send(ctx context.Context, cancel context.CancelFunc, d *Deliver
 	return answered(response, cancel, now)
 }
 
-// answered judges an answer by its status, which is all that a receiver has to say.
+// answered judges an answer by its status. The rest of the answer has no meaning.
 func answered(r *http.Response, cancel context.CancelFunc, now time.Time) Answer {
 	a := Answer{Class: classOf(r.StatusCode), Status: r.StatusCode}
 	if a.Class == Delivered {
@@ -193,9 +198,9 @@ func classOf(status int) Class {
 	return Client
 }
 
-// failed judges an attempt that has no answer.
+// failed classifies an attempt without an answer.
 func failed(err error) Answer {
-	// It repeats the URL, which may hold a secret.
+	// The outer error repeats the URL, which may contain a secret.
 	var outer *url.Error
 	if errors.As(err, &outer) {
 		err = outer.Err
@@ -222,14 +227,14 @@ func failed(err error) Answer {
 	return a
 }
 
-// redact takes the client's secrets out of a text for operators, should a receiver repeat them.
+// redact removes the client's secrets from a text for operators, because a receiver may echo them.
 func redact(text string, c *task.PushConfig) string {
 	for _, secret := range []string{c.Token, c.Credentials} {
 		if len(secret) < leastSecret {
 			continue
 		}
 		text = strings.ReplaceAll(text, secret, "***")
-		// An excerpt may end in the middle of one.
+		// An excerpt may end in the middle of a secret.
 		for n := min(len(secret), len(text)); n >= leastSecret; n-- {
 			if start, ok := strings.CutSuffix(text, secret[:n]); ok {
 				text = start + "***"
@@ -240,5 +245,5 @@ func redact(text string, c *task.PushConfig) string {
 	return text
 }
 
-// leastSecret is what is too short to be one, and would be found in every other text.
+// leastSecret is the length of the shortest secret to redact. Shorter ones would match in every other text.
 const leastSecret = 4

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Store is what the dispatcher asks of the database.
+// Store is the part of the database that the dispatcher uses.
 type Store interface {
-	// ClaimPush takes due configurations, none of a host or caller that is busy. next is how long until
-	// another one is due: 0 when there may be more at once, negative when there is none.
+	// ClaimPush claims due configurations, except those of busy hosts and callers. next is the time until another one
+	// is due. It is 0 when more may be due now, and negative when no other is waiting.
 	ClaimPush(ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration) (
 		due []*task.PushDue, next time.Duration, err error)
 	PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error)
@@ -27,13 +27,13 @@ type Store interface {
 	ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error
 }
 
-// Encoder renders what is delivered, as the version says that set the webhook.
+// Encoder renders deliveries in the A2A version that set the webhook.
 type Encoder interface {
-	// Whole reports whether the bodies of a version show the task as a whole.
+	// Whole reports whether the bodies of a version show the whole task.
 	Whole(dialect string) bool
-	// Body renders an event of a task, of which only the identity is read unless the version wants
-	// the whole; then it is as of that event. Without an event it is the task. A nil body: the
-	// version has no words for the event.
+	// Body renders an event of a task. Of the task it reads only the identity, unless the version wants the whole task;
+	// then t is the task as of that event. With a nil event it renders the task. A nil body means that the version has
+	// no form for the event.
 	Body(c *task.PushConfig, t *task.Task, e *task.Event) (body []byte, contentType string, err error)
 }
 
@@ -44,68 +44,69 @@ type Observer struct {
 	InFlight  func(delta int)
 }
 
-// Options configures a dispatcher. The zero value of a number means its default.
+// Options configures a dispatcher. A number that is zero means its default.
 type Options struct {
 	Store         Store
 	Sender        *Sender
 	Encoder       Encoder
 	Worker        func() task.ID // this process; zero while it has no lease
 	Schedule      Schedule
-	Concurrency   int           // deliveries at once; default 64
+	Concurrency   int           // concurrent deliveries; default 64
 	PerHost       int           // of these, to one host; default 8
-	CoalesceAfter int           // more events behind than that are delivered as one task; 0: never
-	PollInterval  time.Duration // behind all that wakes it; default 1 s
-	Lock          time.Duration // of a claim; default what an attempt and its record may take
+	CoalesceAfter int           // a longer backlog of events is delivered as one task; 0: never
+	PollInterval  time.Duration // fallback to the wake-ups; default 1 s
+	Lock          time.Duration // of a claim; default the time for an attempt and its record
 	StopGrace     time.Duration // for deliveries under way when the server stops
 	Observer      Observer
 	Log           *slog.Logger
 }
 
-// Dispatcher delivers what is due, as far as this process may.
+// Dispatcher delivers what is due, within the limits of this process.
 type Dispatcher struct {
 	opt  Options
 	wake chan struct{}
 
 	mu         sync.Mutex
-	hosts      map[string]*share // those with claims
+	hosts      map[string]*share // the hosts with claims
 	callers    map[int64]*share
 	silent     map[string]bool // hosts that did not answer the last time
-	waiting    []*claim        // for their host or their caller, the oldest first
+	waiting    []*claim        // parked for their host or their caller, the oldest first
 	active     int
-	more       bool // there may be others: the last claim took all that it could, or there was no room for one
+	more       bool // more may be due: the last claim was full, or no slot was free for one
 	deliveries sync.WaitGroup
-	stop       <-chan struct{} // closed when nothing new is to begin
+	stop       <-chan struct{} // closed when no new delivery may begin
 }
 
-// share is what a host, or a caller, has of this process. Its fields are guarded by Dispatcher.mu.
+// share is the part of this process's slots that a host or a caller uses. Dispatcher.mu guards its fields.
 type share struct {
 	active int // deliveries under way
-	claims int // these, and those that wait
+	claims int // active and parked claims
 }
 
-// claim is a configuration that is ours until a moment.
+// claim is a configuration that this process may deliver until a deadline.
 type claim struct {
 	*task.PushDue
 	until        time.Time
 	host, caller *share
 }
 
-// PerCaller is how many of so many deliveries at once may be for one caller: with half of them stuck at hosts of one, however
-// many names these have, the others have the other half. So have hosts that answer, while others do not.
+// PerCaller is the most concurrent deliveries of one caller, which is half of concurrency. A caller may set webhooks
+// under many names at hosts that hang; the others still have the other half. The same bound holds for all silent hosts
+// together.
 func PerCaller(concurrency int) int { return (concurrency + 1) / 2 }
 
 const (
-	// recordTime is what a claim has beyond an attempt. A longer one delays what a process leaves
-	// that dies.
+	// recordTime is how much longer a claim lasts than an attempt. A longer time delays the redelivery after a process
+	// dies.
 	recordTime = 10 * time.Second
-	// turns is how many deliveries a configuration may have in a row before others get theirs.
+	// turns is how many deliveries a configuration may have in a row before it must yield to others.
 	turns = 16
-	// batch is how many events are read ahead where nothing coalesces.
+	// batch is how many events are read ahead when nothing coalesces.
 	batch = 64
 
 	storeTimeout = 5 * time.Second
 
-	// mostSilent is how many silent hosts are remembered.
+	// mostSilent bounds the number of remembered silent hosts.
 	mostSilent = 1000
 )
 
@@ -121,7 +122,7 @@ func New(o Options) *Dispatcher {
 	return &Dispatcher{opt: o, wake: make(chan struct{}, 1), hosts: map[string]*share{}, callers: map[int64]*share{}, silent: map[string]bool{}}
 }
 
-// Wake says that something may be due.
+// Wake says that a delivery may be due.
 func (d *Dispatcher) Wake() {
 	select {
 	case d.wake <- struct{}{}:
@@ -129,8 +130,8 @@ func (d *Dispatcher) Wake() {
 	}
 }
 
-// Run claims and delivers until ctx ends. Then deliveries under way may finish within the
-// grace, and the claims that are left are given back.
+// Run claims and delivers until ctx ends. Then it waits for deliveries under way for up to StopGrace, and releases the
+// remaining claims.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	d.stop = ctx.Done()
 	work, interrupt := context.WithCancel(context.WithoutCancel(ctx))
@@ -148,7 +149,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// claim fills free slots once, and tells how long to sleep if nothing wakes us.
+// claim fills the free slots once. It returns how long to sleep if no wake-up comes.
 func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
 	poll := d.opt.PollInterval/2 + rand.N(d.opt.PollInterval/2+1)
 	worker := d.opt.Worker()
@@ -157,7 +158,7 @@ func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
 		return poll
 	}
 	start := time.Now()
-	// A stop does not cut a claim short: what it won would be nobody's until the claim ran out.
+	// A stop must not interrupt a claim: nobody would deliver the claimed rows until the claim expired.
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	due, next, err := d.opt.Store.ClaimPush(claiming, worker, free, busy, d.opt.Lock)
@@ -173,19 +174,19 @@ func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// The claims of who takes no more may have hidden those of others.
+	// The due rows of hosts or callers at their limit may have hidden those of others.
 	if crowded {
 		next = 0
 	}
 	d.more = next == 0
-	// Without a free slot the next one to become free wakes us.
+	// If no slot is free, the next free slot wakes us.
 	if next < 0 || next > poll || next == 0 && d.active >= d.opt.Concurrency {
 		return poll
 	}
 	return next
 }
 
-// room is how many deliveries may be started, and who takes no more.
+// room returns the number of free slots, and the hosts and callers at their limit.
 func (d *Dispatcher) room() (free int, busy *task.PushBusy) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,14 +206,14 @@ func (d *Dispatcher) room() (free int, busy *task.PushBusy) {
 	}
 	free = max(d.opt.Concurrency-d.active, 0)
 	if free == 0 {
-		// What we were woken for is claimed by the first slot that becomes free.
+		// The first slot that becomes free claims the due rows.
 		d.more = true
 	}
 	return free, busy
 }
 
-// accept starts a claim, or lets it wait for its host or caller: others may have started since room
-// looked, and a claim does not know what is under way. It reports whether one of the two takes no more.
+// accept starts a claim, or parks it for its host or caller. Others may have started since room looked, and the claim
+// query does not know what is under way. accept reports whether the host or the caller is now at its limit.
 func (d *Dispatcher) accept(work context.Context, c *claim) (crowded bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -243,7 +244,7 @@ func leave[K comparable](shares map[K]*share, of K) {
 	}
 }
 
-// fits reports whether a claim may be started. Where nobody is asked who they are, there is nobody to be fair to.
+// fits reports whether a claim may start. Callers without an identity (0) have no fair share.
 func (d *Dispatcher) fits(c *claim) bool {
 	half := PerCaller(d.opt.Concurrency)
 	if d.silent[c.Host] {
@@ -259,13 +260,13 @@ func (d *Dispatcher) crowded(c *claim) bool {
 		d.silent[c.Host] && d.silentCrowded()
 }
 
-// silentCrowded reports whether hosts that did not answer the last time have all the claims that they may have together.
+// silentCrowded reports whether the hosts that did not answer the last time have all of their shared claims.
 func (d *Dispatcher) silentCrowded() bool {
 	_, claims := d.atSilent()
 	return claims >= PerCaller(d.opt.Concurrency)
 }
 
-// atSilent is what hosts have together that did not answer the last time.
+// atSilent returns the deliveries and claims of all hosts that did not answer the last time.
 func (d *Dispatcher) atSilent() (active, claims int) {
 	for name, h := range d.hosts {
 		if d.silent[name] {
@@ -285,14 +286,15 @@ func (d *Dispatcher) heard(host string, silent bool) {
 			return
 		}
 		if d.silentCrowded() {
-			// What is due for it was hidden with the others'. finish does not see that they were crowded.
+			// The limit of the silent hosts hid its due rows. finish will not see that limit, because the host is no
+			// longer silent.
 			d.Wake()
 		}
 		delete(d.silent, host)
 		return
 	}
 	if !d.silent[host] && len(d.silent) >= mostSilent {
-		// For one that nothing is delivered to: it may have been given up long ago.
+		// Make room: drop a host without claims, which may have been given up long ago.
 		for other := range d.silent {
 			if d.hosts[other] == nil {
 				delete(d.silent, other)
@@ -305,7 +307,7 @@ func (d *Dispatcher) heard(host string, silent bool) {
 	}
 }
 
-// start takes a slot for a claim.
+// start takes a slot for a claim and delivers in a new goroutine.
 func (d *Dispatcher) start(work context.Context, c *claim) {
 	d.active++
 	c.host.active++
@@ -324,7 +326,7 @@ func (d *Dispatcher) count(delta int) {
 	}
 }
 
-// finish hands a slot on.
+// finish passes a slot on to the next claim.
 func (d *Dispatcher) finish(work context.Context, c *claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -345,8 +347,8 @@ func (d *Dispatcher) finish(work context.Context, c *claim) {
 	}
 }
 
-// deliver brings a configuration forward: in the order of the log, one delivery after the
-// other, until nothing is left, one fails, or others should have their turn.
+// deliver makes the deliveries of a configuration in the order of the log, one at a time. It ends when nothing is left,
+// when a delivery fails, or when others should have their turn.
 func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 	if c.Unreadable != nil {
 		d.fail(ctx, c, c.Unreadable)
@@ -375,15 +377,15 @@ func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 	}
 }
 
-// passing reports whether nothing is wrong with a webhook: the database is away, or we stop.
+// passing reports whether an error is not the webhook's: the database is unavailable, or the server stops.
 func passing(ctx context.Context, err error) bool {
 	return task.KindOf(err) == task.Unavailable || ctx.Err() != nil
 }
 
-// fail records an attempt that came to nothing before there was anything to send. It counts as any other: what does not
-// pass by itself ends in a webhook that is disabled, and says why.
+// fail records an attempt that failed before there was anything to send. It counts like any other. So a lasting error
+// ends with a disabled webhook that says why.
 func (d *Dispatcher) fail(ctx context.Context, c *claim, err error) {
-	to := max(c.Next, c.Upto) // deliveries of this claim may have passed what was due when it was won
+	to := max(c.Next, c.Upto) // this claim may have delivered past the events that were due when it was won
 	o := &task.PushOutcome{
 		Task: c.Task, ConfigID: c.Config.ID, Claim: c.Claim, From: c.Next, To: to,
 		DeliveryID: DeliveryID(c.Task, &c.Config, to, false),
@@ -392,15 +394,15 @@ func (d *Dispatcher) fail(ctx context.Context, c *claim, err error) {
 	d.record(ctx, c, o, parcel{to: to})
 }
 
-// parcel is what one delivery carries.
+// parcel is the content of one delivery.
 type parcel struct {
-	event     *task.Event // nil for the task as it stands
-	to        task.Seq    // the last event that it stands for
-	last      bool        // of those at hand
-	pointless bool        // there is nothing to be told
+	event     *task.Event // nil for the current task
+	to        task.Seq    // the last event that it covers
+	last      bool        // the last of its batch
+	pointless bool        // it has nothing to say
 }
 
-// pack makes parcels of what is due.
+// pack makes parcels of the due events.
 func (d *Dispatcher) pack(c *claim, header *task.Task, events []*task.Event) []parcel {
 	switch {
 	case len(events) == 0:
@@ -415,8 +417,7 @@ func (d *Dispatcher) pack(c *claim, header *task.Task, events []*task.Event) []p
 	return parcels
 }
 
-// send makes one attempt and records it. It reports whether the claim is still ours and has
-// more to deliver.
+// send makes one attempt and records it. It reports whether the claim is still ours and has more to deliver.
 func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p parcel, keep bool) bool {
 	delivery, err := d.render(ctx, c, header, p)
 	if passing(ctx, err) {
@@ -436,7 +437,7 @@ func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p pa
 		o.DeliveryID = delivery.ID
 		a = d.opt.Sender.Send(ctx, delivery)
 	case !p.last:
-		// The next delivery passes over it, too.
+		// The next delivery also covers this event.
 		return true
 	default:
 		a = Answer{Class: Silent}
@@ -453,10 +454,10 @@ func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p pa
 	return d.record(ctx, c, o, p)
 }
 
-// render makes the delivery of a parcel; nil when there is nothing to say.
+// render makes the delivery of a parcel, or nil when there is nothing to say.
 func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p parcel) (*Delivery, error) {
 	if p.pointless {
-		return nil, nil //nolint:nilnil // nothing is an answer
+		return nil, nil //nolint:nilnil // nil is a valid result
 	}
 	t := header
 	if p.event == nil || d.opt.Encoder.Whole(c.Config.Dialect) {
@@ -495,14 +496,13 @@ func (d *Dispatcher) judge(o *task.PushOutcome, a *Answer, c *claim) {
 	o.RetryIn = d.opt.Schedule.delay(failures, a.RetryAfter)
 }
 
-// record writes an outcome down, and reports whether the claim is still ours and has more to
-// deliver.
+// record writes an outcome to the database. It reports whether the claim is still ours and has more to deliver.
 func (d *Dispatcher) record(ctx context.Context, c *claim, o *task.PushOutcome, p parcel) bool {
-	// What was sent is recorded even when we stop, or it is sent again.
+	// Record a sent delivery even during a stop; otherwise it is sent again.
 	recording, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.until)
 	defer cancel()
 	ours, more, err := d.opt.Store.RecordPush(recording, o)
-	// Not by With, which would format them for each delivery that nobody logs.
+	// Not With: it would format the fields for every delivery, even if nothing is logged.
 	about := []any{"task_id", c.PublicID, "config_id", c.Config.ID, "host", c.Host, "seq", int64(o.To), "class", o.Class}
 	if d.opt.Observer.Attempted != nil && o.Class != string(Silent) {
 		d.opt.Observer.Attempted(o.Class, o.Took)
@@ -528,7 +528,7 @@ func (d *Dispatcher) record(ctx context.Context, c *claim, o *task.PushOutcome, 
 	case o.Delivered && !more:
 		return false
 	case !o.Delivered || !o.Keep:
-		// It is due at a time that the claim loop does not know of.
+		// The claim loop does not know when the next attempt is due.
 		d.Wake()
 		return false
 	}
@@ -554,7 +554,7 @@ func (d *Dispatcher) extend(ctx context.Context, c *claim) bool {
 	return true
 }
 
-// giveBack lets others have a claim, at once or after a moment if something is wrong.
+// giveBack releases a claim: at once, or after a pause if something is wrong.
 func (d *Dispatcher) giveBack(ctx context.Context, c *claim, cause error) {
 	later := time.Duration(0)
 	if cause != nil && ctx.Err() == nil {
@@ -577,7 +577,7 @@ func (d *Dispatcher) stopping() bool {
 	}
 }
 
-// drain is the stop.
+// drain ends the dispatcher: it releases the parked claims, and waits for deliveries under way.
 func (d *Dispatcher) drain(ctx context.Context, interrupt context.CancelFunc) {
 	d.mu.Lock()
 	waiting := d.waiting

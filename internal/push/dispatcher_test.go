@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -48,8 +49,9 @@ var quick = push.Schedule{First: time.Millisecond, Most: 20 * time.Millisecond}
 func start(t *testing.T, url string, change func(*push.Options)) *replica {
 	t.Helper()
 	r := &replica{t: t, url: url, id: store.NewID(), done: make(chan struct{})}
+	var bus signal.Bus
 	var err error
-	r.Store, err = store.Open(t.Context(), store.Options{URL: url, APIConns: 4, PushesDue: func() { r.Wake() }})
+	r.Store, err = store.Open(t.Context(), store.Options{URL: url, APIConns: 4, Listener: &bus})
 	require.NoError(t, err)
 	o := push.Options{
 		Store: r.Store, Encoder: webhook.Encoder{}, Worker: func() task.ID { return r.id }, Schedule: quick,
@@ -62,6 +64,7 @@ func start(t *testing.T, url string, change func(*push.Options)) *replica {
 		o.Sender = sender(t, push.SenderOptions{Signer: ring(t, url)})
 	}
 	r.Dispatcher = push.New(o)
+	bus.Webhooks.Subscribe(func(struct{}) { r.Wake() })
 	require.NoError(t, r.Register(t.Context(), store.Process{ID: r.id, Name: "test", Version: "1", Roles: "push"}, time.Hour))
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(context.WithoutCancel(t.Context()))

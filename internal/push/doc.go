@@ -2,24 +2,22 @@
 //
 // # Who is authoritative
 //
-// The database. Each configuration has a cursor in its task's log; the statement that writes
-// an event marks the cursors that must pass it. A process claims due cursors, delivers, and
-// records what came of it, fenced by the claim. It keeps no other record: when it dies, the
-// claim runs out and another process delivers again what was not recorded. So every event is
-// delivered at least once, and a repeated delivery has the id of the first (Webhook-Id, jti).
+// The database. Each configuration has a cursor in its task's log. The statement that writes an event marks the cursors
+// that must pass it. A process claims due cursors, delivers, and records the outcome, fenced by the claim. It keeps no
+// other record. When it dies, the claim expires, and another process redelivers events without a record. So delivery is
+// at-least-once, and a redelivery has the id of the first attempt (Webhook-Id, jti).
 //
-// Deliveries of one configuration are in the order of the log, one at a time. Those of
-// different configurations know nothing of each other, but that a host takes only so many at
-// a time: one that does not answer holds up its own. And no caller has more than half of the
-// slots: who sets webhooks at many such hosts holds up their own. Nor have all hosts together that
-// did not answer the last time.
+// Deliveries of one configuration are in the order of the log, one at a time. Different configurations are independent,
+// with three bounds. A host has a limit of concurrent deliveries, so a host that does not answer delays only its own. A
+// caller has at most half of the slots, even with webhooks at many such hosts. All hosts together that did not answer
+// the last time also have at most half.
 //
 // # A claim
 //
-//	claimed -> waiting     its host or its caller has as many deliveries under way as it may
+//	claimed -> waiting     its host or its caller is at its limit of deliveries under way
 //	        -> delivering  one POST after the other, while there are events and they succeed
-//	        -> released    all was delivered, or the next attempt has a date, or the server stops
-//	        -> lost        it ran out before it was recorded; what was sent may be sent again
+//	        -> released    all was delivered, or a retry is due later, or the server stops
+//	        -> lost        it expired before the outcome was recorded; the delivery may be repeated
 //
 // # Goroutines
 //
@@ -27,5 +25,5 @@
 //	             by a poll
 //	delivery     one per claim that is not waiting
 //
-// Where a webhook may lead to is the business of package guard.
+// Package guard decides which addresses a webhook may have.
 package push

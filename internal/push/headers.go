@@ -9,28 +9,20 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// The headers in which versions of A2A have the token of the configuration. Receivers that
-// were written after one document know one name.
-var tokenHeaders = map[string][]string{
-	"0.1": {"X-A2A-Notification-Token", "X-A2A-Token"},
-	"0.3": {"X-A2A-Notification-Token"},
-	"1.0": {"X-A2A-Notification-Token", "A2A-Notification-Token"},
-}
-
-// signatureHeader has the JWT always; Authorization has it only where the client asked for
-// nothing else there.
+// signatureHeader always has the JWT. Authorization has it only if the client wants no other credential there.
 const signatureHeader = "X-A2A-Signature"
 
-// headers are those of a delivery.
+// headers returns the headers of a delivery.
 func (s *Sender) headers(d *Delivery, now time.Time) (http.Header, error) {
 	h := http.Header{}
 	c := d.Config
 	h.Set("Content-Type", d.ContentType)
 	h.Set("User-Agent", s.opt.UserAgent)
-	// It also lets the transport repeat a POST whose idle connection had died.
+	// With this header, the transport may also repeat a POST whose idle connection was dead.
 	h.Set("Idempotency-Key", d.ID)
+	tokenHeaders, authorizesKeys := s.opt.Headers(c.Dialect)
 	if c.Token != "" {
-		for _, name := range tokenHeaders[c.Dialect] {
+		for _, name := range tokenHeaders {
 			h.Set(name, c.Token)
 		}
 	}
@@ -39,7 +31,7 @@ func (s *Sender) headers(d *Delivery, now time.Time) (http.Header, error) {
 		return nil, err
 	}
 	h.Set(signatureHeader, jwt)
-	if !authenticate(h, c) {
+	if !authenticate(h, c, authorizesKeys) {
 		h.Set("Authorization", "Bearer "+jwt)
 	}
 	if len(s.opt.Secrets) > 0 {
@@ -50,9 +42,9 @@ func (s *Sender) headers(d *Delivery, now time.Time) (http.Header, error) {
 	return h, nil
 }
 
-// authenticate sets what the client wants us to show at its receiver, and reports whether
-// that took the header Authorization.
-func authenticate(h http.Header, c *task.PushConfig) (authorization bool) {
+// authenticate sets the credential that the client wants at its receiver. It reports whether that uses the header
+// Authorization.
+func authenticate(h http.Header, c *task.PushConfig, authorizesKeys bool) (authorization bool) {
 	if c.Credentials == "" || len(c.Schemes) == 0 {
 		return false
 	}
@@ -65,10 +57,9 @@ func authenticate(h http.Header, c *task.PushConfig) (authorization bool) {
 	}
 	if scheme == schemeAPIKey {
 		h.Set("X-API-Key", c.Credentials)
-		if c.Dialect != "1.0" {
+		if !authorizesKeys {
 			return false
 		}
-		// 1.0 wants this header, whatever the scheme.
 	}
 	h.Set("Authorization", scheme+" "+c.Credentials)
 	return true
@@ -76,8 +67,8 @@ func authenticate(h http.Header, c *task.PushConfig) (authorization bool) {
 
 const schemeAPIKey = "ApiKey"
 
-// canonical is a scheme that the documents say how to use, as they write it: there are
-// receivers that compare case by case.
+// canonical returns the usual spelling of a scheme that the A2A documents describe. Some receivers compare it
+// case-sensitively.
 func canonical(scheme string) (usual string, known bool) {
 	for _, s := range []string{"Bearer", "Basic", schemeAPIKey} {
 		if strings.EqualFold(s, scheme) {

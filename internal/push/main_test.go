@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/webhook"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
@@ -45,6 +46,7 @@ func sender(t *testing.T, o push.SenderOptions) *push.Sender {
 	if o.Signer == nil {
 		o.Signer = ring(t, storetest.New(t).URL)
 	}
+	o.Headers = webhook.Headers
 	s := push.NewSender(o)
 	t.Cleanup(s.Close)
 	return s

@@ -5,22 +5,20 @@ import (
 	"time"
 )
 
-// Schedule says when a delivery that failed is tried again, and when that ends.
+// Schedule says when a failed delivery is retried, and when the retries end.
 type Schedule struct {
-	First time.Duration // before the second attempt; doubled for each further one
-	Most  time.Duration // between two attempts
-	// A configuration is disabled when it has failed for GiveUpAfter and at least MinAttempts
-	// times; 0: never.
+	First time.Duration // before the second attempt; doubles with each further one
+	Most  time.Duration // the longest pause between two attempts
+	// A configuration is disabled when it has failed for GiveUpAfter and at least MinAttempts times; 0: never.
 	GiveUpAfter time.Duration
 	MinAttempts int
 }
 
-// longestRetryAfter is how long a receiver may have us wait.
+// longestRetryAfter is the longest Retry-After that we respect.
 const longestRetryAfter = 24 * time.Hour
 
-// delay is how long to wait after so many failures, this one included. Half of it is random,
-// so that the deliveries that a receiver's outage has gathered do not come back together.
-// A receiver that says how long is believed, if that is longer.
+// delay returns the pause after a number of failures, including this one. Half of it is random, so that the backlog of
+// a receiver's outage does not return all at once. If the receiver sent a longer Retry-After, that is the pause.
 func (s Schedule) delay(failures int, retryAfter time.Duration) time.Duration {
 	d := s.First
 	for i := 1; i < failures && d < s.Most; i++ {
@@ -30,7 +28,7 @@ func (s Schedule) delay(failures int, retryAfter time.Duration) time.Duration {
 	return max(d/2+rand.N(d/2+1), retryAfter)
 }
 
-// over reports whether a configuration that fails has had its time.
+// over reports whether a failing configuration must be disabled.
 func (s Schedule) over(failures int, failingFor time.Duration) bool {
 	return s.GiveUpAfter > 0 && failures >= s.MinAttempts && failingFor >= s.GiveUpAfter
 }

@@ -20,13 +20,13 @@ type Signer interface {
 	Sign(payload []byte, typ, jku string) (string, error)
 }
 
-// tokenLife is how long a JWT says that it holds. A receiver remembers its jti that long.
+// tokenLife is the lifetime of a JWT. A receiver remembers its jti that long.
 const tokenLife = 5 * time.Minute
 
-// claims are what a JWT says about a delivery.
+// claims are the claims of a JWT about a delivery.
 type claims struct {
 	Issuer   string `json:"iss"`
-	Audience string `json:"aud"` // the URL as it was set: another hook on the same host must not take it for its own
+	Audience string `json:"aud"` // the URL as it was set: another hook on the same host must not accept the token
 	Subject  string `json:"sub"` // the task
 	IssuedAt int64  `json:"iat"`
 	Expires  int64  `json:"exp"`
@@ -34,8 +34,7 @@ type claims struct {
 	Body     string `json:"request_body_sha256"` // in hex
 }
 
-// token is a JWT for a delivery. It has no jku: a receiver that fetched the keys from where the
-// token says would believe anybody.
+// token returns a JWT for a delivery. It has no jku: a receiver that fetched keys from there would trust any signer.
 func token(s Signer, issuer string, d *Delivery, now time.Time) (string, error) {
 	digest := sha256.Sum256(d.Body)
 	payload, err := json.Marshal(claims{
@@ -48,16 +47,15 @@ func token(s Signer, issuer string, d *Delivery, now time.Time) (string, error) 
 	return s.Sign(payload, "JWT", "")
 }
 
-// DeliveryID is the same for every attempt to deliver the same event, on whichever replica:
-// receivers tell a repetition by it. snapshot says that what is delivered is the task as it
-// stood after seq, in place of all events up to that one.
+// DeliveryID is the same for every attempt to deliver the same event, on every replica. Receivers deduplicate by it.
+// snapshot says that the delivery is the task as of seq, instead of all events up to seq.
 func DeliveryID(id task.ID, c *task.PushConfig, seq task.Seq, snapshot bool) string {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%s\n%q\n%d\n%d\n%t", id, c.ID, c.CreatedAt.UnixMicro(), seq, snapshot)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Secret is one for signatures as standardwebhooks.com describes them.
+// Secret is a secret for signatures as standardwebhooks.com describes them.
 type Secret []byte
 
 const secretPrefix = "whsec_"
@@ -72,8 +70,8 @@ func ParseSecret(s string) (Secret, error) {
 	return key, nil
 }
 
-// standardSignature is the header webhook-signature: one signature for each secret, so that
-// receivers may still have the previous one.
+// standardSignature returns the header webhook-signature. It has one signature for each secret, so that a receiver may
+// still use the previous secret.
 func standardSignature(secrets []Secret, id string, at int64, body []byte) string {
 	signatures := make([]string, len(secrets))
 	for i, s := range secrets {

@@ -28,20 +28,21 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// gated is a server whose agents ask for tokens: gated for the scope agents:use, which is the default one unless open
-// is asked for, and open for nothing.
+// gated is a server with two agents. The agent gated requires tokens with the scope agents:use. The
+// agent open requires nothing. The default agent is gated, or open if openDefault is set.
 type gated struct {
 	*httptest.Server
 	engine *rpctest.Recorder
@@ -83,7 +84,7 @@ func serveGated(t *testing.T, openDefault bool) *gated {
 	}()
 	t.Cleanup(func() { stop(); <-ran })
 
-	operations := operation.New(operation.Options{Engine: g.engine, Agents: []operation.Agent{{Name: "gated"}, {Name: "open"}}})
+	operations := dispatch.New(dispatch.Options{Engine: g.engine.As, Agents: []dispatch.Agent{{Name: "gated"}, {Name: "open"}}})
 	about := func(name string) card.Card {
 		return card.Card{Name: name, Version: "1", Capabilities: card.Capabilities{ExtendedCard: true, Streaming: true, PushNotifications: true}, Skills: []card.Skill{
 			{ID: "plain", Name: "Plain", Tags: []string{"t"}}, {ID: "secret", Name: "Secret", Tags: []string{"t", "hush"}, Scope: "agents:secret"},
@@ -124,7 +125,7 @@ func (g *gated) claims(pairs ...any) map[string]any {
 	return c
 }
 
-// credentials are what callers show who are not let in.
+// credentials returns credentials that the agent does not admit.
 func (g *gated) credentials() map[string][]string {
 	good := g.sign(g.claims())
 	return map[string][]string{
@@ -137,15 +138,15 @@ func (g *gated) credentials() map[string][]string {
 	}
 }
 
-// answer is what goldens have of one, over HTTP.
+// answer returns the part of an HTTP answer that golden files contain.
 func answer(r *reply) string {
 	challenges := strings.Join(r.Header.Values("WWW-Authenticate"), ", ")
-	// 1.0 repeats the id that the path has.
+	// 1.0 repeats the id in the path.
 	body := strings.Replace(string(r.body), `,"metadata":{"taskId":"t-1"}`, "", 1)
 	return fmt.Sprintf("%d; %s; %s", r.StatusCode, challenges, body)
 }
 
-// only is the one answer that all requests of a kind have got.
+// only returns the one answer that all requests of a kind must get.
 func only(t *testing.T, about string, answers map[string]string) string {
 	t.Helper()
 	first := ""
@@ -159,8 +160,8 @@ func only(t *testing.T, about string, answers map[string]string) string {
 	return first
 }
 
-// Whoever is not let in gets the same answer to whatever is asked, in the words of the version,
-// and nothing of the request happens.
+// A caller that is not admitted gets the same answer to every request, in the shape of the version,
+// and the request has no effect.
 func TestWhoIsNotLetIn(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)
@@ -235,7 +236,7 @@ func (g *gated) call(t *testing.T, service, method string, headers []string) str
 	defer cancel()
 	stream, err := g.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+service+"/"+method)
 	require.NoError(t, err)
-	_ = stream.SendMsg(&emptypb.Empty{}) // the answer may come before
+	_ = stream.SendMsg(&emptypb.Empty{}) // the answer may come first
 	_ = stream.CloseSend()
 	err = stream.RecvMsg(&emptypb.Empty{})
 	s, _ := status.FromError(err)
@@ -259,7 +260,7 @@ func golden(t *testing.T, name string, got map[string]string) {
 	dialecttest.Golden(t, name, b)
 }
 
-// What cannot be read is answered, too, and a body that is long is not read.
+// Unreadable requests also get an answer, and the server does not read a long body.
 func TestWhoIsNotLetInSaysNothing(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)
@@ -282,24 +283,35 @@ func TestWhoIsNotLetInSaysNothing(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, do(t, g.Server, http.MethodOptions, "/tasks", "").StatusCode)
 }
 
-// Who is let in is who the engine hears of, over every binding.
+// asked checks the type of the engine's last request and returns its caller. It clears the address,
+// because each request comes from another port.
+func (g *gated) asked(t *testing.T, request any) identity.Caller {
+	t.Helper()
+	require.IsType(t, request, g.engine.Last())
+	by, _ := g.engine.LastBy()
+	require.NotEmpty(t, by.Address)
+	by.Address = ""
+	return by
+}
+
+// The engine sees the admitted caller, over every binding.
 func TestWhoIsLetIn(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)
 	token := []string{"Authorization", "Bearer " + g.sign(g.claims("jti", "j"))}
-	want := engine.Principal{Subject: "alice", Scopes: []string{"agents:use"}, Method: "jwt", Credential: "sso/j"}
+	want := identity.Caller{Subject: "alice", Scopes: []string{"agents:use"}, Method: "jwt", Credential: "sso/j"}
 	r := do(t, g.Server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t-1"}}`, token...)
 	require.Equal(t, http.StatusOK, r.StatusCode)
-	require.Equal(t, want, g.engine.Last().(*engine.GetRequest).Principal)
+	require.Equal(t, want, g.asked(t, new(engine.GetRequest)))
 	do(t, g.Server, http.MethodGet, "/tasks/t-1", "", token...)
-	require.Equal(t, want, g.engine.Last().(*engine.GetRequest).Principal)
+	require.Equal(t, want, g.asked(t, new(engine.GetRequest)))
 	do(t, g.Server, http.MethodPost, "/v1/message:stream", `{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"x"}]}}`, token...)
-	require.Equal(t, want, g.engine.Last().(*engine.SendRequest).Principal)
+	require.Equal(t, want, g.asked(t, new(engine.SendRequest)))
 	require.Contains(t, g.call(t, "lf.a2a.v1.A2AService", "ListTasks", token), "OK")
-	require.Equal(t, want, g.engine.Last().(*engine.ListRequest).Principal)
+	require.Equal(t, want, g.asked(t, new(engine.ListRequest)))
 }
 
-// On an endpoint for all agents it is the one that the request names that asks.
+// On an endpoint for all agents, the agent that the request names admits the caller.
 func TestTheAgentThatIsNamedAsks(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, true)
@@ -309,16 +321,16 @@ func TestTheAgentThatIsNamedAsks(t *testing.T) {
 	}
 	token := []string{"Authorization", "Bearer " + g.sign(g.claims())}
 	require.Equal(t, http.StatusOK, send("").StatusCode)
-	require.Zero(t, g.engine.Last().(*engine.SendRequest).Principal)
+	require.Zero(t, g.asked(t, new(engine.SendRequest)))
 	require.Equal(t, http.StatusOK, send("", token...).StatusCode)
-	require.Zero(t, g.engine.Last().(*engine.SendRequest).Principal, "an agent that asks nobody hears of nobody")
+	require.Zero(t, g.asked(t, new(engine.SendRequest)), "an agent that asks nobody hears of nobody")
 	r := send("gated")
 	require.Equal(t, http.StatusUnauthorized, r.StatusCode)
 	require.Equal(t, `Bearer realm="holdfast"`, r.Header.Get("WWW-Authenticate"))
 	require.Equal(t, http.StatusForbidden, send("gated", "Authorization", "Bearer "+g.sign(g.claims("scope", ""))).StatusCode)
 	require.Nil(t, g.engine.Last())
 	require.Equal(t, http.StatusOK, send("gated", token...).StatusCode)
-	require.Equal(t, "alice", g.engine.Last().(*engine.SendRequest).Principal.Subject)
+	require.Equal(t, "alice", g.asked(t, new(engine.SendRequest)).Subject)
 	require.Equal(t, http.StatusUnauthorized, do(t, g.Server, http.MethodPost, "/gated/message:send", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`).StatusCode)
 	require.Nil(t, g.engine.Last())
 	require.Equal(t, http.StatusUnauthorized, do(t, g.Server, http.MethodPost, "/agents/gated", "{}").StatusCode)
@@ -392,7 +404,7 @@ func TestCardsByIdentity(t *testing.T) {
 	require.Len(t, catalog("?tag=hush", bearer("agents:secret")...), 1)
 }
 
-// Of whom it cannot be found out who reads, nobody may conclude that there is no more to see.
+// A reader whose credentials cannot be checked must not conclude that there is no more to see.
 func TestCardsOfWhoCannotBeChecked(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(http.NotFoundHandler())

@@ -12,21 +12,21 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 )
 
-// CORS says which web pages of other origins may use the server from within a browser.
+// CORS says which web pages of other origins may use the server from a browser.
 type CORS struct {
-	Origins []string      // as scheme://host[:port], or * for any; none: no page may
-	Headers []string      // that pages may send beside those of A2A
-	MaxAge  time.Duration // for which browsers may keep the answer
+	Origins []string      // scheme://host[:port], or * for any; empty: no page may
+	Headers []string      // headers that pages may send besides those of A2A
+	MaxAge  time.Duration // how long browsers may cache the preflight answer
 }
 
 // Any reports whether pages of every origin may use the server.
 func (c *CORS) Any() bool { return slices.Contains(c.Origins, "*") }
 
-// secured gives every answer the headers that keep it out of caches and from being taken for something else. Who
-// answers with what may be kept says so.
+// secured adds headers to every answer that prevent caching and content sniffing. Handlers whose
+// answers may be cached set their own Cache-Control.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -36,10 +36,10 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// cors answers what browsers ask before they let a page send its request, and tells them what the page may see.
+// cors answers preflight requests, and tells browsers which headers a page may read.
 func cors(c CORS) echo.MiddlewareFunc {
 	return middleware.CORSWithConfig(middleware.CORSConfig{
-		// A plain OPTIONS asks what a path has.
+		// An OPTIONS request that is no preflight asks which methods a path has.
 		Skipper: func(e echo.Context) bool {
 			r := e.Request()
 			return r.Method == http.MethodOptions && r.Header.Get(echo.HeaderAccessControlRequestMethod) == ""
@@ -48,7 +48,7 @@ func cors(c CORS) echo.MiddlewareFunc {
 		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
 		AllowHeaders: append([]string{
 			"Accept", "Authorization", "Content-Type", "If-None-Match", versionHeader, "A2A-Extensions", "X-A2A-Extensions",
-			"X-API-Key", operation.IdempotencyKey, "Last-Event-ID", "Prefer",
+			"X-API-Key", dispatch.IdempotencyKey, "Last-Event-ID", "Prefer",
 		}, c.Headers...),
 		ExposeHeaders: []string{
 			"A2A-Extensions", "X-A2A-Extensions", "ETag", "Retry-After", "WWW-Authenticate",
@@ -57,9 +57,9 @@ func cors(c CORS) echo.MiddlewareFunc {
 	})
 }
 
-// sameOrigin refuses what a page of an origin that is not allowed makes a browser send without asking first. CORS keeps
-// such a page from reading the answer, and not from having its effect; and a server that only this machine reaches is
-// reached by every page that is open on it.
+// sameOrigin refuses requests that a page of a foreign origin makes a browser send without a
+// preflight. CORS keeps such a page from reading the answer, but the request still takes effect.
+// Every page open on this machine can reach a server that only this machine reaches.
 func sameOrigin(c CORS, publicURL string) echo.MiddlewareFunc {
 	p := http.NewCrossOriginProtection()
 	for _, origin := range c.Origins {
@@ -67,9 +67,9 @@ func sameOrigin(c CORS, publicURL string) echo.MiddlewareFunc {
 			panic("rpc: an origin that was not checked: " + err.Error())
 		}
 	}
-	// A proxy may have put another Host in place of the one that the browser knows.
+	// A proxy may have replaced the Host that the browser knows.
 	if u, err := url.Parse(publicURL); err == nil && u.Host != "" {
-		_ = p.AddTrustedOrigin(u.Scheme + "://" + u.Host) // made of a URL
+		_ = p.AddTrustedOrigin(u.Scheme + "://" + u.Host) // a valid origin: it is made of a parsed URL
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -81,9 +81,10 @@ func sameOrigin(c CORS, publicURL string) echo.MiddlewareFunc {
 	}
 }
 
-// ownHost refuses requests for another host than this machine, or that of publicURL. Who owns a name can let it lead
-// here once a browser has a page of it (DNS rebinding): in the browser's eyes that page and this server then are of one
-// origin, and only the name that the browser asks for tells.
+// ownHost refuses requests for hosts other than this machine and the host of publicURL. The owner
+// of a name can point it here after a browser has loaded a page of that name (DNS rebinding). The
+// browser then takes that page and this server for one origin. Only the host in the request shows
+// the difference.
 func ownHost(publicURL string) echo.MiddlewareFunc {
 	public := ""
 	if u, err := url.Parse(publicURL); err == nil {
@@ -100,15 +101,15 @@ func ownHost(publicURL string) echo.MiddlewareFunc {
 	}
 }
 
-// OfThisMachine reports whether the host that a request names cannot lead from elsewhere to here: it is an address,
-// localhost, or none.
+// OfThisMachine reports whether DNS rebinding cannot forge the host of a request: it is an address,
+// localhost, or empty.
 func OfThisMachine(host string) bool {
 	host = hostname(host)
-	_, noAddress := netip.ParseAddr(host) // an address leads nowhere else
+	_, noAddress := netip.ParseAddr(host) // DNS cannot redirect an address
 	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") || noAddress == nil
 }
 
-// hostname is a host without its port, in the spelling to compare.
+// hostname returns a host without its port, in canonical form.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

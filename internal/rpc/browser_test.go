@@ -14,14 +14,14 @@ import (
 
 func withCORS(t *testing.T, publicURL string, c rpc.CORS) *httptest.Server {
 	t.Helper()
-	o := options(publicURL, namer{})
+	o := options(publicURL, namer{}.As)
 	o.CORS = c
 	s := httptest.NewServer(rpc.New(o))
 	t.Cleanup(s.Close)
 	return s
 }
 
-// preflight is what a browser asks before it lets a page send JSON.
+// preflight sends the request with which a browser asks whether a page may send JSON.
 func preflight(t *testing.T, s *httptest.Server, path, origin string) *reply {
 	t.Helper()
 	return do(t, s, http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", "POST",
@@ -61,7 +61,7 @@ func TestPagesOfOtherOriginsMayDoNothing(t *testing.T) {
 	for name := range asked.Header {
 		require.NotContains(t, name, "Access-Control")
 	}
-	// A body without a type, as of a Blob, is sent without being asked for.
+	// Browsers send a body without a type, such as a Blob, without a preflight.
 	for _, headers := range [][]string{
 		{"Origin", evil},
 		{"Origin", "null"},
@@ -136,16 +136,16 @@ func TestAServerForItsOwnMachineAnswersToNoOtherName(t *testing.T) {
 	ask := func(o rpc.Options, method, path, host string) int {
 		r := httptest.NewRequest(method, path, strings.NewReader(get))
 		r.Host = host
-		// As a page has it whose name has come to lead here.
+		// As a page sends it after its name was pointed at this server.
 		r.Header.Set("Origin", "http://"+host)
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		rpc.New(o).ServeHTTP(w, r)
 		return w.Code
 	}
-	local := options("https://a2a.example.com", namer{})
+	local := options("https://a2a.example.com", namer{}.As)
 	local.LocalOnly = true
-	anywhere := options("https://a2a.example.com", namer{})
+	anywhere := options("https://a2a.example.com", namer{}.As)
 	for _, host := range []string{"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example:8080", "xlocalhost"} {
 		for method, path := range map[string]string{
 			http.MethodPost: "/", http.MethodGet: "/.well-known/agent-card.json", http.MethodHead: "/agents", http.MethodDelete: "/tasks/t-1",

@@ -7,28 +7,28 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 const (
 	cardPath = "/.well-known/agent-card.json"
-	// legacyCardPath is where clients look that know nothing newer than 0.2.
+	// legacyCardPath is where clients of 0.2 and older look.
 	legacyCardPath = "/.well-known/agent.json"
-	// keySetPath is where the keys are that cards are signed with.
+	// keySetPath serves the public keys that verify card signatures.
 	keySetPath = "/.well-known/jwks.json"
 )
 
 // KeySet is a signer that publishes its keys.
 type KeySet interface {
 	card.Signer
-	// Set is a JSON Web Key Set.
+	// Set returns a JSON Web Key Set.
 	Set() []byte
 }
 
-// publisher is what renders the cards of this server.
+// publisher makes the publisher that renders the cards of this server.
 func (s *Server) publisher(bindings ...card.Binding) *card.Publisher {
 	o := card.Options{Bindings: bindings}
 	if s.opt.Keys != nil && !s.opt.PlainCards && s.opt.PublicURL != "" {
@@ -49,45 +49,36 @@ func (s *Server) cardRoutes(e *echo.Echo, base string, a *Agent) {
 	if !a.Card.Capabilities.ExtendedCard {
 		return
 	}
-	// The extended card of 0.2, beside the endpoint.
+	// 0.2 serves the extended card below the endpoint.
 	get(e, base+"/agent/authenticatedExtendedCard", func(c echo.Context) error {
-		shown := a.Card.For(nobody.Has)
-		if s.opt.Auth != nil {
-			p, err := s.opt.Auth.Admit(s.reader(c.Request(), a.Name).id, &a.Gate)
-			if err != nil {
-				return turnAway(c, err)
-			}
-			shown = a.Card.For(p.Has)
+		caller, err := s.reader(c.Request(), a.Name).Admit(a.Name)
+		if err != nil {
+			return turnAway(c, err)
 		}
-		return s.render(c, base, a, shown, card.RenderLegacy, privateCard)
+		return s.render(c, base, a, a.Card.For(caller.Has), card.RenderLegacy, privateCard)
 	})
 }
 
-// get serves a path to readers.
+// get serves a path for GET and HEAD.
 func get(e *echo.Echo, path string, h echo.HandlerFunc) {
 	e.Match([]string{http.MethodGet, http.MethodHead}, path, h)
 }
 
 const versionHeader = "A2A-Version"
 
-// rendering is that of the version that a reader names. Whoever names none, or one that
-// we do not know, gets what suits most: the card is where they learn what is served.
+// rendering chooses the rendering for the version that a reader names. Without a version, or with
+// an unknown one, the reader gets the operator's default: the card is where clients learn what the
+// server speaks.
 func (s *Server) rendering(c echo.Context) card.Rendering {
 	version := c.Request().Header.Get(versionHeader)
 	if version == "" {
 		version = c.QueryParam(versionHeader)
 	}
-	switch {
-	case card.IsCurrent(version):
-		return card.RenderStrict
-	case strings.HasPrefix(version, "0."):
-		return card.RenderSuperset
-	}
-	return s.opt.Unversioned
+	return card.ForReader(version, s.opt.Unversioned)
 }
 
-// publicCard is how long a card may be kept that is the same for everybody, privateCard one
-// that may not be.
+// publicCard lets caches keep a card that is the same for all readers. privateCard is for cards
+// that differ by reader.
 const (
 	publicCard  = "max-age=60"
 	privateCard = "private, no-cache"
@@ -98,7 +89,7 @@ func (s *Server) card(c echo.Context, base string, a *Agent, r card.Rendering) e
 	if !a.personal() {
 		return s.render(c, base, a, &a.Card, r, publicCard)
 	}
-	shown, err := s.cardOf(a, s.reader(c.Request(), a.Name))
+	shown, err := cardOf(a, s.reader(c.Request(), a.Name))
 	if err != nil {
 		return turnAway(c, err)
 	}
@@ -114,8 +105,8 @@ func (s *Server) render(c echo.Context, base string, a *Agent, shown *card.Card,
 	return document(c, d, cacheControl)
 }
 
-// baseURL is that of the server, without a slash at the end; fixed, or else as the
-// request has it.
+// baseURL returns the URL of the server without a slash at the end. fixed says that the operator
+// has set it; otherwise it follows the request.
 func (s *Server) baseURL(c echo.Context) (url string, fixed bool) {
 	if s.opt.PublicURL != "" {
 		return s.opt.PublicURL, true
@@ -124,13 +115,12 @@ func (s *Server) baseURL(c echo.Context) (url string, fixed bool) {
 	return c.Scheme() + "://" + c.Request().Host, false
 }
 
-// extendedCard is what the operations for the extended card answer: for an agent that declares
-// one, what whoever asks may see of it.
-func (s *Server) extendedCard(r *operation.Request) ([]byte, error) {
-	a, version := s.agents[r.Agent], r.Codec.Version()
+// extendedCard answers the operations for the extended card. It shows the parts that the caller may
+// see. Agents that do not declare an extended card have none.
+func (s *Server) extendedCard(r *dispatch.Request) ([]byte, error) {
+	a, traits := s.agents[r.Agent], r.Codec.Traits()
 	switch {
-	case card.IsCurrent(version) && (a == nil || !a.Card.Capabilities.ExtendedCard):
-		// 1.0 tells what the card does not declare from what it declares and is not there.
+	case traits.UndeclaredCards && (a == nil || !a.Card.Capabilities.ExtendedCard):
 		return nil, task.Errorf(task.Unsupported, "the card declares no extended card")
 	case a == nil, !a.Card.Capabilities.ExtendedCard, s.opt.PublicURL == "":
 		return nil, &task.Error{Kind: task.NoExtendedCard}
@@ -139,18 +129,14 @@ func (s *Server) extendedCard(r *operation.Request) ([]byte, error) {
 	if !a.Default {
 		below += agentPath(a.Name)
 	}
-	rendering := card.ForVersion(version)
-	if r.Codec.ID() == dialect.V03Binary {
-		rendering = card.RenderBinary
-	}
-	d, err := s.cards.Render(a.Name, a.Card.For(r.Principal.Has), below, rendering, true)
+	d, err := s.cards.Render(a.Name, a.Card.For(r.Caller.Has), below, traits.Card, true)
 	if err != nil {
 		return nil, err
 	}
 	return d.JSON, nil
 }
 
-// keySet serves the keys that signatures are checked with.
+// keySet serves the keys that verify signatures.
 func (s *Server) keySet(c echo.Context) error {
 	set := s.opt.Keys.Set()
 	if set == nil {
@@ -159,7 +145,7 @@ func (s *Server) keySet(c echo.Context) error {
 	return document(c, &card.Document{JSON: set, ETag: card.ETag(set)}, "max-age=300")
 }
 
-// document answers with JSON that readers may keep.
+// document answers with JSON that readers may cache.
 func document(c echo.Context, d *card.Document, cacheControl string) error {
 	h := c.Response().Header()
 	h.Set("Cache-Control", cacheControl)
@@ -171,7 +157,8 @@ func document(c echo.Context, d *card.Document, cacheControl string) error {
 	return c.Blob(http.StatusOK, "application/json", d.JSON)
 }
 
-// known reports whether If-None-Match names a tag. A proxy that compresses makes it weak.
+// known reports whether If-None-Match names a tag. A proxy that compresses turns it into a weak
+// tag.
 func known(lists []string, tag string) bool {
 	for _, list := range lists {
 		for candidate := range strings.SplitSeq(list, ",") {
@@ -182,4 +169,45 @@ func known(lists []string, tag string) bool {
 		}
 	}
 	return false
+}
+
+// reader authenticates a request that reads cards or the catalog.
+func (s *Server) reader(r *http.Request, agents ...string) *admission {
+	return s.admission(r.Context(), Shown(r), agents...)
+}
+
+// cardOf returns the card of an agent as a reader sees it. An agent with a scope shows its card
+// only to callers with that scope. Any other card is public: a caller with an expired token must
+// learn where to get a new one. Skills may have scopes of their own. Callers that may lack the
+// scope must not learn that the skill exists.
+func cardOf(a *Agent, reader *admission) (*card.Card, error) {
+	c, err := reader.Admit(a.Name)
+	if err != nil && (a.Gate.Scope != "" || a.personal() && !refused(err)) {
+		return nil, err
+	}
+	return a.Card.For(c.Has), nil
+}
+
+// refused reports whether an error rejects the credentials. It is false when they could not be
+// checked.
+func refused(err error) bool {
+	kind := task.KindOf(err)
+	return kind == task.Unauthenticated || kind == task.Forbidden
+}
+
+// personal reports whether the card of an agent differs by reader.
+func (a *Agent) personal() bool { return a.Gate.Scope != "" || a.Card.Restricted() }
+
+// turnAway answers a reader that the agent does not admit, in the shape of no version.
+func turnAway(c echo.Context, err error) error {
+	var e *task.Error
+	if known, ours := dispatch.Known(err); !ours {
+		e = known
+	} else {
+		return err
+	}
+	fault.Headers(e, c.Response().Header().Add)
+	c.Response().Header().Set("Cache-Control", "no-store")
+	row := fault.Base.Row(e.Kind)
+	return c.JSON(row.HTTP, map[string]string{"error": http.StatusText(row.HTTP)})
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 )
 
 // cardServer serves two agents, the second without an extended card.
 func cardServer(t *testing.T, change func(*rpc.Options)) *httptest.Server {
 	t.Helper()
-	operations := operation.New(operation.Options{Engine: namer{}, Agents: []operation.Agent{{Name: "demo"}, {Name: "plain"}}})
+	operations := dispatch.New(dispatch.Options{Engine: namer{}.As, Agents: []dispatch.Agent{{Name: "demo"}, {Name: "plain"}}})
 	o := rpc.Options{
 		Agents: []rpc.Agent{
 			{Name: "demo", Default: true, Card: card.Card{
@@ -41,7 +41,7 @@ func cardServer(t *testing.T, change func(*rpc.Options)) *httptest.Server {
 	return s
 }
 
-// shape tells a rendering by its members.
+// shape returns the kind of rendering, found by its members.
 func shape(t *testing.T, document []byte) string {
 	t.Helper()
 	var members map[string]any
@@ -61,7 +61,7 @@ func shape(t *testing.T, document []byte) string {
 
 func TestPathAndVersionChooseTheRendering(t *testing.T) {
 	t.Parallel()
-	versions := map[string][3]string{ // with superset, strict10 and legacy for who names none
+	versions := map[string][3]string{ // with superset, strict10 and legacy as default
 		"":        {"superset", "strict10", "legacy"},
 		"1.0":     {"strict10", "strict10", "strict10"},
 		"1.0.1":   {"strict10", "strict10", "strict10"},
@@ -175,7 +175,7 @@ func TestExtendedCardOnJSONRPC(t *testing.T) {
 		{s, "/", of10, `,"params":{"tenant":"none"}`, -32602},
 		{s, "/", of10, `,"params":{"tenant":1}`, -32602},
 		{unnamed, "/", of03, "", -32007},
-		{unnamed, "/", of10, "", -32007}, // declared, and not there
+		{unnamed, "/", of10, "", -32007}, // declared, but missing
 	} {
 		_, code := ask(tt.s, tt.path, tt.method, tt.params)
 		require.Equal(t, tt.code, code, "%s %s %s", tt.path, tt.method, tt.params)
@@ -199,8 +199,8 @@ func TestExtendedCardOnHTTPJSON(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, do(t, s, http.MethodGet, "/plain/extendedAgentCard", "").StatusCode)
 }
 
-// Every binding is in the card, under the version that it serves and at an address that a client
-// can go on from.
+// The card lists every binding, with the version that it serves and an address that a client can
+// use.
 func TestInterfacesAreServed(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, nil)

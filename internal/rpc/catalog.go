@@ -12,17 +12,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 )
 
 const (
 	catalogPath = "/agents"
-	// defaultPage and maxPage are as in the lists of A2A.
+	// defaultPage and maxPage match the lists of A2A.
 	defaultPage = 50
 	maxPage     = 100
 )
 
-// catalog is the list of agents, as clients that look for one read it.
+// catalog is the list of agents as clients read it.
 type catalog struct {
 	Agents        []listed `json:"agents"`
 	NextPageToken string   `json:"nextPageToken"`
@@ -37,14 +37,14 @@ type listed struct {
 	Card    jsontext.Value `json:"card"`
 }
 
-// catalogQuery is what a reader of the catalog asks.
+// catalogQuery is the query of a catalog request.
 type catalogQuery struct {
 	filter card.Filter
 	size   int
-	after  string // the name of the last agent of the page before
+	after  string // the name of the last agent on the page before
 }
 
-// serveCatalog lists the agents, in the order of their names.
+// serveCatalog lists the agents, sorted by name.
 func (s *Server) serveCatalog(c echo.Context) error {
 	q, err := readCatalogQuery(c.Request().URL.RawQuery)
 	if err != nil {
@@ -52,17 +52,14 @@ func (s *Server) serveCatalog(c echo.Context) error {
 	}
 	c.Response().Header().Add("Vary", versionHeader)
 	base, fixed := s.baseURL(c)
-	var by *reader
-	cacheControl := publicCard
-	for _, a := range s.agents {
-		if by == nil && a.personal() {
-			by, cacheControl = s.reader(c.Request(), slices.Collect(maps.Keys(s.agents))...), privateCard
-		}
+	by, cacheControl := &admission{s: s}, publicCard
+	if slices.ContainsFunc(s.names, func(name string) bool { return s.agents[name].personal() }) {
+		by, cacheControl = s.reader(c.Request(), s.names...), privateCard
 	}
 	page := catalog{Agents: []listed{}, PageSize: q.size}
-	for _, name := range slices.Sorted(maps.Keys(s.agents)) {
+	for _, name := range s.names {
 		a := s.agents[name]
-		shown, err := s.cardOf(a, by)
+		shown, err := cardOf(a, by)
 		if err != nil && !refused(err) {
 			return turnAway(c, err)
 		}
@@ -91,7 +88,7 @@ func (s *Server) serveCatalog(c echo.Context) error {
 	return document(c, &card.Document{JSON: body, ETag: card.ETag(body)}, cacheControl)
 }
 
-// readCatalogQuery is strict: a misspelt filter must not look like one that every agent passes.
+// readCatalogQuery is strict: with a misspelt filter ignored, every agent would seem to match it.
 func readCatalogQuery(query string) (*catalogQuery, error) {
 	params, err := url.ParseQuery(query)
 	if err != nil {

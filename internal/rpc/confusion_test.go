@@ -18,12 +18,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 )
 
-// listening is a server on a port, with the limits that tests of net/http's own must have.
+// listening starts a server on a port, with limits that keep net/http's own from applying.
 func listening(t *testing.T, wrap func(net.Listener) net.Listener) (addr string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	o := options("", namer{})
+	o := options("", namer{}.As)
 	o.HeaderTimeout, o.IdleTimeout = 30*time.Second, 30*time.Second
 	s := rpc.New(o)
 	served := make(chan error, 1)
@@ -37,7 +37,8 @@ func listening(t *testing.T, wrap func(net.Listener) net.Listener) (addr string)
 
 func plain(l net.Listener) net.Listener { return l }
 
-// raw sends what a client library would not, and returns the answer; nil when there was none.
+// raw sends what no client library would send, and returns the answer. It returns nil without an
+// answer.
 func raw(t *testing.T, addr, request string) *reply {
 	t.Helper()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
@@ -55,13 +56,13 @@ func raw(t *testing.T, addr, request string) *reply {
 	return &reply{resp, b}
 }
 
-// call is a request for a task, in parts that a test may replace.
+// call returns a request for a task. A test may replace its parts.
 func call(target string, headers ...string) string {
 	return "POST " + target + " HTTP/1.1\r\nHost: agents.example\r\nContent-Type: application/json\r\nConnection: close\r\n" +
 		strings.Join(append(headers, ""), "\r\n") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(get), get)
 }
 
-// Whatever a proxy in front makes of an odd target, here it is one agent's or nobody's.
+// Whatever a proxy in front makes of an odd target, here it belongs to one agent or to none.
 func TestTargetsThatConfuse(t *testing.T) {
 	t.Parallel()
 	addr := listening(t, plain)
@@ -119,7 +120,7 @@ func TestTargetsThatConfuse(t *testing.T) {
 			"/agents/demo/%2e%2e/other/v1/tasks/t": "",
 			"/agents/demo%2f../other/v1/tasks/t":   "",
 			"/v1/../agents/other/v1/tasks/t":       "",
-			"/v1/tasks/..%2f..%2fagents%2fother":   "demo", // an id like another
+			"/v1/tasks/..%2f..%2fagents%2fother":   "demo", // an id like any other
 			"/v1/tasks/%2e%2e":                     "demo",
 			"//v1/tasks/t":                         "demo", "//agents/other/v1/tasks/t": "",
 		} {
@@ -129,7 +130,7 @@ func TestTargetsThatConfuse(t *testing.T) {
 				require.Equal(t, http.StatusNotFound, resp.StatusCode, "%s %s", target, string(resp.body))
 				continue
 			}
-			// The server below answers for any id, with the agent in its place.
+			// The engine in this test answers for any id, with the agent's name as the id.
 			require.Equal(t, http.StatusOK, resp.StatusCode, "%s %s", target, string(resp.body))
 			require.Contains(t, string(resp.body), `"id":"`+want+`"`, target)
 		}
@@ -159,7 +160,7 @@ func TestTargetsThatConfuse(t *testing.T) {
 	})
 }
 
-// What two readers of one request might understand in two ways is refused.
+// The server refuses requests that two readers might understand differently.
 func TestHeadersThatConfuse(t *testing.T) {
 	t.Parallel()
 	addr := listening(t, plain)
@@ -211,7 +212,7 @@ func TestHTTP2IsOfTLSOnly(t *testing.T) {
 	require.NotNil(t, resp)
 	require.GreaterOrEqual(t, resp.StatusCode, 400, "nobody reads an upgrade out of plain text")
 
-	lent := httptest.NewTLSServer(http.NotFoundHandler()) // a certificate, and a client that trusts it
+	lent := httptest.NewTLSServer(http.NotFoundHandler()) // provides a certificate, and a client that trusts it
 	defer lent.Close()
 	addr := listening(t, func(l net.Listener) net.Listener {
 		return tls.NewListener(l, &tls.Config{Certificates: lent.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}})

@@ -1,5 +1,5 @@
-// Package rpc is the public HTTP server: the routes of every agent, the agent
-// cards, and the bindings behind them.
+// Package rpc is the public HTTP server: the routes of every agent, the agent cards, and the
+// bindings that answer.
 package rpc
 
 import (
@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,15 +20,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/auth"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 )
 
-// Agent is what the server shows of an agent.
+// Agent describes an agent to the server.
 type Agent struct {
 	Name    string
 	Default bool // also served at the root
@@ -38,26 +39,29 @@ type Agent struct {
 // Options configures a server.
 type Options struct {
 	Agents []Agent
-	// PublicURL is the base of the URLs in cards. Without it they have the host that the request
-	// names, and the scheme that it came by or, where the peer's address is private or loopback,
-	// that the proxy states in X-Forwarded-Proto. X-Forwarded-Host is never read.
+	// PublicURL is the base of the URLs in cards. Without it the URLs follow the request: its Host
+	// and its scheme. Where the peer's address is private or loopback, the scheme comes from
+	// X-Forwarded-Proto if the proxy sets it. The server never reads X-Forwarded-Host.
 	PublicURL string
 	JSONRPC   *jsonrpc.Binding
 	REST      *rest.Binding
-	GRPC      *grpcapi.Binding // nil: not served
-	// Keys sign the cards, unless these are to be plain, and are published. Nil: neither. Without PublicURL cards are not signed, for
-	// then their URLs are what the request says, and there is no operation for the extended one.
+	GRPC      *grpcapi.Binding // nil: no gRPC
+	// Keys signs the cards, unless PlainCards is set, and its public keys are published. Nil:
+	// neither. Without PublicURL cards are not signed, since their URLs follow the request. The
+	// operation for the extended card then returns an error.
 	Keys       KeySet
 	PlainCards bool
-	// CORS is for pages of other origins; without it they can neither read nor do anything.
+	// CORS allows pages of other origins. Without it such pages can neither read nor change
+	// anything.
 	CORS CORS
-	// LocalOnly says that it is for this machine that the server asks nobody: it answers to no other host, but that of PublicURL.
+	// LocalOnly restricts an unauthenticated server to this machine: it refuses every other host
+	// except that of PublicURL.
 	LocalOnly bool
-	// Auth finds out who calls, as the gates of agents ask for. Nil: all of them are open.
+	// Auth authenticates callers as the gates of agents require. Nil: all gates are open.
 	Auth *auth.Authenticator
-	// TLS is that of the port. Nil: it speaks none.
+	// TLS configures the port. Nil: no TLS.
 	TLS *tls.Config
-	// Unversioned is the rendering for readers of the card who do not say which version they speak.
+	// Unversioned is the rendering for card readers that do not state their version.
 	Unversioned   card.Rendering
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
@@ -69,7 +73,8 @@ type Server struct {
 	opt    Options
 	cards  *card.Publisher
 	agents map[string]*Agent
-	common string // the agent at the root, or ""
+	names  []string // of agents, sorted
+	common string   // the agent at the root, or ""
 	http   *http.Server
 }
 
@@ -97,12 +102,14 @@ func New(o Options) *Server {
 	for i := range o.Agents {
 		a := &o.Agents[i]
 		s.agents[a.Name] = a
+		s.names = append(s.names, a.Name)
 		s.routes(e, agentPath(a.Name), a)
 		if a.Default {
 			s.common = a.Name
 			s.routes(e, "", a)
 		}
 	}
+	slices.Sort(s.names)
 	bindings := []card.Binding{jsonrpc.Announced(), rest.Announced()}
 	if o.GRPC != nil {
 		bindings = append(bindings, o.GRPC.Announced(s.common)...)
@@ -116,14 +123,14 @@ func New(o Options) *Server {
 	return s
 }
 
-// Limits of a connection that are nobody's to choose.
+// Limits of a connection that operators cannot set.
 const (
 	maxHeaders  = 64 << 10 // of a request, in bytes
-	maxRequests = 250      // at a time, on a connection of HTTP/2
+	maxRequests = 250      // concurrent, on one HTTP/2 connection
 )
 
-// protocols are HTTP/1.1 and, where TLS has agreed on it, HTTP/2. Without TLS there is no HTTP/2: a stream over HTTP/1.1
-// costs less, and gRPC has a port of its own.
+// protocols returns HTTP/1.1 and, with TLS, HTTP/2. Without TLS there is no HTTP/2: a stream over
+// HTTP/1.1 costs less, and gRPC has its own port.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -131,7 +138,8 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// http2Limits keep a connection that is dead, or takes nothing, from being held for the sake of its streams.
+// http2Limits close a connection whose peer is dead or reads nothing, so that its streams do not
+// hold it.
 func http2Limits(patience time.Duration) *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams: maxRequests, SendPingTimeout: 30 * time.Second, PingTimeout: patience, WriteByteTimeout: patience,
@@ -144,7 +152,7 @@ func agentPath(name string) string { return catalogPath + "/" + name }
 func (s *Server) routes(e *echo.Echo, base string, a *Agent) {
 	serve := func(pin string) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			// The writer beneath echo's reports when a flush fails.
+			// The writer below echo's reports when a flush fails.
 			s.opt.JSONRPC.Serve(c.Response().Writer, c.Request(), jsonrpc.Endpoint{
 				Endpoint: s.arrival(c.Request(), a.Name, base == ""), Pin: pin,
 			})
@@ -162,8 +170,8 @@ func (s *Server) routes(e *echo.Echo, base string, a *Agent) {
 	s.cardRoutes(e, base, a)
 }
 
-// rest serves the paths of HTTP+JSON. They are not among the routes, which have no
-// escaped slashes: an id may hold one, and then must not look like another path.
+// rest serves the paths of HTTP+JSON. They are not echo routes, because echo does not see escaped
+// slashes. An id may contain one and must not look like another path.
 func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		agent, common, path := s.locate(c.Request().URL.EscapedPath())
@@ -176,7 +184,7 @@ func (s *Server) rest(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// locate finds the agent below whose base a path lies, and the rest of the path.
+// locate finds the agent that serves a path, and the rest of the path below the agent's base.
 func (s *Server) locate(path string) (agent string, common bool, rest string) {
 	if below, ok := strings.CutPrefix(path, "/agents/"); ok {
 		escaped, rest, _ := strings.Cut(below, "/")
@@ -187,8 +195,8 @@ func (s *Server) locate(path string) (agent string, common bool, rest string) {
 	return s.common, true, path
 }
 
-// limitBody bounds how long a body may take that nobody reads, as that of a request that
-// is refused: net/http takes it in before it answers. Who does read one sets its own limit.
+// limitBody bounds the time for a body that no handler reads, such as that of a refused request:
+// net/http reads it before it answers. Handlers that read the body set their own limit.
 func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().ContentLength != 0 && s.opt.HeaderTimeout > 0 {
@@ -198,12 +206,12 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// plainPath gives every spelling of a path the same route. A POST that is redirected
-// loses its body in many clients, so a trailing slash is served and not corrected.
+// plainPath gives every spelling of a path the same route. Many clients lose the body of a
+// redirected POST, so the server accepts a trailing slash instead of redirecting.
 func plainPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		u := c.Request().URL
-		u.RawPath = "" // no route has a part in which an escaped slash would matter; those of HTTP+JSON are none
+		u.RawPath = "" // escaped slashes matter in no route; the paths of HTTP+JSON are not routes
 		if len(u.Path) > 1 {
 			u.Path = strings.TrimSuffix(u.Path, "/")
 		}
@@ -211,7 +219,7 @@ func plainPath(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// httpError answers what no route and no binding answers.
+// httpError answers requests that neither a route nor a binding answers.
 func (s *Server) httpError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -238,7 +246,7 @@ func (s *Server) httpError(err error, c echo.Context) {
 	_ = c.JSON(status, body)
 }
 
-// Serve answers on a listener until Shutdown.
+// Serve accepts connections on a listener and blocks until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
 	serve := s.http.Serve
 	if s.opt.TLS != nil {
@@ -250,9 +258,9 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// ServeGRPC answers gRPC on a listener until Shutdown.
+// ServeGRPC accepts gRPC connections on a listener and blocks until Shutdown.
 func (s *Server) ServeGRPC(l net.Listener) error {
-	return s.opt.GRPC.Serve(l, func(ctx context.Context, values func(string) []string, chain []*x509.Certificate, address string) operation.Endpoint {
+	return s.opt.GRPC.Serve(l, func(ctx context.Context, values func(string) []string, chain []*x509.Certificate, address string) dispatch.Endpoint {
 		return s.endpoint(ctx, &auth.Request{Header: values, Chain: chain, Address: address}, s.common, true)
 	})
 }
@@ -260,8 +268,8 @@ func (s *Server) ServeGRPC(l net.Listener) error {
 // ServeHTTP answers one request; tests need no listener.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.http.Handler.ServeHTTP(w, r) }
 
-// Shutdown refuses new requests and waits for those under way. Streams end when
-// the hub is closed.
+// Shutdown refuses new requests and waits for those in progress. Streams end when the hub is
+// closed.
 func (s *Server) Shutdown(ctx context.Context) error {
 	var all errgroup.Group
 	if s.opt.GRPC != nil {

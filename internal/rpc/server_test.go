@@ -17,36 +17,43 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// namer answers tasks/get with the agent that was asked.
+// namer answers tasks/get with the name of the agent that was asked.
 type namer struct {
-	operation.Engine // nothing else is called
-	hold             chan struct{}
+	dispatch.Engine // no other method is called
+	hold            chan struct{}
+	agent           string
 }
 
-func (n namer) Get(_ context.Context, r *engine.GetRequest) (*task.Task, error) {
+func (n namer) As(_ identity.Caller, agent string) dispatch.Engine {
+	n.agent = agent
+	return n
+}
+
+func (n namer) Get(context.Context, *engine.GetRequest) (*task.Task, error) {
 	if n.hold != nil {
 		n.hold <- struct{}{}
 		<-n.hold
 	}
-	return &task.Task{PublicID: r.Agent, Dialect: "0.3"}, nil
+	return &task.Task{PublicID: n.agent, Dialect: "0.3"}, nil
 }
 
-func newServer(publicURL string, e operation.Engine) *rpc.Server {
+func newServer(publicURL string, e func(identity.Caller, string) dispatch.Engine) *rpc.Server {
 	return rpc.New(options(publicURL, e))
 }
 
-func options(publicURL string, e operation.Engine) rpc.Options {
-	operations := operation.New(operation.Options{Engine: e})
+func options(publicURL string, e func(identity.Caller, string) dispatch.Engine) rpc.Options {
+	operations := dispatch.New(dispatch.Options{Engine: e})
 	return rpc.Options{
 		Agents: []rpc.Agent{
 			{Name: "demo", Default: true, Card: card.Card{Name: "Demo", Version: "1"}},
@@ -59,7 +66,7 @@ func options(publicURL string, e operation.Engine) rpc.Options {
 
 func serve(t *testing.T, publicURL string) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(newServer(publicURL, namer{}))
+	s := httptest.NewServer(newServer(publicURL, namer{}.As))
 	t.Cleanup(s.Close)
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s
@@ -150,7 +157,7 @@ func TestCardThatTheClientHas(t *testing.T) {
 
 func TestCardURLOfARequest(t *testing.T) {
 	t.Parallel()
-	s := newServer("", namer{})
+	s := newServer("", namer{}.As)
 	for _, tt := range []struct {
 		name, peer string
 		headers    []string
@@ -267,7 +274,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	hold := make(chan struct{})
-	s := newServer("", namer{hold: hold})
+	s := newServer("", namer{hold: hold}.As)
 	served, stopped := make(chan error, 1), make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	answered := make(chan string, 1)
@@ -296,12 +303,13 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// A request that nobody reads is answered, although its body never comes: net/http would wait for that first.
+// A request that no handler reads gets an answer even if its body never arrives. net/http would
+// first wait for the body.
 func TestABodyThatNobodyReadsHoldsNoConnection(t *testing.T) {
 	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	operations := operation.New(operation.Options{Engine: namer{}})
+	operations := dispatch.New(dispatch.Options{Engine: namer{}.As})
 	s := rpc.New(rpc.Options{
 		Agents:  []rpc.Agent{{Name: "demo", Default: true, Card: card.Card{Name: "Demo", Version: "1"}}},
 		JSONRPC: jsonrpc.New(jsonrpc.Options{Operations: operations}), REST: rest.New(rest.Options{Operations: operations}),
@@ -329,7 +337,7 @@ func TestShutdownCutsWhatTakesTooLong(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	hold := make(chan struct{})
-	s := newServer("", namer{hold: hold})
+	s := newServer("", namer{hold: hold}.As)
 	go func() { _ = s.Serve(l) }()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
 	require.NoError(t, err)

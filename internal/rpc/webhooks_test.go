@@ -18,12 +18,14 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// api is the public server with everything behind it but workers: tasks stay as they were sent.
+// api is the public server with everything behind it except workers: tasks stay as they were sent.
 type api struct {
 	*httptest.Server
 	t *testing.T
@@ -31,14 +33,14 @@ type api struct {
 
 func webhooks(t *testing.T, push *engine.Push) *api {
 	t.Helper()
-	h := hub.New(hub.Options{})
-	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2, RowSecurity: true, Listener: h})
+	var bus signal.Bus
+	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2, RowSecurity: true, Listener: &bus})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
-	h.SetReader(s)
-	a := &api{httptest.NewServer(newServer("", engine.New(engine.Options{
+	h := hub.New(hub.Options{Store: s, Signals: &bus})
+	a := &api{httptest.NewServer(newServer("", dispatch.Views(engine.New(engine.Options{
 		Store: engine.As(s), Hub: h, Agents: []engine.Agent{{Name: "demo"}, {Name: "other"}}, Push: push, MaxBlock: time.Millisecond,
-	}))), t}
+	}).As))), t}
 	t.Cleanup(a.Close)
 	return a
 }
@@ -59,7 +61,7 @@ func (a *api) do(verb, path, body string, headers ...string) (status int, answer
 	return resp.StatusCode, string(raw)
 }
 
-// call is a JSON-RPC call, and its result or error in one line.
+// call makes a JSON-RPC call, and returns its result or error in one line.
 func (a *api) call(method, params string) string {
 	a.t.Helper()
 	return a.callAt("/", method, params)
@@ -101,7 +103,8 @@ const (
 	send10 = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{"returnImmediately":true%s}}`
 )
 
-// A configuration reads correctly in every version, whichever set it, and its secrets in none.
+// Every version reads a configuration correctly, whichever version set it. No version shows its
+// secrets.
 func TestWebhooksInEveryVersion(t *testing.T) {
 	t.Parallel()
 	a := webhooks(t, &engine.Push{})
@@ -185,7 +188,7 @@ func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
 	require.Equal(t, "-32001 Task not found: the task has no push notification configuration with this id", a.call("GetTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"c"}`))
 	for range 2 {
 		set()
-		for range 2 { // also of one that is not there any more
+		for range 2 { // also if it no longer exists
 			require.Equal(t, "null", a.call("tasks/pushNotificationConfig/delete", `{"id":"`+id+`","pushNotificationConfigId":"`+id+`"}`))
 			require.Equal(t, "[]", list())
 		}
@@ -200,14 +203,14 @@ func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
 			require.Equal(t, "[]", list())
 		}
 	}
-	// Several of 1.0 without ids are several.
+	// Several configurations of 1.0 without ids are separate ones.
 	for range 2 {
 		require.Contains(t, a.call("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example"}`), `"url"`)
 	}
 	require.Equal(t, 2, strings.Count(list(), `"url"`))
 	require.Contains(t, a.call("tasks/pushNotification/get", `{"id":"`+id+`"}`), "https://hook.example", "the oldest")
 
-	// Ids are the clients' choice.
+	// Clients choose the ids.
 	odd, config := "a b?c%", "c/pushNotificationConfigs/d e"
 	sent := a.call("tasks/send", `{"id":"`+odd+`","message":{"role":"user","parts":[{"type":"text","text":"x"}]},"pushNotification":{"url":"https://hook.example"}}`)
 	require.Contains(t, sent, odd)
@@ -224,7 +227,7 @@ func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
 	require.Contains(t, a.call("tasks/pushNotification/get", `{"id":"`+odd+`"}`), "https://hook.example")
 }
 
-// Where there are no webhooks, and for tasks that are not the caller's, every version says so in its own way.
+// Every version reports missing webhooks, and tasks of other callers, in its own way.
 func TestWebhooksThatCannotBe(t *testing.T) {
 	t.Parallel()
 	here, without := webhooks(t, &engine.Push{Check: func(_ context.Context, c *task.PushConfig) error {

@@ -9,6 +9,9 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -18,7 +21,8 @@ import (
 type Log struct {
 	engine.Store // what no test of a stream asks for
 
-	Hub *hub.Hub
+	Hub     *hub.Hub
+	signals signal.Bus
 
 	mu      sync.Mutex
 	headers map[task.ID]task.Task
@@ -33,18 +37,18 @@ type Log struct {
 func NewLog() *Log {
 	m := &Log{
 		headers: map[task.ID]task.Task{}, events: map[task.ID][]task.Event{}, keys: map[string]task.ID{},
-		Created: make(chan task.ID, 100), Hub: hub.New(hub.Options{}),
+		Created: make(chan task.ID, 100),
 	}
-	m.Hub.SetReader(m)
+	m.Hub = hub.New(hub.Options{Store: m, Signals: &m.signals})
 	return m
 }
 
 // Engine is an engine on the log, with the agents demo and other, which replies directly.
-func (m *Log) Engine() *engine.Engine {
-	return engine.New(engine.Options{
-		Store: func(store.Caller) engine.Store { return m }, Hub: m.Hub,
+func (m *Log) Engine() func(identity.Caller, string) dispatch.Engine {
+	return dispatch.Views(engine.New(engine.Options{
+		Store: func(identity.Caller, store.Visibility) engine.Store { return m }, Hub: m.Hub,
 		Agents: []engine.Agent{{Name: "demo"}, {Name: "other", DirectReplies: true}},
-	})
+	}).As)
 }
 
 func (m *Log) header(id task.ID) *task.Task {
@@ -71,7 +75,7 @@ func (m *Log) Add(id task.ID, evs ...task.Event) {
 		out[i] = m.append(id, e)
 	}
 	m.mu.Unlock()
-	m.Hub.Committed(out)
+	m.signals.Committed(out)
 }
 
 // Task makes a task of a version with a message and further events.
@@ -126,13 +130,13 @@ func (m *Log) Create(_ context.Context, n *store.NewTask) (*task.Event, error) {
 	m.headers[n.Task.ID] = n.Task
 	e := m.append(n.Task.ID, task.Event{Kind: task.EventMessage, Message: n.Message})
 	m.mu.Unlock()
-	m.Hub.Committed([]*task.Event{e})
+	m.signals.Committed([]*task.Event{e})
 	m.Created <- n.Task.ID
 	return e, nil
 }
 
 // Existing finds the task of a key.
-func (m *Log) Existing(_ context.Context, _ store.Owner, n *store.NewTask) (*task.Task, bool, error) {
+func (m *Log) Existing(_ context.Context, n *store.NewTask) (*task.Task, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id, ok := m.keys[n.Idempotency.Key]; ok {
@@ -142,7 +146,7 @@ func (m *Log) Existing(_ context.Context, _ store.Owner, n *store.NewTask) (*tas
 }
 
 // FindTask finds a task by its public id.
-func (m *Log) FindTask(_ context.Context, _ store.Owner, publicID string) (*task.Task, error) {
+func (m *Log) FindTask(_ context.Context, publicID string) (*task.Task, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, h := range m.headers {
@@ -154,8 +158,8 @@ func (m *Log) FindTask(_ context.Context, _ store.Owner, publicID string) (*task
 }
 
 // ReadTask finds a task and reads it.
-func (m *Log) ReadTask(ctx context.Context, o store.Owner, publicID string, withArtifacts bool) (*task.Task, error) {
-	h, err := m.FindTask(ctx, o, publicID)
+func (m *Log) ReadTask(ctx context.Context, publicID string, withArtifacts bool) (*task.Task, error) {
+	h, err := m.FindTask(ctx, publicID)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +193,7 @@ func (m *Log) AddMessage(_ context.Context, n *store.NewMessage) (task.Seq, erro
 		out = append(out, m.append(h.ID, Status(task.StateSubmitted)))
 	}
 	m.mu.Unlock()
-	m.Hub.Committed(out)
+	m.signals.Committed(out)
 	m.Created <- h.ID
 	return out[len(out)-1].Seq, nil
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -15,7 +17,38 @@ type Recorder struct {
 
 	mu    sync.Mutex
 	asked any
+	by    identity.Caller
+	agent string
 }
+
+// As remembers who asks, and which agent.
+func (e *Recorder) As(c identity.Caller, agent string) dispatch.Engine {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.by, e.agent = c, agent
+	return e
+}
+
+// LastBy is who asked last, and which agent.
+func (e *Recorder) LastBy() (by identity.Caller, agent string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.by, e.agent
+}
+
+// ForAll is an engine that is the same for every caller.
+func ForAll(e dispatch.Engine) func(identity.Caller, string) dispatch.Engine {
+	return func(identity.Caller, string) dispatch.Engine { return e }
+}
+
+// Open is the admission of agents that ask nobody.
+type Open struct{}
+
+// Admit lets everybody in.
+func (Open) Admit(string) (identity.Caller, error) { return identity.Caller{}, nil }
+
+// Watch has nothing to watch.
+func (Open) Watch(string, func(error)) (stop func()) { return func() {} }
 
 func (e *Recorder) ask(request any) (*task.Task, error) {
 	e.mu.Lock()

@@ -1,6 +1,5 @@
-// Package seal keeps secrets from whoever reads the database but not the
-// environment: AES-256-GCM under keys that the operator gives, of which the first
-// seals and all open, so that keys can be replaced one by one.
+// Package seal protects secrets from a reader of the database who cannot read the environment. It uses AES-256-GCM with
+// keys that the operator gives. The first key seals and all keys open, so that keys can be replaced one by one.
 package seal
 
 import (
@@ -22,11 +21,11 @@ const (
 	format = 1
 	idSize = 8
 
-	// HeadSize is how many bytes at the beginning of a sealed value say with which key it was.
+	// HeadSize is the length of the head of a sealed value, in bytes. The head names the key.
 	HeadSize = 1 + idSize
 )
 
-// ErrKey says that a value was sealed with a key that is not at hand.
+// ErrKey says that a value was sealed with a key that is not in the ring.
 var ErrKey = errors.New("it was sealed with a key that is not among ours")
 
 var errForged = errors.New("it was not sealed here, or for something else")
@@ -36,7 +35,7 @@ type key struct {
 	aead cipher.AEAD
 }
 
-// Keys seals and opens. It may be used from many goroutines.
+// Keys seals and opens values. Its methods may be called from many goroutines.
 type Keys struct{ keys []key }
 
 // New makes a ring of keys of KeySize bytes each. The first one seals.
@@ -62,19 +61,19 @@ func New(raw ...[]byte) (*Keys, error) {
 	return k, nil
 }
 
-// keyID names a key without telling anything of it.
+// keyID names a key without revealing any of it.
 func keyID(raw []byte) [idSize]byte {
 	sum := sha256.Sum256(append([]byte("holdfast key id\x00"), raw...))
 	return [idSize]byte(sum[:idSize])
 }
 
-// Parse reads keys as the environment holds them: base64, separated by commas.
+// Parse reads keys as the environment holds them: in base64, separated by commas.
 func Parse(s string) ([][]byte, error) {
 	var keys [][]byte
 	for i, text := range strings.Split(s, ",") {
 		raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 		if err != nil {
-			// Not with the error, which quotes from the key.
+			// Do not wrap the error: it quotes from the key.
 			return nil, fmt.Errorf("key %d is not base64", i+1)
 		}
 		if len(raw) != KeySize {
@@ -85,7 +84,7 @@ func Parse(s string) ([][]byte, error) {
 	return keys, nil
 }
 
-// Seal encrypts a value. Whoever opens it must name the same place: it cannot be moved to another.
+// Seal encrypts a value for a place. Open needs the same place, so nobody can move a sealed value to another one.
 func (k *Keys) Seal(value []byte, place string) []byte {
 	first := &k.keys[0]
 	out := make([]byte, 0, HeadSize+len(value)+first.aead.Overhead())
@@ -93,7 +92,7 @@ func (k *Keys) Seal(value []byte, place string) []byte {
 	return first.aead.Seal(out, nil, value, []byte(place)) //nolint:gosec // the nonce is random, and made within
 }
 
-// Open decrypts what Seal has made for the same place. ErrKey: none of the keys fits.
+// Open decrypts a value that Seal made for the same place. It returns ErrKey if none of the keys fits.
 func (k *Keys) Open(sealed []byte, place string) ([]byte, error) {
 	if len(sealed) < HeadSize || sealed[0] != format {
 		return nil, errForged
@@ -109,11 +108,11 @@ func (k *Keys) Open(sealed []byte, place string) ([]byte, error) {
 	return value, nil
 }
 
-// Fresh reports whether a value was sealed with the key that seals today.
+// Fresh reports whether a value was sealed with the first key.
 func (k *Keys) Fresh(sealed []byte) bool { return k.Key(sealed) == 0 }
 
-// Key is which of the keys a value was sealed with, or negative: none of them. The first
-// HeadSize bytes of the value tell it.
+// Key returns the index of the key that sealed a value, or a negative number if it is not in the ring. It needs only
+// the first HeadSize bytes of the value.
 func (k *Keys) Key(sealed []byte) int {
 	if len(sealed) < HeadSize || sealed[0] != format {
 		return -1

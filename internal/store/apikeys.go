@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// APIKey is a key that a client shows. Its secret is nowhere but with the client.
+// APIKey is a client's API key. Only the client has its secret; the database has a hash.
 type APIKey struct {
 	ID      string
 	Hash    []byte // SHA-256
@@ -22,23 +23,12 @@ type APIKey struct {
 
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
-	RevokedAt  time.Time // zero: it is valid
-	LastUsedAt time.Time // accurate to five minutes; zero: not yet
+	RevokedAt  time.Time // zero: not revoked
+	LastUsedAt time.Time // accurate to five minutes; zero: never
 }
 
-// KnownKey is what a replica must know of an API key to judge one that is shown.
-type KnownKey struct {
-	Hash            []byte
-	Tenant, Subject string
-	Scopes          []string
-	Revoked         bool
-	Left            time.Duration // until it expires; not positive: it has
-	// UseUnrecorded says that RecordKeyUse has something to write.
-	UseUnrecorded bool
-}
-
-// FindAPIKey reads a key by its id. Nil: there is none.
-func (s *Store) FindAPIKey(ctx context.Context, id string) (*KnownKey, error) {
+// FindAPIKey reads a key by its id. It returns nil if the key does not exist.
+func (s *Store) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
 	r, err := s.q.APIKeyFind(ctx, s.api, cleanName(id))
 	if err = translate("find an API key", err); err != nil {
 		if task.KindOf(err) == task.NotFound {
@@ -46,8 +36,8 @@ func (s *Store) FindAPIKey(ctx context.Context, id string) (*KnownKey, error) {
 		}
 		return nil, err
 	}
-	return &KnownKey{
-		Hash: r.KeyHash, Tenant: r.Tenant, Subject: r.Subject, Scopes: r.Scopes, Revoked: r.Revoked,
+	return &identity.Key{
+		Hash: r.KeyHash, Owner: identity.Owner{Tenant: r.Tenant, Subject: r.Subject}, Scopes: r.Scopes, Revoked: r.Revoked,
 		Left: time.Duration(r.SecondsLeft * float64(time.Second)), UseUnrecorded: r.UseUnrecorded,
 	}, nil
 }
@@ -57,7 +47,7 @@ func (s *Store) RecordKeyUse(ctx context.Context, id string) error {
 	return translate("record the use of an API key", s.q.APIKeyUsed(ctx, s.api, id))
 }
 
-// AddAPIKey adds a key that is valid for its lifetime; 0: for good.
+// AddAPIKey adds a key that expires after lifetime; 0 means never.
 func (s *Store) AddAPIKey(ctx context.Context, k *APIKey, lifetime time.Duration) (*APIKey, error) {
 	scopes := k.Scopes
 	if scopes == nil {
@@ -86,7 +76,8 @@ func (s *Store) APIKeys(ctx context.Context) ([]*APIKey, error) {
 	return out, translate("list API keys", err)
 }
 
-// RevokeAPIKey ends a key and tells the replicas. To revoke it again changes nothing. Nil: there is none.
+// RevokeAPIKey revokes a key and tells the replicas. A second call changes nothing. It returns nil
+// if there is no such key.
 func (s *Store) RevokeAPIKey(ctx context.Context, id string) (*APIKey, error) {
 	var r dbsqlc.APIKey
 	err := s.record(ctx, auditKeyRevoked, task.ID{}, cleanName(id), func(tx pgx.Tx) (done bool, err error) {

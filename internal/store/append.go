@@ -6,20 +6,20 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Append is a write of a run: events that continue what its attempt has written.
+// Append is a write of a run: the next events of its attempt.
 type Append struct {
 	Task    task.ID
 	Agent   string
 	Attempt task.Attempt
-	Ordinal int64 // how many events the attempt has written before
+	Ordinal int64 // number of events that the attempt wrote before
 	Events  []*task.Event
-	// Done is called once from a writer, in order for each task, and must not block. The
-	// error is task.LeaseLost when the run was fenced; then nothing of it was written.
-	// requeued says that the run wanted to park and the task went on to a waiting message.
+	// Done is called once, by a writer, in order for each task. It must not block. The error is
+	// task.LeaseLost if the run was fenced; then none of the events were written. requeued says
+	// that the run wanted to park, but the task was queued again for a waiting message.
 	Done func(requeued bool, err error)
 
 	payloads []string
@@ -32,15 +32,15 @@ func (a *Append) size() (n int) {
 	return n
 }
 
-// Append queues a run's events for the next commit. The fence decides there: a
-// run whose attempt is no longer the task's writes nothing.
+// Append queues a run's events for the next commit and does not block. The fence is checked in that
+// commit: a run with an outdated attempt writes nothing.
 func (s *Store) Append(a *Append) {
 	a.payloads = make([]string, len(a.Events))
 	for i, e := range a.Events {
 		a.payloads[i] = EncodePayload(e)
 	}
 	if !s.appends[s.shard(a.Task)].add(a) {
-		// Not from here: the caller may hold what Done needs.
+		// Call Done from another goroutine: the caller may hold a lock that Done needs.
 		go a.Done(false, task.Errorf(task.Unavailable, "the server is stopping"))
 	}
 }
@@ -58,7 +58,7 @@ type runKey struct {
 
 func (s *Store) flushAppends(ctx context.Context, items []*Append) { s.writeAppends(ctx, items, false) }
 
-// writeAppends writes items as one commit. repeated says that an earlier try may have been
+// writeAppends writes items in one commit. repeated says that an earlier try may have been
 // committed.
 func (s *Store) writeAppends(ctx context.Context, items []*Append, repeated bool) {
 	start := time.Now()
@@ -84,9 +84,9 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append, repeated bool
 		case f == failUnknown:
 			repeated = true
 		}
-		// The run waits for as long as the database is away. If it loses its lease meanwhile,
-		// the fence says so when the database is back.
-		s.retried("append", err, try)
+		// The run waits while the database is unavailable. If it loses its lease meanwhile, the
+		// fence refuses the write when the database is back.
+		s.retried(ctx, "append", err, try)
 		_ = pause(ctx, try)
 	}
 }
@@ -172,7 +172,7 @@ func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows [
 	}
 }
 
-// stamp gives the events their place and time. They become visible to others only now.
+// stamp sets the seq and the time of the events. Nobody else sees them before.
 func (g *appendGroup) stamp(r *dbsqlc.EventsAppendRow) []*task.Event {
 	out := make([]*task.Event, 0, g.events)
 	seq := task.Seq(r.Base)
@@ -199,17 +199,18 @@ func (g *appendGroup) done(requeued bool, err error) {
 	}
 }
 
-// finishMissing tells fenced runs from those whose first copy had been committed
-// before its connection died.
+// finishMissing answers the groups without a row. It tells fenced runs from those whose first try
+// was committed before its connection died.
 func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup, repeated bool) {
 	stands := map[task.ID]dbsqlc.RunStatesRow{}
 	if repeated {
-		ids := make([]uuid.UUID, len(missing))
+		arg := dbsqlc.RunStatesParams{Ids: make([]uuid.UUID, len(missing))}
 		for i, g := range missing {
-			ids[i] = uuid.UUID(g.items[0].Task)
+			arg.Ids[i] = uuid.UUID(g.items[0].Task)
 		}
+		arg.Lowest, arg.Highest = span(arg.Ids)
 		for try := 0; ; try++ {
-			rows, err := s.q.RunStates(ctx, s.hot, ids)
+			rows, err := s.q.RunStates(ctx, s.hot, arg)
 			if err == nil {
 				for _, r := range rows {
 					stands[task.ID(r.ID)] = r
@@ -222,7 +223,7 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup, repea
 				}
 				return
 			}
-			s.retried("append", err, try)
+			s.retried(ctx, "append", err, try)
 			_ = pause(ctx, try)
 		}
 	}
@@ -234,7 +235,7 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup, repea
 				s.listener.Advanced(first.Task, task.Seq(r.LastSeq))
 			}
 			if r.Pushes {
-				s.marked(1) // perhaps
+				s.marked(1) // maybe
 			}
 			last, now := g.items[len(g.items)-1].Events, task.State(r.State)
 			requeued := last[len(last)-1].State.Parked() && !now.Settled()

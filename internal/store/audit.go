@@ -11,27 +11,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Caller is for whom a view looks and acts, and how they have shown who they are.
-type Caller struct {
-	Owner
-	Method     string // as engine.Principal has it; MethodOperator for the command line
-	Credential string
-	Address    string // where from, as far as known
-}
-
-// MethodOperator is that of who has the database and needs nobody's leave.
-const MethodOperator = "operator"
-
-// What the audit log tells. docs/audit.md lists them.
+// Actions in the audit log. docs/audit.md lists them.
 const (
 	auditCreated     = "task.created"
 	auditContinued   = "task.continued" // by a message
 	auditCanceled    = "task.canceled"
 	auditHurried     = "task.hurried"
+	auditHeld        = "task.held"
+	auditReleased    = "task.released"
+	auditPurged      = "task.purged"
 	auditPushSet     = "push.set"
 	auditPushDeleted = "push.deleted"
 	auditPushStopped = "push.disabled"
@@ -52,16 +44,17 @@ type auditEntry struct {
 	Credential string `json:"credential,omitempty"`
 	Address    string `json:"address,omitempty"`
 	Object     string `json:"object,omitempty"`
-	// Webhook is that of a task that is created with one. The view makes an entry of it, as of one that is set later.
+	// Webhook is the id of a webhook that a task is created with. View holdfast.v_audit shows it as
+	// a separate entry, as for a webhook that is set later.
 	Webhook string `json:"webhook,omitempty"`
 }
 
-// audited says what is done through a view, for the audit log; "" where there is none.
+// audited returns the audit entry of an action through a view; "" without an audit log.
 func (v View) audited(action string, id task.ID, agent, object string) string {
 	return v.entry(id, agent, auditEntry{Action: action, Object: cleanName(object)})
 }
 
-// auditedNew says that a task is created.
+// auditedNew returns the audit entry of a new task.
 func (v View) auditedNew(n *NewTask) string {
 	e := auditEntry{Action: auditCreated}
 	if n.Push != nil {
@@ -70,21 +63,21 @@ func (v View) auditedNew(n *NewTask) string {
 	return v.entry(n.Task.ID, n.Task.Agent, e)
 }
 
-// entry fills in who does it, and with which task.
+// entry fills in the actor and the task of an audit entry.
 func (v View) entry(id task.ID, agent string, e auditEntry) string {
 	if v.s.withoutAudit {
 		return ""
 	}
-	e.Agent, e.Tenant, e.Subject = cmp.Or(agent, v.by.Agent), cleanName(v.by.Tenant), cleanName(v.by.Subject)
+	e.Agent, e.Tenant, e.Subject = cmp.Or(agent, v.sees.Agent), cleanName(v.by.Tenant), cleanName(v.by.Subject)
 	e.Method, e.Credential, e.Address = v.by.Method, cleanName(v.by.Credential), v.by.Address
 	if !id.IsZero() {
 		e.Task = id.String()
 	}
-	text, _ := json.Marshal(&e) // of strings, which cannot fail
+	text, _ := json.Marshal(&e) // strings only, so it cannot fail
 	return string(text)
 }
 
-// entries are those of one row.
+// entries joins the audit entries of one row.
 func entries(said ...string) string {
 	var b bytes.Buffer
 	for _, e := range said {
@@ -99,18 +92,20 @@ func entries(said ...string) string {
 	return "[" + b.String()[1:] + "]"
 }
 
-// record does something, and writes it down in the same commit if it was done.
+// record runs do, and if it reports done writes the audit entry in the same commit.
 func (v View) record(ctx context.Context, action string, id task.ID, object string, do func(tx pgx.Tx) (done bool, err error)) error {
-	return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) error {
-		done, err := do(tx)
-		if err != nil || !done {
-			return err
-		}
-		return v.note(ctx, tx, v.audited(action, id, "", object))
+	return v.s.rolledBack(ctx, action, func() error {
+		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) error {
+			done, err := do(tx)
+			if err != nil || !done {
+				return err
+			}
+			return v.note(ctx, tx, v.audited(action, id, "", object))
+		})
 	})
 }
 
-// note writes entries down as the last thing that a transaction does.
+// note writes audit entries. It must be the last statement of a transaction.
 func (v View) note(ctx context.Context, tx dbsqlc.DBTX, said ...string) error {
 	if text := entries(said...); text != "" {
 		return v.s.q.AuditAppend(ctx, tx, text)
@@ -118,28 +113,29 @@ func (v View) note(ctx context.Context, tx dbsqlc.DBTX, said ...string) error {
 	return nil
 }
 
-// AuditChain is one chain of the audit log, as it was found.
+// AuditChain is the result of verifying one chain of the audit log.
 type AuditChain struct {
-	Chain  int
-	Length int64
-	Head   string // the last row's hash, in hexadecimal
-	// Broken is the first row that is not as it was written, or is not there; 0: none. Problem says what is wrong.
+	Chain   int
+	Length  int64
+	Removed int64  // last row that retention removed, with all rows before it; 0: none
+	Head    string // the last row's hash, in hexadecimal
+	// Broken is the first row that was changed or is missing; 0: none. Problem says what is wrong.
 	Broken  int64
 	Problem string
 }
 
-// AuditHead is where a chain has ended at some time before.
+// AuditHead is the end of a chain at an earlier time.
 type AuditHead struct {
 	Chain  int    `json:"chain"`
 	Length int64  `json:"length"`
 	Head   string `json:"head"`
 }
 
-// auditChains is how many the migration made.
+// auditChains is the number of chains that the migration creates.
 const auditChains = 64
 
-// VerifyAudit walks through all chains of the audit log, as of one moment, and says of each whether its rows are what was
-// written. What the log held when heads were noted must still be in it.
+// VerifyAudit verifies all chains of the audit log in one snapshot, and reports for each whether
+// its rows are unchanged. The log must also still have the rows of the noted heads.
 func (s *Store) VerifyAudit(ctx context.Context, noted []AuditHead) (chains []AuditChain, err error) {
 	err = pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		ends, err := s.q.AuditChains(ctx, tx)
@@ -152,14 +148,14 @@ func (s *Store) VerifyAudit(ctx context.Context, noted []AuditHead) (chains []Au
 		}
 		for i := 1; i <= auditChains; i++ {
 			end, there := known[i]
-			c := AuditChain{Chain: i, Length: end.Length, Head: hex.EncodeToString(end.Head)}
+			c := AuditChain{Chain: i, Length: end.Length, Removed: end.Removed, Head: hex.EncodeToString(end.Head)}
 			want := map[int64]string{}
 			for _, h := range noted {
-				if h.Chain == i && h.Length > 0 {
+				if h.Chain == i && h.Length > c.Removed {
 					want[h.Length] = h.Head
 				}
 			}
-			if err := s.verifyChain(ctx, tx, &c, want); err != nil {
+			if err := s.verifyChain(ctx, tx, &c, end.RemovedHead, want); err != nil {
 				return err
 			}
 			if !there && c.Problem == "" {
@@ -172,12 +168,11 @@ func (s *Store) VerifyAudit(ctx context.Context, noted []AuditHead) (chains []Au
 	return chains, translate("verify the audit log", err)
 }
 
-func (s *Store) verifyChain(ctx context.Context, tx pgx.Tx, c *AuditChain, noted map[int64]string) error {
+// verifyChain verifies a chain from the first row that retention has not removed. Of the removed
+// rows only the last one's hash is left.
+func (s *Store) verifyChain(ctx context.Context, tx pgx.Tx, c *AuditChain, last []byte, noted map[int64]string) error {
 	const page = 500
-	var (
-		n    int64
-		last []byte
-	)
+	n := c.Removed
 	broken := func(at int64, format string, args ...any) error {
 		c.Broken, c.Problem = at, fmt.Sprintf(format, args...)
 		return nil
@@ -220,7 +215,7 @@ func (s *Store) verifyChain(ctx context.Context, tx pgx.Tx, c *AuditChain, noted
 	return nil
 }
 
-// auditHash is that of a row, as holdfast.audit in the database makes it.
+// auditHash returns the hash of a row, as function holdfast.audit in the database computes it.
 func auditHash(before []byte, chain int, r *dbsqlc.AuditRowsRow) []byte {
 	h := sha256.New()
 	_, _ = h.Write(before)

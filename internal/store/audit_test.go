@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-var alice = Caller{
-	Owner:  Owner{Tenant: "tenant", Subject: `al"ice`, Agent: "a"},
-	Method: "jwt", Credential: "issuer", Address: "192.0.2.7",
+var alice = identity.Caller{
+	Tenant: "tenant", Subject: `al"ice`, Method: "jwt", Credential: "issuer", Address: "192.0.2.7",
 }
 
 // verified is what there is to say of the chains: nothing, if they are whole.
@@ -38,14 +38,14 @@ func (f *fixture) verified(noted ...AuditHead) (problems []AuditChain, rows int6
 func TestWhoDidWhat(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	v := f.As(alice)
+	v := f.As(alice, Visibility{Agent: "a"})
 	n := fresh("a")
 	n.Task.Owner, n.Push = alice.Subject, hook("w1", "receiver")
 	_, err := v.Create(t.Context(), n)
 	require.NoError(t, err)
 	h, err := v.Header(t.Context(), n.Task.ID)
 	require.NoError(t, err)
-	_, err = v.AddMessage(t.Context(), &NewMessage{Task: h, Sender: alice.Subject, Message: user("more"), Enqueue: true, RequestID: NewID()})
+	_, err = v.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: true, RequestID: NewID()})
 	require.NoError(t, err)
 	require.NoError(t, v.SetPush(t.Context(), h.ID, hook("w2", "receiver"), 10))
 	for range 2 {
@@ -193,7 +193,7 @@ func TestTheAuditLogOnlyGrows(t *testing.T) {
 	problems, _ := f.verified()
 	require.Empty(t, problems)
 	// Callers' statements may append to it, and no more.
-	_, err := c.Exec(t.Context(), "SET session_replication_role = origin;"+become(Owner{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol)
+	_, err := c.Exec(t.Context(), "SET session_replication_role = origin;"+become(asker{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	for _, sql := range []string{"SELECT * FROM holdfast.audit_log", "INSERT INTO holdfast.audit_log SELECT", "SELECT * FROM holdfast.v_audit"} {
 		_, err := c.Exec(t.Context(), sql)
@@ -308,7 +308,7 @@ func BenchmarkAudit(b *testing.B) {
 					for i := range arg {
 						n := fresh("a")
 						arg[i] = newCreate(n)
-						arg[i].audit = s.As(alice).audited(auditCreated, n.Task.ID, "a", "")
+						arg[i].audit = s.As(alice, Visibility{Agent: "a"}).audited(auditCreated, n.Task.ID, "a", "")
 					}
 					s.writeCreates(b.Context(), arg, false)
 					for _, c := range arg {

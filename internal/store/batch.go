@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// batcher gathers what callers queue and hands it to one writer at a time: as
-// much as there is, up to max items and about batchBytes, as soon as the writer is
-// free. It never waits for more to come.
+// batcher collects the items that callers queue and passes them to one writer at a time. As soon as
+// the writer is free, it gets all queued items, up to max items and about batchBytes. A batcher
+// never waits for more items.
 type batcher[T interface{ size() int }] struct {
 	flush func(ctx context.Context, items []T)
 	max   int
@@ -19,14 +19,14 @@ type batcher[T interface{ size() int }] struct {
 	wake   chan struct{}
 }
 
-// batchBytes keeps a flush far below the gigabyte that a message to PostgreSQL may have.
+// batchBytes keeps a flush far below PostgreSQL's limit of 1 GB for a message.
 const batchBytes = 16 << 20
 
 func newBatcher[T interface{ size() int }](size int, flush func(context.Context, []T)) *batcher[T] {
 	return &batcher[T]{flush: flush, max: size, wake: make(chan struct{}, 1)}
 }
 
-// add queues an item. It reports false when the batcher no longer writes.
+// add queues an item. It returns false when the batcher has stopped.
 func (b *batcher[T]) add(item T) bool {
 	b.mu.Lock()
 	if b.closed {
@@ -56,7 +56,7 @@ func (b *batcher[T]) take(buf []T) []T {
 	return buf
 }
 
-// run writes until stop is closed and the queue is empty. ctx bounds the writes themselves.
+// run writes until stop is closed and the queue is empty. ctx bounds the writes.
 func (b *batcher[T]) run(ctx context.Context, stop <-chan struct{}) {
 	var buf []T
 	for {
@@ -80,7 +80,7 @@ func (b *batcher[T]) run(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// pause waits before a write is repeated: 20 ms growing to 1 s.
+// pause blocks before a write is retried: 20 ms at first, up to 1 s.
 func pause(ctx context.Context, try int) error {
 	d := min(20*time.Millisecond<<min(try, 6), time.Second)
 	select {

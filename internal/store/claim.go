@@ -7,12 +7,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Claimed is a run that a worker has won: the task's header, the message to
-// answer, and the fence.
+// Claimed is a run that a worker has claimed: the task's header, the message to answer, and the
+// fence.
 type Claimed struct {
 	Task            *task.Task
 	Message         *task.Message
@@ -21,22 +21,22 @@ type Claimed struct {
 	Turn            int
 	Try             int
 	CancelRequested bool
-	Waited          time.Duration // since it became available
+	Waited          time.Duration // how long the run was available before the claim
 	AvailableAt     time.Time
-	ArtifactBytes   int64 // that earlier runs of the task have written
-	Unreadable      error // the message cannot be decoded; Message is empty
+	ArtifactBytes   int64 // bytes that earlier runs of the task wrote
+	Unreadable      error // why the message cannot be decoded; Message is then empty
 }
 
-// Demand is how many runs of an agent a worker has room for.
+// Demand is the number of runs of an agent that a worker can take.
 type Demand struct {
 	Agent string
 	Slots int
-	// Since skips queue rows that became available earlier; zero looks at all.
+	// Since skips queue rows that became available earlier; zero skips none.
 	Since time.Time
 }
 
-// Claim takes due tasks for a worker, raising their attempt. When its connection
-// dies the outcome is unknown; Owned finds what was won without anyone hearing.
+// Claim claims due tasks for a worker and raises their attempt. If its connection dies, the outcome
+// is unknown; Owned then finds the claimed runs.
 func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Claimed, error) {
 	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker)}
 	for _, d := range want {
@@ -59,7 +59,7 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			Metadata: r.Metadata, CreatedAt: r.CreatedAt,
 		})
 		e := &task.Event{Task: t.ID, Seq: task.Seq(r.MessageSeq), Kind: task.EventMessage}
-		// The claim is committed: one message that cannot be read must not take the others along.
+		// The claim is committed, so one unreadable message must not fail the other runs.
 		unreadable := decodePayload(e, r.Payload, t)
 		if e.Message == nil {
 			e.Message = &task.Message{}
@@ -75,23 +75,26 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 	return out, nil
 }
 
-// Requeue is why and how an attempt is given back.
+// Requeue says why and how an attempt is given back.
 type Requeue struct {
 	Task    task.ID
 	Agent   string
 	Attempt task.Attempt
 	Note    task.RunNote
 	Delay   time.Duration
-	Uncount bool // it was not the task's fault
+	Uncount bool // do not count the attempt: it was not the task's fault
 }
 
-// GiveBack ends an attempt without ending the task. task.LeaseLost: it was no
-// longer this attempt's to give.
+// GiveBack ends an attempt without ending the task. Errors: task.LeaseLost if the run was fenced.
 func (s *Store) GiveBack(ctx context.Context, r Requeue) error {
 	ev := &task.Event{Task: r.Task, Kind: task.EventRun, Attempt: r.Attempt, Run: &r.Note}
-	row, err := s.q.RunRequeue(ctx, s.hot, dbsqlc.RunRequeueParams{
-		ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), Uncount: r.Uncount, Delay: r.Delay,
-		Payload: EncodePayload(ev),
+	var row dbsqlc.RunRequeueRow
+	err := s.rolledBack(ctx, "give_back", func() (err error) {
+		row, err = s.q.RunRequeue(ctx, s.hot, dbsqlc.RunRequeueParams{
+			ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), Uncount: r.Uncount, Delay: r.Delay,
+			Payload: EncodePayload(ev),
+		})
+		return err
 	})
 	if err != nil {
 		err = translate("give back", err)
@@ -108,9 +111,9 @@ func (s *Store) GiveBack(ctx context.Context, r Requeue) error {
 	return nil
 }
 
-// Hurry makes a task's next attempt due now that waits for its time. It reports what it
-// found: hurried, or a run under way (owned), or, when both are false, a task that was due
-// already. task.NotFound: the task wants no run.
+// Hurry makes the next attempt of a task due now instead of after its backoff. hurried says that it
+// did, and owned that a worker runs the task. If both are false, the task was due already. Errors:
+// task.NotFound if the task is not queued.
 func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error) {
 	var row dbsqlc.QueueHurryRow
 	err = s.record(ctx, auditHurried, h.ID, "", func(tx pgx.Tx) (done bool, err error) {
@@ -126,14 +129,14 @@ func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, e
 	return row.Hurried, row.Owned, nil
 }
 
-// Owned is a run that the database ascribes to a worker.
+// Owned is a run that the database assigns to a worker.
 type Owned struct {
 	Task            task.ID
 	Attempt         task.Attempt
 	CancelRequested bool
 }
 
-// Owned lists a worker's runs as the database sees them.
+// Owned lists the runs that the database assigns to a worker.
 func (s *Store) Owned(ctx context.Context, worker task.ID) ([]Owned, error) {
 	rows, err := s.q.RunsOwned(ctx, s.hot, uuid.UUID(worker))
 	if err != nil {
@@ -146,7 +149,8 @@ func (s *Store) Owned(ctx context.Context, worker task.ID) ([]Owned, error) {
 	return out, nil
 }
 
-// Canceled tells which of some tasks a worker runs and was asked to end, with the attempt.
+// Canceled returns those of the tasks that the worker runs and that were canceled, with their
+// attempts.
 func (s *Store) Canceled(ctx context.Context, worker task.ID, ids []task.ID) (map[task.ID]task.Attempt, error) {
 	arg := dbsqlc.RunsCanceledParams{Worker: uuid.UUID(worker), Ids: make([]uuid.UUID, len(ids))}
 	for i, id := range ids {
@@ -163,7 +167,7 @@ func (s *Store) Canceled(ctx context.Context, worker task.ID, ids []task.ID) (ma
 	return out, nil
 }
 
-// QueueDepth is what waits and runs for one agent.
+// QueueDepth counts the queued and running tasks of one agent.
 type QueueDepth struct {
 	Agent            string
 	Waiting, Running int64

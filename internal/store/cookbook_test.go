@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -86,7 +87,7 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 		view, column := l[0], l[2]
 		comments[view] = l[1]
 		switch {
-		case view != "v_workers" && view != "v_audit" && slices.Contains([]string{"task", "task_id", "agent", "tenant", "owner", "context_id"}, column):
+		case view != "v_workers" && view != "v_names" && view != "v_audit" && slices.Contains([]string{"task", "task_id", "agent", "tenant", "owner", "context_id"}, column):
 			shared[view] += row(l)
 		default:
 			tables[view] += row(l)
@@ -95,9 +96,9 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 	for view, rows := range shared {
 		require.Equal(t, shared["v_tasks"], rows, "%s begins like the others", view)
 	}
-	require.Len(t, tables, 13)
+	require.Len(t, tables, 14)
 	require.Len(t, shared, 11)
-	tables["All of them"], comments["All of them"] = shared["v_tasks"], "All but `v_workers` and `v_audit` begin with these columns:"
+	tables["All of them"], comments["All of them"] = shared["v_tasks"], "All but `v_workers`, `v_names` and `v_audit` begin with these columns:"
 	for view, rows := range tables {
 		heading := "\n### " + view + "\n"
 		require.Contains(t, m.text, heading)
@@ -111,6 +112,7 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 // The questions of the manual are asked, with the rights of the reader, and answered as it says.
 func TestTheManualsQuestions(t *testing.T) {
 	f := newFixture(t)
+	require.NoError(t, storetest.Partitions(t.Context(), f.url, time.Now().AddDate(0, 0, -6), time.Now()))
 	b := newBook(f)
 	b.write()
 	m := readManual(t)
@@ -459,6 +461,7 @@ func (b *book) date(tx pgx.Tx) {
 		require.NoError(b.t, err, sql)
 	}
 	exec("SET LOCAL timezone = 'UTC'")
+	exec("DELETE FROM holdfast.idempotency_keys WHERE day <> ((created_at - interval '5 minutes') AT TIME ZONE 'UTC')::date") // the second row near midnight
 	var yesterday, now time.Time
 	require.NoError(b.t, tx.QueryRow(b.t.Context(), "SELECT date_trunc('day', now()) - interval '1 day', now()").Scan(&yesterday, &now))
 	for _, s := range b.stories {
@@ -479,7 +482,7 @@ func (b *book) date(tx pgx.Tx) {
 		exec(`UPDATE holdfast.tasks SET created_at = $2, status_at = $3,
 			cancel_requested_at = CASE WHEN cancel_requested THEN $4::timestamptz END WHERE id = $1`, id, at[0], at[s.h.Status.Seq-1], base.Add(s.asked))
 		exec("UPDATE holdfast.task_queue SET available_at = $2 WHERE id = $1", id, base.Add(s.due))
-		exec("UPDATE holdfast.idempotency_keys SET created_at = $2 WHERE task = $1", id, at[0])
+		exec(`UPDATE holdfast.idempotency_keys SET created_at = $2, day = (($2::timestamptz - interval '5 minutes') AT TIME ZONE 'UTC')::date WHERE task = $1`, id, at[0])
 	}
 	exec("UPDATE holdfast.workers SET started_at = now() - interval '2 days'")
 	exec(`UPDATE holdfast.push_configs c SET created_at = t.created_at FROM holdfast.tasks t WHERE t.id = c.task`)

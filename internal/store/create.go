@@ -10,43 +10,43 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Idempotency names a request so that its repetition finds the first one's task.
+// Idempotency identifies a request, so that a retry finds the task of the first request.
 type Idempotency struct {
 	Key  string // empty for none
-	Hash []byte // of the request's meaning
+	Hash []byte // of the request's content
 }
 
 // NewTask is a task to be created with its first message.
 type NewTask struct {
 	Task        task.Task // id, public id, agent, tenant, owner, context, dialect, metadata
-	ClientID    bool      // the public id is the client's choice
+	ClientID    bool      // the client chose the public id
 	Message     *task.Message
 	Idempotency Idempotency
-	Worker      task.ID          // not zero: claimed by this worker in the same commit, as attempt 1
+	Worker      task.ID          // not zero: this worker claims the task in the same commit, as attempt 1
 	Push        *task.PushConfig // set in the same commit, or nil
 	Limits      Limits
-	// Reopens is the task, which has ended, that gives its client's id to this one, which no
-	// worker may have yet. Its public id is then its own. Create fills in Task.StreamBase.
+	// Reopens is the ended task whose client-chosen id the new task takes over. Its server-made id
+	// then becomes its public id. Worker must be zero. Create fills in Task.StreamBase.
 	Reopens *task.Task
 }
 
-// Limits may keep a task from being created, exactly and over all replicas. 0 means none.
+// Limits bound the creation of tasks, exactly and over all replicas. 0 means no limit.
 type Limits struct {
-	Live  int // of the owner's tasks with the agent that have not ended
-	Queue int // of the agent's tasks that wait for a worker; one that is created with a worker does not
+	Live  int // of the owner's open tasks with the agent
+	Queue int // of the agent's queued tasks; a task that is created with a worker does not count
 }
 
-// What a create is refused for, as its statement says.
+// Limits that a create can exceed, as its statement numbers them.
 const (
 	refusedLive  = 1
 	refusedQueue = 2
 )
 
-// refusal is the error of a create that would go past a limit.
+// refusal returns the error of a create that would exceed a limit.
 func (s *Store) refusal(n *NewTask, by int32) error {
 	limit, e := LimitQueue, &task.Error{Kind: task.RateLimited, RetryAfter: 2 * time.Second}
 	if by == refusedLive {
@@ -61,7 +61,7 @@ func (s *Store) refusal(n *NewTask, by int32) error {
 	return e
 }
 
-// The limits, as Observer.Limited names them.
+// The names of the limits in Observer.Limited.
 const (
 	LimitLive  = "live_tasks"
 	LimitQueue = "queue"
@@ -70,7 +70,7 @@ const (
 type create struct {
 	*NewTask
 	payload string
-	secrets []byte // of the webhook, sealed
+	secrets []byte // sealed secrets of the webhook
 	audit   string
 	done    chan createResult
 }
@@ -87,17 +87,16 @@ func (c *create) size() int { return len(c.payload) + len(c.Task.Metadata) + len
 type createResult struct {
 	at      time.Time
 	made    bool
-	refused int32 // by which limit; 0: by none
+	refused int32 // the exceeded limit; 0: none
 	err     error
 }
 
-// ErrTaken says that a create met a client id or an idempotency key that is in use.
+// ErrTaken says that the client id or the idempotency key of a create is in use.
 var ErrTaken = errors.New("id or key already taken")
 
-// Create stores a task, its first message, its queue row and its idempotency key
-// in one commit, and returns the message's event. ErrTaken means that the
-// client's id or the key is in use; look at Existing. task.RateLimited: it would go
-// past one of its limits.
+// Create stores a task, its first message, its queue row and its idempotency key in one commit, and
+// returns the message's event. It blocks until the commit. Errors: ErrTaken if the client's id or
+// the key is in use (see Existing), task.RateLimited if it would exceed a limit.
 func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	c := newCreate(n)
 	c.audit = v.auditedNew(n)
@@ -112,8 +111,8 @@ func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	case n.Reopens != nil:
 		r = v.s.reopen(ctx, c)
 	case v.s.creates[v.s.shard(n.Task.ID)].add(c):
-		// Not bounded by ctx: what was queued may be committed at any moment, and whoever asked
-		// must not be told that it was not.
+		// Not bounded by ctx: a queued create may be committed at any moment, and its caller must
+		// not hear that it failed.
 		r = <-c.done
 	default:
 		return nil, task.Errorf(task.Unavailable, "the server is stopping")
@@ -124,8 +123,14 @@ func (v View) Create(ctx context.Context, n *NewTask) (*task.Event, error) {
 	case r.refused != 0:
 		return nil, v.s.refusal(n, r.refused)
 	case !r.made:
-		// Once the key is free nothing makes it dangle again but another race for the id.
-		if freed, err := v.forgetKey(ctx, n.Task.Tenant, n.Task.Owner, n.Idempotency); err != nil || !freed {
+		// Once the name and the key are free, only another race for the id can make them dangle
+		// again.
+		key, err := v.forgetKey(ctx, n.Idempotency)
+		if err != nil {
+			return nil, err
+		}
+		name, err := v.forgetName(ctx, n)
+		if err != nil || !key && !name {
 			return nil, orTaken(err)
 		}
 		return v.Create(ctx, n)
@@ -145,28 +150,40 @@ func orTaken(err error) error {
 	return ErrTaken
 }
 
-// forgetKey frees an idempotency key whose task does not exist: another create
-// took the task's id at the same moment, or the task is gone.
-func (v View) forgetKey(ctx context.Context, tenant, owner string, i Idempotency) (freed bool, err error) {
+// forgetKey frees an idempotency key whose task does not exist: another create took the task's id
+// at the same moment, or the task was deleted.
+func (v View) forgetKey(ctx context.Context, i Idempotency) (freed bool, err error) {
 	if i.Key == "" {
 		return false, nil
 	}
-	n, err := v.s.q.IdempotencyForget(ctx, v.db, dbsqlc.IdempotencyForgetParams{Tenant: tenant, Owner: owner, Key: i.Key})
+	n, err := v.s.q.IdempotencyForget(ctx, v.db, dbsqlc.IdempotencyForgetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Key: i.Key})
 	return n > 0, translate("idempotency key", err)
 }
 
-// createPatience bounds how long a create whose outcome is unknown is repeated
-// before its caller is told so.
+// forgetName frees a client's id whose task was deleted.
+func (v View) forgetName(ctx context.Context, n *NewTask) (freed bool, err error) {
+	if !n.ClientID {
+		return false, nil
+	}
+	rows, err := v.s.q.NameForget(ctx, v.db, dbsqlc.NameForgetParams{
+		Tenant: n.Task.Tenant, Owner: n.Task.Owner, Agent: n.Task.Agent, ClientID: n.Task.PublicID,
+	})
+	return rows > 0, translate("task name", err)
+}
+
+// createPatience bounds how long a create with an unknown outcome is retried before its caller gets
+// an error.
 const createPatience = 8 * time.Second
 
 func (s *Store) flushCreates(ctx context.Context, items []*create) { s.writeCreates(ctx, items, false) }
 
-// writeCreates writes items as one commit. unknown says that an earlier try may have been
+// writeCreates writes items in one commit. unknown says that an earlier try may have been
 // committed.
 func (s *Store) writeCreates(ctx context.Context, items []*create, unknown bool) {
 	start := time.Now()
 	arg := createParams(items)
 	for try := 0; ; try++ {
+		arg.Repeated = unknown
 		rows, err := s.q.TaskCreate(ctx, s.hot, arg)
 		if err == nil {
 			s.flushed("create", len(items), start)
@@ -177,13 +194,13 @@ func (s *Store) writeCreates(ctx context.Context, items []*create, unknown bool)
 		unknown = unknown || f == failUnknown
 		switch {
 		case f == failFinal && len(items) > 1:
-			// One of them is what the database will not have. Alone, it fails alone.
+			// The database refuses one of the items. Written one by one, only that one fails.
 			for _, c := range items {
 				s.writeCreates(ctx, []*create{c}, unknown)
 			}
 			return
 		case f == failFinal || f == failCancelled,
-			// Nothing has been written: let the clients decide when to come again.
+			// Nothing was written, so let the clients decide when to retry.
 			!unknown && try >= 2,
 			time.Since(start) > createPatience:
 			for _, c := range items {
@@ -191,7 +208,7 @@ func (s *Store) writeCreates(ctx context.Context, items []*create, unknown bool)
 			}
 			return
 		}
-		s.retried("create", err, try)
+		s.retried(ctx, "create", err, try)
 		_ = pause(ctx, try)
 	}
 }
@@ -243,8 +260,8 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 	return arg
 }
 
-// finishCreates answers the callers. After a repetition, a missing row may be the
-// first copy's own: then the task is there under the id that only we know.
+// finishCreates answers the callers. After a retry, a row may be missing because the first try was
+// committed. Then the task exists under its id, which only this process knows.
 func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsqlc.TaskCreateRow, repeated bool) {
 	made, refused := make(map[uuid.UUID]time.Time, len(rows)), map[uuid.UUID]int32{}
 	for _, r := range rows {
@@ -272,28 +289,43 @@ func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsql
 	}
 }
 
-// Existing finds the task that an idempotency key or a client's id refers to, in
-// that order, as far as an owner sees it. A key that was used for another request is an error.
-func (v View) Existing(ctx context.Context, o Owner, n *NewTask) (t *task.Task, byKey bool, err error) {
+// Existing finds the task that an idempotency key or else a client's id refers to, if the view sees
+// it. Errors: task.Invalid if the key was used for a different request, task.NotFound.
+func (v View) Existing(ctx context.Context, n *NewTask) (t *task.Task, byKey bool, err error) {
 	if n.Idempotency.Key != "" {
-		k, err := v.s.q.IdempotencyGet(ctx, v.db, dbsqlc.IdempotencyGetParams{
-			Tenant: o.Tenant, Owner: o.Subject, TenantWide: o.TenantWide, Key: n.Idempotency.Key,
-		})
+		t, hash, err := v.ofKey(ctx, n.Idempotency.Key)
 		switch {
-		case err == nil && string(k.RequestHash) != string(n.Idempotency.Hash):
+		case err == nil && string(hash) != string(n.Idempotency.Hash):
 			return nil, true, task.Errorf(task.Invalid, "Idempotency-Key: already used for a different request")
-		case err == nil:
-			t, err := v.Header(ctx, task.ID(k.Task))
+		case !errors.Is(err, task.NotFound):
 			return t, true, err
-		case !errors.Is(err, pgx.ErrNoRows):
-			return nil, false, translate("idempotency key", err)
 		}
 	}
-	t, err = v.FindTask(ctx, o, n.Task.PublicID)
+	t, err = v.FindTask(ctx, n.Task.PublicID)
 	return t, false, err
 }
 
-// committed publishes events that a writer or a request has just committed.
+// ofKey finds the task of an idempotency key of the view's caller, and the hash of the request that
+// used the key. Errors: task.NotFound if the key is free, or its task was deleted or is no longer
+// visible.
+func (v View) ofKey(ctx context.Context, key string) (*task.Task, []byte, error) {
+	rows, err := v.s.q.IdempotencyGet(ctx, v.db, dbsqlc.IdempotencyGetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Key: key})
+	if err != nil {
+		return nil, nil, translate("idempotency key", err)
+	}
+	for _, r := range rows {
+		row, err := v.s.q.TaskSeen(ctx, v.db, dbsqlc.TaskSeenParams{
+			ID: r.Task, Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide,
+		})
+		if !errors.Is(err, pgx.ErrNoRows) {
+			t, err := found(&row, err)
+			return t, r.RequestHash, err
+		}
+	}
+	return nil, nil, task.NotFound
+}
+
+// committed announces events that a writer or a request has just committed.
 func (s *Store) committed(evs ...*task.Event) {
 	if s.observe.Event != nil {
 		for _, e := range evs {
@@ -305,7 +337,7 @@ func (s *Store) committed(evs ...*task.Event) {
 	}
 }
 
-// cleanName makes a value safe for a column of names: no NUL, valid UTF-8.
+// cleanName returns a value that a text column can store: no NUL, valid UTF-8.
 func cleanName(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }

@@ -8,17 +8,19 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// ClaimPush takes due configurations for a process, at most limit, none of what is busy (nil: nothing), of another host no
-// more than Options.PushPerHost and of another caller no more than Options.PushPerCaller. Until lock has passed nobody else
-// delivers for them. next is how long until another one is due: 0 when there may be more at once, negative when there is none.
+// ClaimPush claims up to limit due configurations for a process, none of them of a busy host or
+// caller. Of every other host it claims at most Options.PushPerHost, of every other caller at most
+// Options.PushPerCaller. No other process delivers for them before lock has passed. next is the
+// time until another configuration is due: 0 if there may be more now, negative if no other
+// configuration waits.
 func (s *Store) ClaimPush(
 	ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration,
 ) (due []*task.PushDue, next time.Duration, err error) {
-	hosts, callers := []string{}, []int64{} // a null is neither in a list nor out of it
+	hosts, callers := []string{}, []int64{} // not nil: with a NULL array, = ANY is neither true nor false
 	if busy != nil {
 		hosts, callers = append(hosts, busy.Hosts...), append(callers, busy.Callers...)
 	}
@@ -26,7 +28,7 @@ func (s *Store) ClaimPush(
 	if err != nil {
 		return nil, 0, err
 	}
-	// Several processes look at the same moment, and each passes over what another has locked.
+	// Several processes may claim at the same time; each skips the rows that another has locked.
 	arg := dbsqlc.PushClaimParams{
 		WindowRows: int32(8*limit + 64), PerHost: int32(s.pushPerHost), PerCaller: int32(s.pushPerCaller), MaxRows: int32(limit),
 		LaneCallers: aside.callers, LaneHosts: aside.hosts, AnyAside: aside.any, BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
@@ -40,7 +42,8 @@ func (s *Store) ClaimPush(
 	next = time.Duration(rest.Seconds * float64(time.Second))
 	again := aside.more
 	if err == nil && rest.Hidden {
-		// Behind what the claim has looked at there are others, which may be for somebody who is not busy.
+		// The claim did not look at all due configurations. The rest may be of a host or caller
+		// that is not busy.
 		var n int32
 		if n, err = s.putAside(ctx, hosts, callers, due); n > 0 {
 			return due, 0, nil
@@ -50,14 +53,15 @@ func (s *Store) ClaimPush(
 	if again && (next < 0 || next > laneTime) {
 		next = laneTime
 	}
-	// What was claimed is claimed, whatever came of what was asked then.
+	// The claim is committed, even if the statements after it failed.
 	if err != nil && len(due) > 0 {
 		return due, 0, nil
 	}
 	return due, next, translate("claim pushes", err)
 }
 
-// putAside takes out of the way of others what waits for who takes no more, and says how many webhooks that were.
+// putAside parks due webhooks of busy hosts and callers, so that they do not delay others. It
+// returns the number of parked webhooks.
 func (s *Store) putAside(ctx context.Context, hosts []string, callers []int64, due []*task.PushDue) (int32, error) {
 	hosts, callers = s.takeNoMore(hosts, callers, due)
 	n, err := s.q.PushAside(ctx, s.hot, dbsqlc.PushAsideParams{WindowRows: asideRows, BusyHosts: hosts, BusyCallers: callers})
@@ -69,7 +73,7 @@ func (s *Store) putAside(ctx context.Context, hosts []string, callers []int64, d
 	return n, err
 }
 
-// takeNoMore adds to who is busy those that have got their share by a claim.
+// takeNoMore adds the hosts and callers to the busy ones that reached their limit with this claim.
 func (s *Store) takeNoMore(hosts []string, callers []int64, due []*task.PushDue) ([]string, []int64) {
 	ofHost, ofCaller := map[string]int{}, map[int64]int{}
 	for _, d := range due {
@@ -106,33 +110,35 @@ func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due 
 }
 
 const (
-	// asideRows is how many webhooks are put aside at once.
+	// asideRows is how many due webhooks one statement looks at for parking.
 	asideRows = 2000
-	// laneRows is how many lanes one look goes through.
+	// laneRows is the number of lanes that one statement reads.
 	laneRows = 256
-	// laneTime is when the next look should be if there are more, or were none.
+	// laneTime is the time until the next look at the lanes: when there are more of them, or when
+	// all were empty.
 	laneTime = 100 * time.Millisecond
 )
 
-// beforeLanes is in front of all of them.
+// beforeLanes is the position before the first lane.
 var beforeLanes = dbsqlc.PushLanesParams{Caller: math.MinInt64}
 
-// lanes are some in which webhooks are aside, and which a claim may look into.
+// lanes holds some lanes with parked webhooks, which a claim may take. A lane is the queue of one
+// caller for one host.
 type lanes struct {
 	callers []int64
 	hosts   []string
-	any     bool // something is aside, here or in others
-	more    bool // there may be others
+	any     bool // webhooks are parked, in these lanes or in others
+	more    bool // there may be more lanes
 }
 
-// pushLanes finds lanes that are not busy. It goes round: each call begins where the one before has ended, so that none is
-// passed over for good. Usually nothing is aside, and that is not asked at every claim.
+// pushLanes finds lanes that are not busy. Each call continues where the previous one ended, so
+// every lane gets its turn. Usually nothing is parked, so an empty result is kept for laneTime.
 func (s *Store) pushLanes(ctx context.Context, busyHosts []string, busyCallers []int64) (lanes, error) {
 	found := lanes{callers: []int64{}, hosts: []string{}}
 	s.laneMu.Lock()
 	defer s.laneMu.Unlock()
 	if time.Since(s.noneAside) < laneTime {
-		found.more = true // another process may have put something there
+		found.more = true // another process may have parked something
 		return found, nil
 	}
 	arg := s.lane
@@ -177,17 +183,18 @@ func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.Push
 }
 
 const (
-	// aheadRows is how many events of each claim are read ahead, less one: those of a short task, and few enough to be held
-	// while a claim waits for its turn.
+	// aheadRows is one more than the number of events that are read ahead for each claim. That
+	// covers a short task and takes little memory while a claim waits for its turn.
 	aheadRows = 8
-	// aheadBytes is how large they may be together.
+	// aheadBytes is the maximum size of these events together.
 	aheadBytes = 64 << 10
-	// aheadTime is how long claims wait for it: others wait for their turn to be claimed.
+	// aheadTime bounds how long a claim waits for the read: other configurations wait to be
+	// claimed.
 	aheadTime = 500 * time.Millisecond
 )
 
-// readAhead reads what claims have to deliver, for all of them at once. One that has more, or that cannot be read now, or whose
-// task has another one among them, asks for itself.
+// readAhead reads the events to deliver for all claims together. A claim with more events, with a
+// failed read, or with the same task as another claim reads its own later.
 func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
 	ctx, cancel := context.WithTimeout(ctx, aheadTime)
 	defer cancel()
@@ -205,7 +212,7 @@ func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
 		return
 	}
 	arg.Lowest, arg.Highest = span(arg.Tasks)
-	headers, err := s.q.PushTasks(ctx, s.api, arg.Tasks)
+	headers, err := s.q.PushTasks(ctx, s.api, dbsqlc.PushTasksParams{Ids: arg.Tasks, Lowest: arg.Lowest, Highest: arg.Highest})
 	if err != nil {
 		return
 	}
@@ -234,13 +241,13 @@ func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
 	}
 	for _, d := range claims {
 		if d.Ahead != nil && len(d.Ahead.Events) == 0 {
-			d.Ahead = nil // too large, or there is nothing
+			d.Ahead = nil // too large, or no events
 		}
 	}
 }
 
-// PushBatch reads the events that a claimed configuration wants next, at most limit, and the header of their task. What was
-// read with the claim it gives once.
+// PushBatch reads the next events to deliver for a claimed configuration, at most limit, and the
+// header of their task. The first call returns the events that were read with the claim, if any.
 func (s *Store) PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error) {
 	if a := due.Ahead; a != nil {
 		due.Ahead = nil
@@ -267,7 +274,7 @@ func (s *Store) PushBatch(ctx context.Context, due *task.PushDue, limit int) (he
 	return h, events, nil
 }
 
-// pushed is the header of a configuration's task, under the name that the receiver knows.
+// pushed returns the header of a configuration's task, with the id that the receiver knows.
 func (s *Store) pushed(ctx context.Context, due *task.PushDue) (*task.Task, error) {
 	h, err := s.Header(ctx, due.Task)
 	if err != nil {
@@ -277,11 +284,11 @@ func (s *Store) pushed(ctx context.Context, due *task.PushDue) (*task.Task, erro
 	return h, nil
 }
 
-// TaskAsOf folds the log of a claimed configuration's task up to an event. For one that comes later the same task goes on
-// from there: each event is read once for all deliveries of a claim.
+// TaskAsOf folds the log of a claimed configuration's task up to an event. A call for a later event
+// continues from the earlier result, so each event is read once for all deliveries of a claim.
 func (s *Store) TaskAsOf(ctx context.Context, due *task.PushDue, seq task.Seq) (*task.Task, error) {
 	t := due.Told
-	due.Told = nil // should this fail on the way
+	due.Told = nil // in case this fails halfway
 	if t == nil || t.LastSeq > seq {
 		h, err := s.pushed(ctx, due)
 		if err != nil {
@@ -306,7 +313,8 @@ func (s *Store) TaskAsOf(ctx context.Context, due *task.PushDue, seq task.Seq) (
 	return t, nil
 }
 
-// ExtendPush keeps a claim for lock from now on. task.LeaseLost: it is no longer ours.
+// ExtendPush extends a claim to lock from now. Errors: task.LeaseLost if the process no longer
+// holds it.
 func (s *Store) ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error {
 	n, err := s.q.PushExtend(ctx, s.hot, dbsqlc.PushExtendParams{
 		Task: uuid.UUID(id), ConfigID: configID, Claim: claim, Lock: lock,
@@ -317,7 +325,7 @@ func (s *Store) ExtendPush(ctx context.Context, id task.ID, configID string, cla
 	return translate("extend push", err)
 }
 
-// record is an outcome on its way to a commit.
+// record is a queued outcome.
 type record struct {
 	*task.PushOutcome
 	done chan recorded
@@ -330,11 +338,12 @@ type recorded struct {
 	err        error
 }
 
-// RecordPush writes down what came of an attempt, in one commit with those of others. ours says that the
-// claim still held; if not, nothing was written, for the configuration was deleted, set anew, put back, or claimed by
-// somebody else. more says that it has more to deliver. While the database is away it waits.
+// RecordPush writes the outcome of a delivery attempt, in one commit with those of others. ours
+// reports whether the process still held the claim. If not, nothing was written: the configuration
+// was deleted, replaced, redelivered or claimed by another process. more reports whether there is
+// more to deliver. It blocks while the database is unavailable.
 //
-// An outcome without a DeliveryID made no request: its events are passed over.
+// An outcome without a DeliveryID made no request: its events are skipped.
 func (s *Store) RecordPush(ctx context.Context, o *task.PushOutcome) (ours, more bool, err error) {
 	r := &record{o, make(chan recorded, 1)}
 	if !s.records.add(r) {
@@ -377,7 +386,7 @@ func (s *Store) flushRecords(ctx context.Context, items []*record) {
 			}
 			return
 		}
-		s.retried("push_record", err, try)
+		s.retried(ctx, "push_record", err, try)
 		_ = pause(ctx, try)
 	}
 }

@@ -3,30 +3,28 @@
 //
 // # Writing
 //
-// Create and Append go through batchers: callers queue, a writer takes all that
-// is queued, writes it as one statement in one commit, and repeats. There is no
-// timer, so an idle server answers after one commit and a busy one writes more
-// per commit. Events of one task always pass through the same writer and keep
-// their order.
+// Create and Append go through batchers: callers queue items; a writer takes all queued items,
+// writes them with one statement in one commit, and repeats. There is no timer. So an idle server
+// answers after one commit, and a busy one writes more per commit. All events of one task go
+// through the same writer, which keeps their order.
 //
-// Every write of a run is fenced by its attempt, and carries how many events the
-// attempt has written before (its ordinal). A connection that dies in the middle
-// of a commit leaves the outcome unknown; the statement is then repeated as it
-// was. If the first copy had been committed, the ordinal no longer fits, nothing
-// is written twice, and the task's row tells the two cases apart.
+// Every write of a run is fenced by its attempt, and carries how many events the attempt has
+// written before (its ordinal). A connection that dies during a commit leaves the outcome unknown;
+// the store then repeats the same statement. If the first try was committed, the ordinal no longer
+// fits and nothing is written twice. The task's row tells the two cases apart.
 //
 // # Locks
 //
-// A statement locks the tasks row, then its task_queue row. QueueClaim alone starts
-// at the queue; it skips whatever is locked there or in tasks, and so waits for nobody.
+// A statement locks the tasks row, then its task_queue row. Only QueueClaim starts at the queue. It
+// skips rows that are locked there or in tasks, so it never waits for a lock.
 //
-// Webhooks come last: push_cursors, in the order of (task, config_id). Claiming and
-// recording deliveries lock no task.
+// Webhooks come last: push_cursors, in the order of (task, config_id). Statements that claim and
+// record deliveries lock no task.
 //
 // # Payloads
 //
-// What task_events.payload holds is canonical JSON, ours alone, and stored
-// verbatim (type json). Parts have the members of A2A 1.0.
+// task_events.payload holds canonical JSON in a format of our own, stored verbatim (type json).
+// Parts have the members of A2A 1.0.
 //
 //	message   {"id","role":"user|agent","parts":[…],"metadata","extensions","references"}
 //	status    {"message":{…},"direct":true,"metadata"}, or null when there is nothing to say
@@ -34,6 +32,6 @@
 //	run       {"outcome","error","worker","checkpoint"}
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
-// Absent members are left out. A message's task and context are its row's, and
-// not repeated.
+// Absent members are left out. A message's task and context are those of its row and are not
+// repeated.
 package store

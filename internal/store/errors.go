@@ -11,17 +11,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// retryAfter is what a client is told to wait when the database is away.
+// retryAfter is the delay that a client is told to wait when the database is unavailable.
 const retryAfter = 2 * time.Second
 
-// failure sorts the errors of the driver by what can be done about them.
+// failure classifies the driver's errors by what the caller can do about them.
 type failure int
 
 const (
-	failFinal     failure = iota // the statement itself is wrong; repeating it changes nothing
+	failFinal     failure = iota // the statement itself is wrong; a retry would fail, too
 	failUnsent                   // the server cannot have seen it
 	failAborted                  // the server rolled it back
 	failUnknown                  // it may or may not have been committed
@@ -29,8 +30,8 @@ const (
 )
 
 func classify(err error) failure {
-	// Before the server's own words: it also speaks while it refuses a connection ("the database
-	// system is starting up"), and then no statement has reached it.
+	// Check this before the server's error: the server also sends one when it refuses a connection
+	// ("the database system is starting up"). Then no statement has reached it.
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) && !errors.Is(err, context.Canceled) {
 		return failUnsent
@@ -38,16 +39,21 @@ func classify(err error) failure {
 	var pg *pgconn.PgError
 	switch {
 	case strings.HasSuffix(err.Error(), "message body too large"):
-		// The driver calls this safe to repeat, for nothing was sent; nothing ever would be.
+		// The driver calls this safe to retry, because nothing was sent. But every retry would
+		// fail, too.
 		return failFinal
 	case errors.As(err, &pg):
 		switch {
 		case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"):
-			// The server is stopping or closed this session; it says so at any moment of a statement.
+			// The server is stopping or closed this session. That can happen at any point of a
+			// statement.
 			return failUnknown
 		case strings.HasPrefix(pg.Code, "40"), strings.HasPrefix(pg.Code, "53"),
 			pg.Code == "55P03", pg.Code == "57014", pg.Code == "25006":
 			// Deadlock, serialization, out of resources, lock or statement timeout, read-only standby.
+			return failAborted
+		}
+		if _, missing := partition.Missing(err); missing {
 			return failAborted
 		}
 		return failFinal
@@ -64,7 +70,21 @@ func classify(err error) failure {
 	return failFinal
 }
 
-// unavailable reports whether err is the database's absence and not the statement's fault.
+// moved is the SQLSTATE of a statement that tried to lock a row while the row moved to another
+// partition. A task that ends moves out of the partition of open tasks.
+const moved = "40001"
+
+// passing reports whether PostgreSQL rolled a statement back for a temporary reason, so that a
+// retry can succeed: the row of a task moved, a deadlock, or a missing partition (Store.provide
+// creates it).
+func passing(err error) bool {
+	_, missing := partition.Missing(err)
+	var pg *pgconn.PgError
+	return missing || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "40")
+}
+
+// unavailable reports whether err means that the database is unavailable, and not that the
+// statement is wrong.
 func unavailable(err error) bool {
 	f := classify(err)
 	return f == failUnsent || f == failAborted || f == failUnknown

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func TestMain(m *testing.M) {
@@ -52,7 +55,7 @@ func openFixture(t testing.TB, url, through string) *fixture {
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Observer: Observer{Retried: f.ear.retried}})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {
@@ -60,7 +63,7 @@ func openFixture(t testing.TB, url, through string) *fixture {
 		defer cancel()
 		s.Close(ctx)
 		if !t.Failed() {
-			require.NoError(t, invariant.Check(ctx, url))
+			require.NoError(t, invarianttest.Check(ctx, url))
 		}
 	})
 	return f
@@ -73,10 +76,13 @@ type ear struct {
 	advanced  map[task.ID]task.Seq
 	ready     map[string]int
 	cancels   []task.ID
+	gone      []task.ID
+	pushes    atomic.Int32
+	repeated  map[string]int // statements, by their kind
 }
 
 func newEar() *ear {
-	return &ear{committed: map[task.ID][]*task.Event{}, advanced: map[task.ID]task.Seq{}, ready: map[string]int{}}
+	return &ear{committed: map[task.ID][]*task.Event{}, advanced: map[task.ID]task.Seq{}, ready: map[string]int{}, repeated: map[string]int{}}
 }
 
 func (e *ear) Committed(evs []*task.Event) {
@@ -99,7 +105,21 @@ func (e *ear) Ready(agent string) {
 	e.ready[agent]++
 }
 
+func (e *ear) retried(kind string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.repeated[kind]++
+}
+
 func (e *ear) KeyRevoked(string) {}
+
+func (e *ear) Gone(ids []task.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gone = append(e.gone, ids...)
+}
+
+func (e *ear) PushesDue() { e.pushes.Add(1) }
 
 func (e *ear) CancelWanted(id task.ID) {
 	e.mu.Lock()
@@ -122,13 +142,30 @@ func fresh(agent string) *NewTask {
 	}
 }
 
-func ownerOf(n *NewTask) Owner {
-	return Owner{Tenant: n.Task.Tenant, Subject: n.Task.Owner, Agent: n.Task.Agent}
+// asker is who asks a store, and what for.
+type asker struct {
+	Tenant, Subject, Agent string
+	TenantWide             bool
+}
+
+func (a asker) of(s *Store) View {
+	return s.As(identity.Caller{Tenant: a.Tenant, Subject: a.Subject}, Visibility{Agent: a.Agent, TenantWide: a.TenantWide})
+}
+
+// bare is a view without row-level security: the predicates alone keep it from what is not the asker's.
+func (a asker) bare(s *Store) View {
+	v := a.of(s)
+	v.db = s.api
+	return v
+}
+
+func ownerOf(n *NewTask) asker {
+	return asker{Tenant: n.Task.Tenant, Subject: n.Task.Owner, Agent: n.Task.Agent}
 }
 
 func (f *fixture) create(n *NewTask) *task.Task {
 	f.t.Helper()
-	_, err := f.Create(f.t.Context(), n)
+	_, err := ownerOf(n).bare(f.Store).Create(f.t.Context(), n)
 	require.NoError(f.t, err)
 	h, err := f.Header(f.t.Context(), n.Task.ID)
 	require.NoError(f.t, err)
@@ -210,13 +247,7 @@ func await[T any](t testing.TB, ch <-chan T) T {
 // eventually waits until a condition on the database holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	waittest.Eventually(t, what, func() error { return waittest.Unless(holds(), "not yet") })
 }
 
 func status(s task.State) *task.Event { return &task.Event{Kind: task.EventStatus, State: s} }

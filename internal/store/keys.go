@@ -6,19 +6,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 )
 
-// SigningKey is a key that replicas sign with, by the database's clock.
+// SigningKey is a key that replicas sign with. Its durations are by the database's clock.
 type SigningKey struct {
 	ID          string
 	Algorithm   string
 	Private     []byte
 	Age         time.Duration
-	UntilActive time.Duration // negative: has been for so long
+	UntilActive time.Duration // negative: active for that long
 }
 
-// SigningKeys lists the keys, the one that becomes or became active last first.
+// SigningKeys lists the keys in descending order of the time when they become active.
 func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
 	rows, err := s.q.SigningKeys(ctx, s.api)
 	if err != nil {
@@ -31,8 +31,9 @@ func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
 	return out, nil
 }
 
-// AddSigningKey adds a key that becomes active after lead, or at once when it is the first. It adds none when
-// another one is younger than maxAge: of several replicas that try at once, one succeeds.
+// AddSigningKey adds a key that becomes active after lead, or at once when it is the first. It adds
+// no key while another one is younger than maxAge. Of several replicas that try at once, one
+// succeeds.
 func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, maxAge, lead time.Duration) (added bool, err error) {
 	err = pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
 		if err := s.q.SigningKeysLock(ctx, tx); err != nil {

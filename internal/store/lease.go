@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -20,7 +20,7 @@ type Process struct {
 	Roles   string
 }
 
-// Register makes a process known, with a lease of ttl on the database's clock.
+// Register adds a process with a lease of ttl, by the database's clock.
 func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) error {
 	_, err := s.q.WorkerRegister(ctx, s.hot, dbsqlc.WorkerRegisterParams{
 		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
@@ -28,7 +28,8 @@ func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) erro
 	return translate("register", err)
 }
 
-// Renew extends a process's lease. task.LeaseLost: it was declared dead.
+// Renew extends a process's lease to ttl from now. Errors: task.LeaseLost if the process was
+// declared dead.
 func (s *Store) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	_, err := s.q.WorkerRenew(ctx, s.hot, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -42,7 +43,7 @@ func (s *Store) Unregister(ctx context.Context, id task.ID) error {
 	return translate("unregister", s.q.WorkerRemove(ctx, s.hot, uuid.UUID(id)))
 }
 
-// Processes counts those with a lease.
+// Processes returns the number of processes with a lease.
 func (s *Store) Processes(ctx context.Context) (int, error) {
 	n, err := s.q.WorkerCount(ctx, s.hot)
 	return int(n), translate("count processes", err)
@@ -54,9 +55,9 @@ type Rescued struct {
 	Agent string
 }
 
-// Rescue declares dead the processes whose lease ran out more than grace ago and
-// frees their runs: the raised attempt fences whoever still holds them. Any
-// number of processes may do this at once.
+// Rescue declares dead the processes whose lease expired more than grace ago, and frees their runs.
+// It raises the attempt of each run, which fences a worker that still executes it. Any number of
+// processes may call it at once.
 func (s *Store) Rescue(ctx context.Context, grace time.Duration) (dead []string, runs []Rescued, err error) {
 	gone, err := s.q.WorkersReap(ctx, s.hot, grace)
 	if err != nil {
@@ -65,7 +66,11 @@ func (s *Store) Rescue(ctx context.Context, grace time.Duration) (dead []string,
 	for _, w := range gone {
 		dead = append(dead, w.Name)
 	}
-	rows, err := s.q.RunsRescue(ctx, s.hot)
+	var rows []dbsqlc.RunsRescueRow
+	err = s.rolledBack(ctx, "rescue", func() (err error) {
+		rows, err = s.q.RunsRescue(ctx, s.hot)
+		return err
+	})
 	if err != nil {
 		return dead, nil, translate("rescue", err)
 	}
@@ -79,7 +84,8 @@ func (s *Store) Rescue(ctx context.Context, grace time.Duration) (dead []string,
 	return dead, runs, nil
 }
 
-// Lead takes or keeps a duty that one process has at a time.
+// Lead acquires or renews the lease of a duty that one process runs at a time. It returns false if
+// another process holds the lease.
 func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.Duration) (bool, error) {
 	_, err := s.q.LeaseAcquire(ctx, s.hot, dbsqlc.LeaseAcquireParams{Name: duty, Holder: uuid.UUID(holder), Ttl: ttl})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -88,12 +94,12 @@ func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.
 	return err == nil, translate("lead", err)
 }
 
-// Resign gives a duty up.
+// Resign gives up the lease of a duty.
 func (s *Store) Resign(ctx context.Context, duty string, holder task.ID) error {
 	return translate("resign", s.q.LeaseRelease(ctx, s.hot, dbsqlc.LeaseReleaseParams{Name: duty, Holder: uuid.UUID(holder)}))
 }
 
-// Uptime is how long the database server has been up.
+// Uptime returns how long the database server has been up.
 func (s *Store) Uptime(ctx context.Context) (time.Duration, error) {
 	up, err := s.q.ServerUptime(ctx, s.hot)
 	return up, translate("uptime", err)

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Place is where a task stands in the order of lists.
+// Place is the position of a task in the order of lists.
 type Place struct {
 	At time.Time // of its status
 	ID task.ID
@@ -25,22 +26,21 @@ var Newest = Place{
 	ID: task.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 }
 
-// Listing selects the tasks that an owner sees at one agent, newest status first. Those that an
-// agent answered with a bare message are in no list.
+// Listing selects tasks that a view sees, newest status first. A task that an agent answered with a
+// bare message is in no list.
 type Listing struct {
-	Owner
 	ContextID string     // empty: any
 	State     task.State // StateUnspecified: any
-	Since     time.Time  // status of this moment or later; zero: any
-	After     Place      // what follows this one; Newest for the first page
+	Since     time.Time  // only with a status at or after this time; zero: any
+	After     Place      // only tasks behind this place; Newest for the first page
 	Limit     int
-	// History and Artifacts say what is read of each task beside its status.
+	// History and Artifacts say what to read of each task besides its status.
 	History   bool
 	Artifacts bool
 }
 
-// What a page reads at most, unless one task alone is larger. A page that ends here is
-// shorter than asked for, and another follows.
+// Limits of what a page reads, unless one task alone is larger. A page that reaches a limit is
+// shorter than requested, and another one follows.
 const (
 	pageEvents = 20_000
 	pageBytes  = 8 << 20
@@ -60,7 +60,7 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 	events := int64(0)
 	for i := range rows {
 		r := &rows[i]
-		// Of a task whose status is all that is shown, the event that set it is all that is read.
+		// If the page shows only the status of a task, read only the event that set it.
 		from, upto := r.StatusSeq, r.StatusSeq
 		if whole {
 			from, upto = 1, r.LastSeq
@@ -98,7 +98,7 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 		}
 		h := page[fit]
 		if task.ID(rows[0].Task) != h.ID {
-			// A log that is gone, its partition dropped in between, leaves its header.
+			// The log's partition was dropped meanwhile: the header remains.
 			fit++
 			continue
 		}
@@ -116,14 +116,14 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 	return max(fit, 1), nil
 }
 
-// setStatus gives a header the message of its status.
+// setStatus adds the message of its status to a header.
 func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {
 	row := eventOf((*dbsqlc.EventsOfRow)(r))
 	e, err := event(&row, h)
 	if err != nil {
 		return translate("list tasks", err)
 	}
-	if e.Kind == task.EventStatus { // and not the message that the task began with
+	if e.Kind == task.EventStatus { // not the message that created the task
 		h.Status.Message = e.Message
 	}
 	return nil
@@ -132,31 +132,31 @@ func setStatus(h *task.Task, r *dbsqlc.EventsOfManyRow) error {
 // listed reads one row more than the limit, which tells whether there is another page.
 func (v View) listed(ctx context.Context, l *Listing) ([]dbsqlc.Task, error) {
 	limit := int32(l.Limit) + 1
-	owners, err := v.owners(ctx, l.Owner)
+	owners, err := v.owners(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	if l.ContextID == "" {
 		return v.s.q.TasksListed(ctx, v.db, dbsqlc.TasksListedParams{
-			Owners: owners, States: states(l), Tenant: l.Tenant, Agent: l.Agent, Since: l.Since,
+			Owners: owners, States: states(l), HighestState: slices.Max(states(l)), Tenant: v.by.Tenant, Agent: v.sees.Agent, Since: l.Since,
 			BeforeAt: l.After.At, BeforeID: uuid.UUID(l.After.ID), MaxRows: limit,
 		})
 	}
 	return v.s.q.TasksListedOfContext(ctx, v.db, dbsqlc.TasksListedOfContextParams{
-		ContextID: cleanName(l.ContextID), Owners: owners, States: states(l), Tenant: l.Tenant, Agent: l.Agent, Since: l.Since,
+		ContextID: cleanName(l.ContextID), Owners: owners, States: states(l), HighestState: slices.Max(states(l)), Tenant: v.by.Tenant, Agent: v.sees.Agent, Since: l.Since,
 		BeforeAt: l.After.At, BeforeID: uuid.UUID(l.After.ID), MaxRows: limit,
 	})
 }
 
-// owners are those whose tasks an owner sees.
-func (v View) owners(ctx context.Context, o Owner) ([]string, error) {
-	if !o.TenantWide {
-		return []string{o.Subject}, nil
+// owners returns the owners whose tasks a listing of the view can contain.
+func (v View) owners(ctx context.Context, l *Listing) ([]string, error) {
+	if !v.sees.TenantWide {
+		return []string{v.by.Subject}, nil
 	}
-	return v.s.q.TaskOwners(ctx, v.db, o.Tenant)
+	return v.s.q.TaskOwners(ctx, v.db, dbsqlc.TaskOwnersParams{Tenant: v.by.Tenant, HighestState: slices.Max(states(l))})
 }
 
-// states are those of a listing, by which its indexes go.
+// states returns the states of a listing, which lead its indexes.
 func states(l *Listing) []int16 {
 	if l.State != task.StateUnspecified {
 		return []int16{int16(l.State)}
@@ -168,23 +168,23 @@ func states(l *Listing) []int16 {
 	return all
 }
 
-// Uncounted as a bound counts every task, however long that takes.
+// Uncounted is a bound that counts every task, however long that takes.
 const Uncounted = math.MaxInt32
 
 // Count returns how many tasks a listing has over all pages, but at most bound.
 func (v View) Count(ctx context.Context, l *Listing, bound int) (int, error) {
-	owners, err := v.owners(ctx, l.Owner)
+	owners, err := v.owners(ctx, l)
 	if err != nil {
 		return 0, translate("count tasks", err)
 	}
 	var n int64
 	if l.ContextID == "" {
 		n, err = v.s.q.TasksCounted(ctx, v.db, dbsqlc.TasksCountedParams{
-			Owners: owners, States: states(l), Tenant: l.Tenant, Agent: l.Agent, Since: l.Since, Bound: int32(bound),
+			Owners: owners, States: states(l), HighestState: slices.Max(states(l)), Tenant: v.by.Tenant, Agent: v.sees.Agent, Since: l.Since, Bound: int32(bound),
 		})
 	} else {
 		n, err = v.s.q.TasksCountedOfContext(ctx, v.db, dbsqlc.TasksCountedOfContextParams{
-			ContextID: cleanName(l.ContextID), Owners: owners, States: states(l), Tenant: l.Tenant, Agent: l.Agent,
+			ContextID: cleanName(l.ContextID), Owners: owners, States: states(l), HighestState: slices.Max(states(l)), Tenant: v.by.Tenant, Agent: v.sees.Agent,
 			Since: l.Since, Bound: int32(bound),
 		})
 	}
@@ -200,7 +200,7 @@ func (v View) Count(ctx context.Context, l *Listing, bound int) (int, error) {
 // SecretPageToken signs page tokens.
 const SecretPageToken = "page_token"
 
-// Secret reads a key that all replicas share.
+// Secret reads a secret that all replicas share.
 func (s *Store) Secret(ctx context.Context, name string) ([]byte, error) {
 	value, err := s.q.SecretGet(ctx, s.api, name)
 	return value, translate("read a secret", err)

@@ -49,9 +49,10 @@ func (f *fixture) seedLists(rows int) {
 }
 
 // mine selects what most tests do.
-func mine() *Listing {
-	return &Listing{Owner: Owner{Tenant: "tenant", Subject: "owner", Agent: "a"}, After: Newest, Limit: 50}
-}
+// owner is who asks in these tests.
+var owner = asker{Tenant: "tenant", Subject: "owner", Agent: "a"}
+
+func mine() *Listing { return &Listing{After: Newest, Limit: 50} }
 
 // TestListsAgainstAModel walks through lists of every filter, page by page, and
 // compares with a list that is made in memory.
@@ -75,11 +76,14 @@ func TestListsAgainstAModel(t *testing.T) {
 		return cmp.Or(b.At.Compare(a.At), slices.Compare(b.ID[:], a.ID[:]))
 	})
 	for _, agent := range []string{"a", "rare", "none"} {
+		asks := owner
+		asks.Agent = agent
+		v := asks.bare(f.Store)
 		for _, contextID := range []string{"", "one", "c7", "none"} {
 			for _, state := range append([]task.State{task.StateUnspecified}, task.States...) {
 				for _, since := range []time.Time{{}, rows[700].At} {
 					l := mine()
-					l.Agent, l.ContextID, l.State, l.Since, l.Limit = agent, contextID, state, since, 100
+					l.ContextID, l.State, l.Since, l.Limit = contextID, state, since, 100
 					var want []string
 					for _, r := range rows {
 						if r.Agent == agent && r.Owner == "owner" && !r.Direct && (contextID == "" || r.Context == contextID) &&
@@ -87,16 +91,16 @@ func TestListsAgainstAModel(t *testing.T) {
 							want = append(want, r.ID.String())
 						}
 					}
-					total, err := f.Count(t.Context(), l, Uncounted)
+					total, err := v.Count(t.Context(), l, Uncounted)
 					require.NoError(t, err)
 					require.Equal(t, len(want), total)
-					bounded, err := f.Count(t.Context(), l, 7)
+					bounded, err := v.Count(t.Context(), l, 7)
 					require.NoError(t, err)
 					require.Equal(t, min(len(want), 7), bounded)
 					var got []string
 					for more := true; more; {
 						var page []*task.Task
-						page, more, err = f.List(t.Context(), l)
+						page, more, err = v.List(t.Context(), l)
 						require.NoError(t, err)
 						for _, p := range page {
 							got = append(got, p.PublicID)
@@ -122,7 +126,7 @@ func TestWhatAListReadsOfATask(t *testing.T) {
 	l := mine()
 	for _, tt := range []struct{ history, artifacts bool }{{}, {history: true}, {artifacts: true}, {true, true}} {
 		l.History, l.Artifacts = tt.history, tt.artifacts
-		page, more, err := f.List(t.Context(), l)
+		page, more, err := owner.bare(f.Store).List(t.Context(), l)
 		require.NoError(t, err)
 		require.False(t, more)
 		require.Len(t, page, 2)
@@ -167,7 +171,7 @@ func TestPagesAreBoundedByBytes(t *testing.T) {
 	for more := true; more; {
 		var page []*task.Task
 		var err error
-		page, more, err = f.List(t.Context(), l)
+		page, more, err = owner.bare(f.Store).List(t.Context(), l)
 		require.NoError(t, err)
 		sizes = append(sizes, len(page))
 		for _, p := range page {
@@ -180,7 +184,7 @@ func TestPagesAreBoundedByBytes(t *testing.T) {
 	require.Len(t, seen, 5)
 
 	l.After, l.History = Newest, false
-	page, more, err := f.List(t.Context(), l)
+	page, more, err := owner.bare(f.Store).List(t.Context(), l)
 	require.NoError(t, err)
 	require.False(t, more)
 	require.Len(t, page, 5, "without its history none of them is large")
@@ -197,7 +201,7 @@ func TestAPageHasOneTaskAtLeast(t *testing.T) {
 	}
 	l := mine()
 	l.History = true
-	page, more, err := f.List(t.Context(), l)
+	page, more, err := owner.bare(f.Store).List(t.Context(), l)
 	require.NoError(t, err)
 	require.True(t, more)
 	require.Len(t, page, 1)
@@ -219,8 +223,8 @@ type planned struct {
 func (p *planned) touched(t *testing.T, index string) float64 {
 	t.Helper()
 	n := 0.0
-	if p.Relation == "tasks" {
-		require.Equal(t, index, p.Index)
+	if strings.HasPrefix(p.Relation, "tasks_") {
+		require.Regexp(t, index, p.Index)
 		require.Contains(t, []string{"Index Scan", "Index Only Scan"}, p.NodeType)
 		n = p.Loops * (p.Rows + p.Filtered + p.Rechecked)
 	}
@@ -240,7 +244,7 @@ func TestListsReadNoMoreThanTheyShow(t *testing.T) {
 	_, err := c.Exec(t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	caller := f.conn()
-	_, err = caller.Exec(t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off;"+become(mine().Owner), pgx.QueryExecModeSimpleProtocol)
+	_, err = caller.Exec(t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off;"+become(owner), pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	texts := statements(t)
 	for _, name := range []string{"TasksListed", "TasksListedOfContext", "TasksCounted", "TasksCountedOfContext"} {
@@ -256,11 +260,11 @@ func TestListsReadNoMoreThanTheyShow(t *testing.T) {
 			for _, since := range []string{"-infinity", "2000-01-01"} {
 				for _, before := range []string{"infinity", time.Now().Add(-time.Hour).Format(time.RFC3339)} {
 					for _, contextID := range []string{"", "one", "c7"} {
-						index, suffix, inContext := "tasks_listed", "", ""
+						index, suffix, inContext := `^tasks_(open|kept|\d+)_tenant_owner_agent_`, "", ""
 						if contextID != "" {
-							index, suffix, inContext = "tasks_of_context", "OfContext", "'"+contextID+"',"
+							index, suffix, inContext = `^tasks_(open|kept|\d+)_context_id_tenant_owner_`, "OfContext", "'"+contextID+"',"
 						}
-						filter := fmt.Sprintf("'{owner}','%s',%s'tenant','%s','%s'", set, inContext, agent, since)
+						filter := fmt.Sprintf("'{owner}','%s',%s'tenant','%s',8,'%s'", set, inContext, agent, since)
 						for _, call := range []string{
 							fmt.Sprintf(`"TasksListed%s"(%s,'%s','ffffffff-ffff-ffff-ffff-ffffffffffff',%d)`, suffix, filter, before, limit),
 							fmt.Sprintf(`"TasksCounted%s"(%s,%d)`, suffix, filter, limit),
@@ -303,29 +307,36 @@ func BenchmarkList(b *testing.B) {
 		{"a page in the middle", func(l *Listing) { l.After.At = middle }},
 		{"with history and artifacts", func(l *Listing) { l.History, l.Artifacts = true, true }},
 		{"a rare state", func(l *Listing) { l.State = task.StateRejected }},
-		{"a rare agent", func(l *Listing) { l.Agent = "rare" }},
 		{"a large context", func(l *Listing) { l.ContextID = "one" }},
 		{"a rare state of a large context", func(l *Listing) { l.ContextID, l.State = "one", task.StateRejected }},
 		{"a small context", func(l *Listing) { l.ContextID = "c7" }},
 		{"since", func(l *Listing) { l.Since = middle }},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
+			benchmarkList(b, owner.bare(s), bb.change)
+		})
+	}
+	rare := owner
+	rare.Agent = "rare"
+	b.Run("a rare agent", func(b *testing.B) { benchmarkList(b, rare.bare(s), func(*Listing) {}) })
+	for _, bound := range []int{1000, 10_000, Uncounted} {
+		b.Run(fmt.Sprintf("count up to %d", bound), func(b *testing.B) {
 			for b.Loop() {
-				l := mine()
-				bb.change(l)
-				if _, _, err := s.List(b.Context(), l); err != nil {
+				if _, err := owner.bare(s).Count(b.Context(), mine(), bound); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
-	for _, bound := range []int{1000, 10_000, Uncounted} {
-		b.Run(fmt.Sprintf("count up to %d", bound), func(b *testing.B) {
-			for b.Loop() {
-				if _, err := s.Count(b.Context(), mine(), bound); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+}
+
+func benchmarkList(b *testing.B, v View, change func(l *Listing)) {
+	b.Helper()
+	for b.Loop() {
+		l := mine()
+		change(l)
+		if _, _, err := v.List(b.Context(), l); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -9,29 +9,27 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // NewMessage is a message for a task that exists.
 type NewMessage struct {
 	Task        *task.Task // header
-	Sender      string     // the subject that sends it, whose Idempotency is
 	Message     *task.Message
-	Enqueue     bool    // a task that has a run takes the message and runs again afterwards
-	RequestID   task.ID // of the client's call; makes the write safe to repeat
-	Idempotency Idempotency
-	Push        *task.PushConfig // that came with it, or nil
-	MostPushes  int              // how many the task may have
+	Enqueue     bool             // a task that has a run accepts the message and runs again afterwards
+	RequestID   task.ID          // id of the client's call; makes the write safe to retry
+	Idempotency Idempotency      // key of the view's caller
+	Push        *task.PushConfig // webhook to set with it, or nil
+	MostPushes  int              // how many webhooks the task may have
 }
 
 // errDuplicate is the SQLSTATE of a unique violation.
 const errDuplicate = "23505"
 
-// AddMessage appends a user's message and, when the task is parked, queues it
-// again. It returns the last seq that it wrote: the message's, or that of the
-// status behind it. Errors: task.Terminal, task.Busy,
-// task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
+// AddMessage appends a user's message. If the task is parked, it queues the task again. It returns
+// the last seq that it wrote: that of the message or of the status after it. Errors: task.Terminal,
+// task.Busy, task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
 func (v View) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err error) {
 	for range 5 {
 		if seq, err = v.addMessage(ctx, n); !errors.Is(err, errChanged) {
@@ -41,12 +39,12 @@ func (v View) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err 
 	return seq, err
 }
 
-// errChanged says that a task was not in the state for the write, and is now.
+// errChanged says that a task changed its state during the write, so that a retry can succeed.
 var errChanged = &task.Error{Kind: task.Unavailable, Msg: "the task changed at the same moment", RetryAfter: time.Second}
 
 func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	arg := dbsqlc.MessageAppendParams{
-		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, Tenant: n.Task.Tenant, Owner: n.Sender,
+		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, Tenant: v.by.Tenant, Owner: v.by.Subject,
 		Key: n.Idempotency.Key, RequestHash: n.Idempotency.Hash, RequestID: uuid.UUID(n.RequestID),
 		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message}),
 	}
@@ -62,7 +60,7 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	repeated := false
 	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
 		repeated = true
-		v.s.retried("message", err, try)
+		v.s.retried(ctx, "message", err, try)
 		if pause(ctx, try) != nil {
 			break
 		}
@@ -72,7 +70,7 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		if repeated {
-			// The task is busy or has ended perhaps because of the first copy.
+			// The task may be busy or ended because the first try was committed.
 			seq, err := v.writtenBefore(ctx, n)
 			if !errors.Is(err, task.NotFound) {
 				return seq, err
@@ -80,7 +78,7 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 		}
 		taken := v.whyNoMessage(ctx, n)
 		if errors.Is(taken, ErrTaken) {
-			if freed, err := v.forgetKey(ctx, n.Task.Tenant, n.Sender, n.Idempotency); err != nil || !freed {
+			if freed, err := v.forgetKey(ctx, n.Idempotency); err != nil || !freed {
 				return 0, orTaken(err)
 			}
 			return 0, errChanged
@@ -104,8 +102,8 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	return evs[len(evs)-1].Seq, nil
 }
 
-// appendMessage writes the message, and in the same commit the webhook that came with it, which is placed before the
-// message so that what this leads to is delivered.
+// appendMessage writes the message and its webhook in one commit. The webhook starts before the
+// message in the log, so that all events that follow the message are delivered.
 func (v View) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.MessageAppendParams) (row dbsqlc.MessageAppendRow, err error) {
 	if n.Push == nil {
 		return v.s.q.MessageAppend(ctx, v.db, arg)
@@ -124,8 +122,8 @@ func (v View) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.Messa
 	return row, err
 }
 
-// writtenBefore finds the message whose first copy had been committed when its
-// connection died, and returns what AddMessage would have.
+// writtenBefore finds the message of a first try that was committed before its connection died. It
+// returns the same seq as AddMessage.
 func (v View) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	seq, err := v.s.q.MessageFind(ctx, v.db, dbsqlc.MessageFindParams{Task: uuid.UUID(n.Task.ID), RequestID: uuid.UUID(n.RequestID)})
 	if err != nil {
@@ -139,17 +137,17 @@ func (v View) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, error
 }
 
 func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
-	// First, whether this is a repetition: the task may be busy or have ended because of the first try, which was
-	// still on its way when the caller looked for the key.
+	// Check first whether this is a retry. The task may be busy or ended because of the first
+	// request, which was not committed yet when the caller looked for the key.
 	if n.Idempotency.Key != "" {
-		_, err := v.s.q.IdempotencyGet(ctx, v.db, dbsqlc.IdempotencyGetParams{
-			Tenant: n.Task.Tenant, Owner: n.Sender, TenantWide: true, Key: n.Idempotency.Key, // a task that the sender has found
-		})
+		wide := v
+		wide.sees.TenantWide = true // the caller has already found the task
+		_, _, err := wide.ofKey(ctx, n.Idempotency.Key)
 		if err == nil {
 			return ErrTaken
 		}
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return translate("idempotency key", err)
+		if !errors.Is(err, task.NotFound) {
+			return err
 		}
 	}
 	t, err := v.Header(ctx, n.Task.ID)
@@ -166,8 +164,8 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 	return errChanged
 }
 
-// Cancel ends a task that has no run at once, and asks the worker of one that
-// has. ended tells which. Errors: task.NotCancelable, task.NotFound.
+// Cancel ends a task without a run at once. For a running task it asks the worker to end it. ended
+// tells which. Errors: task.NotCancelable, task.NotFound.
 func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) {
 	repeated := false
 	arg := dbsqlc.TaskCancelParams{ID: uuid.UUID(h.ID), Audit: entries(v.audited(auditCanceled, h.ID, h.Agent, ""))}
@@ -177,9 +175,9 @@ func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) 
 			break
 		}
 		if err != nil {
-			// Harmless to repeat: at worst it finds the task canceled, by itself.
+			// Safe to retry: at worst it finds the task that it has canceled itself.
 			repeated = true
-			v.s.retried("cancel", err, try)
+			v.s.retried(ctx, "cancel", err, try)
 			if pause(ctx, try) != nil {
 				break
 			}

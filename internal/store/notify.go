@@ -8,26 +8,26 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 )
 
 // Channel is the one NOTIFY channel of all replicas.
 const Channel = "holdfast"
 
-// Notifier sends hints on a connection of its own. Its commits do not wait for
-// the disk (synchronous_commit=off), because NOTIFY holds a lock of the whole
-// cluster until its commit is done. It belongs to one goroutine.
+// Notifier sends hints on its own connection. Its commits do not wait for the disk
+// (synchronous_commit=off), because NOTIFY holds a cluster-wide lock until its commit is done. It
+// is not safe for concurrent use.
 type Notifier struct {
 	url  string
 	conn *pgx.Conn
 	q    *dbsqlc.Queries
 }
 
-// NewNotifier makes a notifier that connects when it first sends.
+// NewNotifier returns a notifier. It connects on the first Send.
 func NewNotifier(url string) *Notifier { return &Notifier{url: url, q: dbsqlc.New()} }
 
-// Send sends payloads of at most 7,999 bytes each. After an error the next call
-// makes a new connection.
+// Send sends payloads of at most 7,999 bytes each. After an error the next call opens a new
+// connection.
 func (n *Notifier) Send(ctx context.Context, payloads []string) error {
 	err := n.send(ctx, payloads)
 	var pg *pgconn.PgError
@@ -40,19 +40,18 @@ func (n *Notifier) Send(ctx context.Context, payloads []string) error {
 	return translate("notify", err)
 }
 
-// queueFull is the SQLSTATE of a NOTIFY that finds no room: a listener, of any
-// database of the server, has not read for so long that the queue holds 8 GiB.
+// queueFull is the SQLSTATE of a NOTIFY when the queue is full: it holds 8 GiB, because a listener
+// in any database of the server has not read for too long.
 const queueFull = "54000"
 
-// trim makes room when the listener that held the queue up has read on or is gone.
-// PostgreSQL looks for that only behind a NOTIFY that succeeds, so a queue that was
-// full once would stay it.
+// trim frees space in the queue after the slow listener has read on or has disconnected. PostgreSQL
+// does that only after a successful NOTIFY, so a full queue would stay full.
 func (n *Notifier) trim(ctx context.Context) {
-	// It removes 32,768 files, which took 6 s on an idle machine and more than a minute on a busy one. There is nothing
-	// else to do meanwhile: no hint can be sent.
+	// It removes 32,768 files, which took 6 s on an idle machine and more than a minute on a busy
+	// one. Nothing else can happen meanwhile: no hint can be sent.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	// What it says of the queue is of no use here, nor is an error: the next NOTIFY tells.
+	// Ignore the result and the error: the next NOTIFY shows whether it helped.
 	_, _ = n.q.NotifyQueueTrim(ctx, n.conn)
 }
 

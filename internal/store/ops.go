@@ -8,11 +8,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// TaskFilter selects tasks for operators. Empty members select all.
+// TaskFilter selects tasks for operators. An empty field selects all.
 type TaskFilter struct {
 	Agent, ContextID, Owner string
 	State                   task.State
@@ -55,8 +55,8 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	return out, nil
 }
 
-// Resolve finds a task for an operator, by UUID or by the id a client chose. A
-// client's id that several owners chose is an error that lists them.
+// Resolve finds a task for an operator, by UUID or by the id that a client chose. If several owners
+// chose that id, the error lists their tasks.
 func (s *Store) Resolve(ctx context.Context, id string) (*task.Task, error) {
 	if u, err := task.ParseID(id); err == nil {
 		t, err := s.Header(ctx, u)
@@ -80,7 +80,7 @@ func (s *Store) Resolve(ctx context.Context, id string) (*task.Task, error) {
 	return s.Header(ctx, task.ID(ids[0]))
 }
 
-// Now is the database's clock.
+// Now returns the time of the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var now time.Time
 	err := s.hot.QueryRow(ctx, "SELECT now()").Scan(&now)

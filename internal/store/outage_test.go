@@ -8,17 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-var losses = map[string]pgproxy.Loss{"request": pgproxy.Request, "answer": pgproxy.Answer, "end of the answer": pgproxy.End}
+var losses = map[string]pgproxytest.Loss{"request": pgproxytest.Request, "answer": pgproxytest.Answer, "end of the answer": pgproxytest.End}
 
-func newProxied(t *testing.T) (*fixture, *pgproxy.Proxy) {
+func newProxied(t *testing.T) (*fixture, *pgproxytest.Proxy) {
 	t.Helper()
 	url := storetest.New(t).URL
-	p := pgproxy.New(t, url)
+	p := pgproxytest.New(t, url)
 	return openFixture(t, url, p.URL), p
 }
 
@@ -108,7 +108,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 
 func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 	t.Parallel()
-	for _, loss := range []pgproxy.Loss{pgproxy.Answer, pgproxy.End} {
+	for _, loss := range []pgproxytest.Loss{pgproxytest.Answer, pgproxytest.End} {
 		f, proxy := newProxied(t)
 		h := f.create(fresh("a"))
 		w := f.worker(time.Hour)
@@ -125,12 +125,12 @@ func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 // TestChaos fills a real one.
 func TestAFullQueueOfNotificationsIsTrimmed(t *testing.T) {
 	t.Parallel()
-	proxy := pgproxy.New(t, storetest.New(t).URL)
+	proxy := pgproxytest.New(t, storetest.New(t).URL)
 	n := NewNotifier(proxy.URL)
 	t.Cleanup(n.Close)
 	require.NoError(t, n.Send(t.Context(), []string{"hello"}))
 	drained := proxy.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue")
-	trimmed := proxy.Lose("NotifyQueueTrim", pgproxy.Answer, 1) // whatever becomes of it
+	trimmed := proxy.Lose("NotifyQueueTrim", pgproxytest.Answer, 1) // whatever becomes of it
 	require.ErrorContains(t, n.Send(t.Context(), []string{"hello"}), "too many notifications")
 	await(t, trimmed)
 	drained()
@@ -144,7 +144,7 @@ func TestALostAnswerDoesNotHideAFence(t *testing.T) {
 	f, proxy := newProxied(t)
 	good, fenced := f.running("a"), f.running("b")
 	fenced.c.Attempt++
-	proxy.Lose("EventsAppend", pgproxy.Answer, 1)
+	proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
 	g, z := make(chan answer, 1), make(chan answer, 1)
 	f.asOneFlush(good.item(g, chunk("1")), fenced.item(z, chunk("no")))
 	require.Equal(t, answer{}, await(t, g))
@@ -158,7 +158,7 @@ func TestALostAnswerSaysThatTheTaskWentOn(t *testing.T) {
 	_, err := f.say(p.c.Task.ID, true)
 	require.NoError(t, err)
 	p.must(t, status(task.StateWorking))
-	lost := proxy.Lose("EventsAppend", pgproxy.Answer, 1)
+	lost := proxy.Lose("EventsAppend", pgproxytest.Answer, 1)
 	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
 	await(t, lost)
 }
@@ -224,26 +224,26 @@ func TestADatabaseThatFallsSilent(t *testing.T) {
 	f, proxy := newProxied(t)
 	run := f.running("a")
 	f.hot.within, f.api.within = 2*time.Second, 2*time.Second
-	silent := proxy.Lose("EventsAppend", pgproxy.Silence, 1)
+	silent := proxy.Lose("EventsAppend", pgproxytest.Silence, 1)
 	run.must(t, chunk("1"))
 	await(t, silent)
 	run.must(t, chunk("2"), status(task.StateCompleted))
 	require.Len(t, f.log(run.c.Task.ID), 4)
 
-	silent = proxy.Lose("TaskCreate", pgproxy.Silence, 1)
+	silent = proxy.Lose("TaskCreate", pgproxytest.Silence, 1)
 	n := fresh("b")
 	_, err := f.Create(t.Context(), n)
 	require.NoError(t, err)
 	await(t, silent)
-	silent = proxy.Lose("TaskByID", pgproxy.Silence, 1)
+	silent = proxy.Lose("TaskByID", pgproxytest.Silence, 1)
 	_, err = f.Header(t.Context(), n.Task.ID)
 	require.ErrorIs(t, err, task.Unavailable)
 	await(t, silent)
-	silent = proxy.Lose("EventsAfter", pgproxy.Silence, 1)
+	silent = proxy.Lose("EventsAfter", pgproxytest.Silence, 1)
 	_, err = f.EventsAfter(t.Context(), &n.Task, 0, 10)
 	require.ErrorIs(t, err, task.Unavailable)
 	await(t, silent)
-	silent = proxy.Lose("TaskCancel", pgproxy.Silence, 1)
+	silent = proxy.Lose("TaskCancel", pgproxytest.Silence, 1)
 	ended, err := f.Cancel(t.Context(), &n.Task)
 	require.NoError(t, err)
 	require.True(t, ended)

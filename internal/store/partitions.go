@@ -3,96 +3,75 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 )
 
-// PartitionsAhead is how many months beyond the present one have their partition.
-const PartitionsAhead = 2
-
-// partition is one month of task_events: the UUIDv7 ids whose time falls in it.
-type partition struct {
-	name     string
-	from, to task.ID
+// Widths says how much time the partitions of each family cover. Zero means a month.
+type Widths struct {
+	Tasks, Attempts, Audit partition.Width
 }
 
-func partitionOf(month time.Time) partition {
-	first := time.Date(month.Year(), month.Month(), 1, 0, 0, 0, 0, time.UTC)
-	return partition{
-		name: "task_events_" + first.Format("2006_01"),
-		from: firstID(first),
-		to:   firstID(first.AddDate(0, 1, 0)),
-	}
-}
-
-// firstID is the smallest UUID whose 48-bit millisecond time is t. The version
-// bits are left out, so that the bound lies below every id of that time.
-func firstID(t time.Time) task.ID {
-	var id task.ID
-	ms := uint64(t.UnixMilli())
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	return id
-}
-
-// EnsurePartitions creates the partitions of the present month and of those
-// ahead. It is safe to run on several processes at once; a month whose events
-// already went to the default partition stays there, and the error says so, but
-// the other months get theirs.
+// EnsurePartitions creates the missing partitions for now and for the time ahead, and returns their
+// names. Several processes may call it at once.
 func (s *Store) EnsurePartitions(ctx context.Context) (created []string, err error) {
 	now, err := s.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return s.ensurePartitions(ctx, now, now)
+}
+
+// ensurePartitions creates the missing partitions ahead of now, and around the time of a task's id.
+// No client's clock sets that time, but this process's clock may be wrong.
+func (s *Store) ensurePartitions(ctx context.Context, now, at time.Time) (created []string, err error) {
 	var failed error
-	for i := range PartitionsAhead + 1 {
-		p := partitionOf(time.Date(now.Year(), now.Month()+time.Month(i), 1, 0, 0, 0, 0, time.UTC))
-		made, err := s.ensurePartition(ctx, p)
-		if made {
-			created = append(created, p.name)
-		}
-		failed = errors.Join(failed, translate("partition "+p.name, err))
+	for _, f := range partition.Families {
+		w := s.widthOf(f)
+		names, err := partition.Ensure(ctx, s.hot, f, w, now.Add(-partitionsBehind), now.Add(w.Ahead()))
+		created, failed = append(created, names...), errors.Join(failed, translate("partitions", err))
+	}
+	if !at.Equal(now) {
+		names, err := partition.Ensure(ctx, s.hot, partition.Tasks, s.widths.Tasks, at, at.Add(time.Millisecond))
+		created, failed = append(created, names...), errors.Join(failed, translate("partitions", err))
 	}
 	return created, failed
 }
 
-// ensurePartition builds the table aside and attaches it: CREATE … PARTITION OF
-// would lock out every reader and writer of the log while it waits its turn.
-func (s *Store) ensurePartition(ctx context.Context, p partition) (made bool, err error) {
-	exists := func(tx pgx.Tx) (yes bool, err error) {
-		err = tx.QueryRow(ctx, `SELECT EXISTS (
-			SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-			 WHERE i.inhparent = 'holdfast.task_events'::regclass AND c.relname = $1)`, p.name).Scan(&yes)
-		return yes, err
+// partitionsBehind covers clocks that are a little slow, and creates that were delayed.
+const partitionsBehind = time.Minute
+
+func (s *Store) widthOf(f partition.Family) partition.Width {
+	switch f.Name {
+	case partition.Tasks.Name:
+		return s.widths.Tasks
+	case partition.Attempts.Name:
+		return s.widths.Attempts
+	case partition.Audit.Name:
+		return s.widths.Audit
 	}
-	err = pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
-		yes, err := exists(tx)
-		if err != nil || yes {
-			return err
-		}
-		// One at a time: ten replicas may start in the same second.
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('holdfast.partitions'))"); err != nil {
-			return err
-		}
-		if yes, err = exists(tx); err != nil || yes {
-			return err
-		}
-		table := pgx.Identifier{"holdfast", p.name}.Sanitize()
-		for _, sql := range []string{
-			fmt.Sprintf("CREATE TABLE %s (LIKE holdfast.task_events INCLUDING ALL)", table),
-			fmt.Sprintf("ALTER TABLE holdfast.task_events ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')", table, p.from, p.to),
-		} {
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
-		}
-		made = true
-		return nil
-	})
-	return made && err == nil, err
+	return partition.Day
+}
+
+// provide creates the partition that a write did not find. Usually a partition exists long before.
+// provide is for a database without a server for a while, and for a wrong clock.
+func (s *Store) provide(ctx context.Context, cause error) {
+	at, missing := partition.Missing(cause)
+	if !missing {
+		return
+	}
+	now, err := s.Now(ctx)
+	if at.IsZero() {
+		at = now
+	}
+	var created []string
+	if err == nil {
+		created, err = s.ensurePartitions(ctx, now, at)
+	}
+	if err != nil {
+		s.log.Warn("missing partitions were not created", "error", err)
+		return
+	}
+	s.log.Warn("a write found no partition; created it", "partitions", created)
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// The wire structs below read what the append functions write. Writing is by
-// hand because it is on the path of every chunk, and because opaque values must
-// pass through byte for byte.
+// The wire structs below read what the append functions write. The functions are hand-written
+// because they run for every chunk, and because opaque values must stay the same byte for byte.
 
 type partJSON struct {
 	Text      *string        `json:"text"`
@@ -59,7 +58,8 @@ type runJSON struct {
 	Checkpoint jsontext.Value `json:"checkpoint"`
 }
 
-// EncodePayload renders what an event stores beside its columns; "" is null.
+// EncodePayload returns the part of an event that is stored as payload, besides the columns; ""
+// means null.
 func EncodePayload(e *task.Event) string {
 	switch e.Kind {
 	case task.EventMessage:
@@ -152,8 +152,8 @@ func (w *writer) list(name string, v []string) {
 	w.b = append(w.b, ']')
 }
 
-// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the error only reports that. So does NUL:
-// type json would keep its escape, but no query could read the member.
+// appendString quotes s. Invalid UTF-8 becomes U+FFFD; the error only reports that. NUL becomes
+// U+FFFD, too: type json would keep its escape, but no query could read the member.
 func appendString(b []byte, s string) []byte {
 	if strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
@@ -212,8 +212,8 @@ func appendParts(b []byte, parts []task.Part) []byte {
 	return append(b, ']')
 }
 
-// lenient reads whatever has been stored: opaque values were let in by others, and one that is
-// odd must not make its whole task unreadable.
+// lenient accepts all stored values. Other packages validated the opaque values, and an odd one
+// must not make its whole task unreadable.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // decodePayload fills the members of e that live in the payload.

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// pool bounds each statement by this process's own clock as well. The server's
-// statement_timeout does not speak any more when its machine or the network is gone
-// without a word, and TCP would wait for a quarter of an hour.
+// pool bounds each statement by this process's own clock, too. The server's statement_timeout
+// cannot help when its machine or the network fails silently, and TCP would wait for a quarter of
+// an hour.
 type pool struct {
 	*pgxpool.Pool
-	within time.Duration // above statement_timeout, so that a server that is there answers first
+	within time.Duration // longer than statement_timeout, so that a live server answers first
 }
 
 func newPool(ctx context.Context, cfg *pgxpool.Config, statementTimeout time.Duration) (*pool, error) {
@@ -33,7 +33,7 @@ func (p *pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 
 func (p *pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.within)
-	rows, err := p.Pool.Query(ctx, sql, args...) //nolint:rowserrcheck // whoever reads them does
+	rows, err := p.Pool.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks it
 	if err != nil {
 		cancel()
 		return nil, err

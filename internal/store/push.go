@@ -18,13 +18,13 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/holdfast-a2a/holdfast/internal/seal"
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// SetPush adds a configuration to a task, which gets what is written from then on, or
-// replaces the one with its id: that keeps its place in the log, and lives anew if it was
-// disabled. most bounds how many a task has; one too many is task.Invalid.
+// SetPush adds a configuration to a task or replaces the one with the same id. A new one gets the
+// events from now on. A replaced one keeps its place in the log, and is enabled if it was disabled.
+// most is the maximum number of configurations of a task; one more is task.Invalid.
 func (v View) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most int) error {
 	sealed, err := v.s.sealSecrets(ctx, id, c)
 	if err != nil {
@@ -49,7 +49,7 @@ func (v View) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most 
 	return nil
 }
 
-// setPush locks the task, so that no event falls between what is written and what the configuration gets.
+// setPush locks the task, so that the configuration misses no event that is written meanwhile.
 func (s *Store) setPush(
 	ctx context.Context, tx pgx.Tx, id task.ID, c *task.PushConfig, sealed []byte, most int,
 ) (dbsqlc.PushConfigSetRow, error) {
@@ -101,7 +101,8 @@ func (v View) pushes(ctx context.Context, id task.ID, configID string) ([]task.P
 	return out, nil
 }
 
-// DeletePush removes a configuration. What is under way may still arrive; nothing is begun. It reports whether there was one.
+// DeletePush removes a configuration and reports whether there was one. A delivery in flight may
+// still arrive; no new one begins.
 func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool, error) {
 	var n int64
 	err := v.s.again(ctx, "push_delete", func() error {
@@ -119,11 +120,11 @@ func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool
 	return n > 0, translate("delete push", err)
 }
 
-// again repeats what is harmless to repeat while the database is away, for a moment.
+// again retries an idempotent write for a short time while the database is unavailable.
 func (s *Store) again(ctx context.Context, kind string, do func() error) error {
 	err := do()
 	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
-		s.retried(kind, err, try)
+		s.retried(ctx, kind, err, try)
 		if pause(ctx, try) != nil {
 			break
 		}
@@ -132,10 +133,24 @@ func (s *Store) again(ctx context.Context, kind string, do func() error) error {
 	return err
 }
 
-// marked says that a commit gave n webhooks something to deliver.
+// rolledBack retries a statement that PostgreSQL has rolled back for a temporary reason, most often
+// because its task ended at the same moment.
+func (s *Store) rolledBack(ctx context.Context, kind string, do func() error) error {
+	err := do()
+	for try := 0; err != nil && passing(err) && try < 5; try++ {
+		s.retried(ctx, kind, err, try)
+		if pause(ctx, try) != nil {
+			break
+		}
+		err = do()
+	}
+	return err
+}
+
+// marked announces that a commit gave n webhooks something to deliver.
 func (s *Store) marked(n int32) {
-	if n > 0 && s.pushesDue != nil {
-		s.pushesDue()
+	if n > 0 && s.listener != nil {
+		s.listener.PushesDue()
 	}
 }
 
@@ -151,13 +166,13 @@ func encodeSchemes(schemes []string) string {
 	if len(schemes) == 0 {
 		return "[]"
 	}
-	text, _ := json.Marshal(schemes) // of strings, which cannot fail
+	text, _ := json.Marshal(schemes) // strings only, so it cannot fail
 	return string(text)
 }
 
-// hostOf is the authority of a URL, always with its port: two configurations with the same one share the receiver. However
-// a client spells it, in capitals, with a dot at the end, in Unicode, an address with zeros in front, it is the same, as it is
-// to the dial guard; what that refuses may stand here as it is.
+// hostOf returns the host and port of a URL in canonical form. Configurations with the same host
+// and port share a receiver. Capitals, a dot at the end, Unicode and leading zeros in an address
+// make no difference, as in the dial guard. A host that the guard refuses may stay as it is.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -183,13 +198,14 @@ func hostOf(raw string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// secrets are what is sealed of a configuration.
+// secrets holds the sealed members of a configuration.
 type secrets struct {
 	Token       string `json:"token,omitempty"`
 	Credentials string `json:"credentials,omitempty"`
 }
 
-// place binds what is sealed to its configuration: in another one's row it does not open.
+// place returns the context that binds sealed secrets to their configuration: they cannot be opened
+// in another row.
 func place(id uuid.UUID, configID string) string { return id.String() + " " + configID }
 
 func (s *Store) sealSecrets(ctx context.Context, id task.ID, c *task.PushConfig) ([]byte, error) {
@@ -221,14 +237,14 @@ func (s *Store) openSecrets(ctx context.Context, id uuid.UUID, c *task.PushConfi
 	}
 	var open secrets
 	if err := json.Unmarshal(text, &open); err != nil {
-		return translate("open secrets", errors.New("they are not as we write them")) // not with what they are
+		return translate("open secrets", errors.New("they are not as we write them")) // do not show them
 	}
 	c.Token, c.Credentials = open.Token, open.Credentials
 	return nil
 }
 
-// secretPush is the key that seals where the environment has none. What it has sealed opens also
-// when there is one.
+// secretPush names the key that seals when the environment has none. Secrets sealed with it can
+// still be opened when the environment has one.
 const secretPush = "push"
 
 func (s *Store) sealing(ctx context.Context) (*seal.Keys, error) {
@@ -249,8 +265,8 @@ func (s *Store) sealing(ctx context.Context) (*seal.Keys, error) {
 	return ring, nil
 }
 
-// Reseal seals all secrets with the key that is first now, and returns how many were not. Those that none of the keys
-// opens are left as they are, and told by the error.
+// Reseal seals all secrets with the key that is now first, and returns how many it changed. It
+// leaves secrets that no key opens as they are, and reports them in the error.
 func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
 	ring, err := s.sealing(ctx)
 	if err != nil {
@@ -288,8 +304,9 @@ func (s *Store) Reseal(ctx context.Context) (sealed int, err error) {
 	}
 }
 
-// reseal replaces secrets, and writes down of how many webhooks. It locks configurations without their tasks, in the order of
-// their keys; a task that is reopened has its own locked in another one, so that one of the two may have to try again.
+// reseal replaces secrets, and writes their number to the audit log. It locks configurations in the
+// order of their keys, without their tasks. A reopen locks them in another order, so one of the two
+// may have to retry.
 func (s *Store) reseal(ctx context.Context, fresh []dbsqlc.PushResealParams) (sealed int, err error) {
 	if len(fresh) == 0 {
 		return 0, nil

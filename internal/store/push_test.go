@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -303,8 +303,7 @@ func TestKeysAreReplacedOneReplicaAfterTheOther(t *testing.T) {
 func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var told atomic.Int32
-	f.pushesDue = func() { told.Add(1) }
+	told := &f.ear.pushes
 	p := f.running("a")
 	id := p.c.Task.ID
 	p.must(t, status(task.StateWorking))
@@ -503,31 +502,12 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tries, 3)
 	require.Empty(t, f.duePushes(5))
-
-	prune := func(want int64, wantMore bool) {
-		t.Helper()
-		n, more, err := f.PruneAttempts(t.Context(), time.Hour)
-		require.NoError(t, err)
-		require.Equal(t, want, n)
-		require.Equal(t, wantMore, more)
-	}
-	prune(0, false)
-	f.exec("UPDATE holdfast.push_attempts SET started_at = now() - interval '2 hours' WHERE id < $1", tries[0].ID)
-	prune(2, false)
-	require.EqualValues(t, 1, scan[int64](f, "SELECT count(*) FROM holdfast.push_attempts"))
-	f.exec(`INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, duration, delivery_id, class)
-		SELECT task, config_id, now() - interval '2 hours', 1, 1, 1, '1s', 'old', 'server' FROM holdfast.push_attempts, generate_series(1, $1)`, pruneRows+1)
-	f.exec("UPDATE holdfast.push_attempts SET started_at = now() - interval '2 hours'")
-	prune(pruneRows, true)
-	prune(2, false)
-	prune(0, false)
 }
 
 func TestDisabledWebhooksCatchUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var told atomic.Int32
-	f.pushesDue = func() { told.Add(1) }
+	told := &f.ear.pushes
 	p := f.running("a")
 	id := p.c.Task.ID
 	f.setPush(id, hook("c", "h"))

@@ -7,16 +7,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// PushFilter selects configurations for operators. Empty members select all.
+// PushFilter selects configurations for operators. An empty field selects all.
 type PushFilter struct {
 	Task         task.ID
 	Agent, Owner string
 	Host         string // with its port
-	Disabled     bool   // only those that are
+	Disabled     bool   // only disabled ones
 	Failing      bool   // only those whose last attempt failed
 	Due          bool   // only those that have something to deliver and are not disabled
 	BeforeTask   task.ID
@@ -32,13 +32,13 @@ type PushRow struct {
 	Tenant, Owner string
 	Config        task.PushConfig // without secrets
 	Host          string
-	Next, Upto    task.Seq // first event not delivered; newest that has to be
+	Next, Upto    task.Seq // first undelivered event; last event to deliver
 	DueAt         time.Time
 	DueSince      time.Time
 	Failures      int
 	FailingSince  time.Time
 	LastError     string
-	LockedUntil   time.Time // of the delivery under way
+	LockedUntil   time.Time // end of the current claim
 }
 
 // ListPushes lists configurations of all owners, those of the newest tasks first.
@@ -52,7 +52,7 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 	}
 	var rows []dbsqlc.PushListRow
 	err := pgx.BeginTxFunc(ctx, s.api, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		// As ListTasks: one plan for all filters would be one for none.
+		// As in ListTasks: a generic plan would be bad for every filter.
 		if _, err = tx.Exec(ctx, "SET LOCAL plan_cache_mode = force_custom_plan"); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 	return out, nil
 }
 
-// PushAttempt is what came of one attempt to deliver.
+// PushAttempt is one recorded delivery attempt.
 type PushAttempt struct {
 	ID         int64
 	ConfigID   string
@@ -97,7 +97,7 @@ type PushAttempt struct {
 	Worker     string // name of the process
 }
 
-// PushAttempts lists the newest attempts of a configuration, or of all of a task.
+// PushAttempts lists the newest attempts of a configuration, or of all configurations of a task.
 func (s *Store) PushAttempts(ctx context.Context, id task.ID, configID string, limit int) ([]PushAttempt, error) {
 	rows, err := s.q.PushAttempts(ctx, s.api, dbsqlc.PushAttemptsParams{Task: uuid.UUID(id), ConfigID: configID, MaxRows: int32(limit)})
 	if err != nil {
@@ -115,7 +115,8 @@ func (s *Store) PushAttempts(ctx context.Context, id task.ID, configID string, l
 	return out, nil
 }
 
-// DisablePush stops deliveries for a configuration, for a reason that its owner and operators see. Events go on to be marked.
+// DisablePush stops deliveries for a configuration. Its owner and operators see the reason. New
+// events are still marked for delivery.
 func (s *Store) DisablePush(ctx context.Context, id task.ID, configID, reason string) (found bool, err error) {
 	var n int64
 	err = s.record(ctx, auditPushStopped, id, configID, func(tx pgx.Tx) (done bool, err error) {
@@ -125,8 +126,8 @@ func (s *Store) DisablePush(ctx context.Context, id task.ID, configID, reason st
 	return n > 0, translate("disable push", err)
 }
 
-// EnablePush lets deliveries for a configuration go on where they stopped, at once also when it waited for its next
-// attempt. due says that there is something to deliver. task.NotFound: there is no such configuration.
+// EnablePush resumes deliveries for a configuration where they stopped, without waiting for a
+// pending backoff. due says that there is something to deliver. Errors: task.NotFound.
 func (s *Store) EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error) {
 	err = s.record(ctx, auditPushEnabled, id, configID, func(tx pgx.Tx) (done bool, err error) {
 		due, err = s.q.PushEnable(ctx, tx, dbsqlc.PushEnableParams{Task: uuid.UUID(id), ConfigID: configID})
@@ -138,9 +139,10 @@ func (s *Store) EnablePush(ctx context.Context, id task.ID, configID string) (du
 	return due, translate("enable push", err)
 }
 
-// Redeliver makes a configuration deliver again from an event on, or, from zero, what it has not delivered yet without
-// waiting for its time. It skips nothing: an event that lies ahead is delivered after those before it. One that is disabled
-// does so when it is enabled. task.NotFound: there is no such configuration, or no such event.
+// Redeliver makes a configuration deliver again, starting at event from. With 0 it retries the
+// undelivered events now, without waiting for a pending backoff. It skips nothing: an event ahead
+// is delivered after those before it. A disabled configuration redelivers after it is enabled.
+// Errors: task.NotFound if there is no such configuration or event.
 func (s *Store) Redeliver(ctx context.Context, id task.ID, configID string, from task.Seq) (due, disabled bool, err error) {
 	var row dbsqlc.PushRedeliverRow
 	err = s.record(ctx, auditRedelivered, id, configID, func(tx pgx.Tx) (done bool, err error) {
@@ -159,7 +161,7 @@ func (s *Store) Redeliver(ctx context.Context, id task.ID, configID string, from
 // PushCounts is the state of all webhooks, for metrics.
 type PushCounts struct {
 	Backlog  int64         // configurations with something to deliver
-	Oldest   time.Duration // since when the one that waits longest does
+	Oldest   time.Duration // how long the oldest of them has waited
 	Disabled int64
 }
 
@@ -170,14 +172,4 @@ func (s *Store) CountPushes(ctx context.Context) (PushCounts, error) {
 		return PushCounts{}, translate("count pushes", err)
 	}
 	return PushCounts{Backlog: r.Backlog, Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Disabled: r.Disabled}, nil
-}
-
-// pruneRows bounds a deletion, so that it holds its locks for a moment only.
-const pruneRows = 5000
-
-// PruneAttempts deletes the oldest of what is known of attempts that are older than keep, so many that it takes a moment.
-// more says that there may be others.
-func (s *Store) PruneAttempts(ctx context.Context, keep time.Duration) (deleted int64, more bool, err error) {
-	n, err := s.q.PushAttemptsPrune(ctx, s.hot, dbsqlc.PushAttemptsPruneParams{Keep: keep, MaxRows: pruneRows})
-	return n, n == pruneRows, translate("prune attempts", err)
 }

@@ -12,45 +12,47 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Owner scopes every look-up that a caller causes: a task of another tenant,
-// subject or agent does not exist for it.
-type Owner struct {
-	Tenant  string
-	Subject string
-	Agent   string
-	// TenantWide is for agents whose tasks all of a tenant sees. New tasks are the subject's all the same.
-	TenantWide bool
-}
-
-// FindTask finds a task by its public id and returns its header: no history, no
-// artifacts, and of the status only the state. Not there and not the owner's are
-// the same task.NotFound.
-func (v View) FindTask(ctx context.Context, o Owner, publicID string) (*task.Task, error) {
+// FindTask finds a task by its public id and returns its header: no history, no artifacts, and of
+// the status only the state. Errors: task.NotFound, both for a missing task and for one that the
+// view does not see.
+func (v View) FindTask(ctx context.Context, publicID string) (*task.Task, error) {
 	// A server-made id is the primary key. A client of 0.1 may have chosen an id that looks
 	// like one, so the other index is tried as well.
 	if id, err := task.ParseID(publicID); err == nil {
 		row, err := v.s.q.TaskFind(ctx, v.db, dbsqlc.TaskFindParams{
-			ID: uuid.UUID(id), Tenant: o.Tenant, Owner: o.Subject, TenantWide: o.TenantWide, Agent: o.Agent,
+			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent,
 		})
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return found(&row, err)
 		}
 	}
-	name := cleanName(publicID)
-	if o.TenantWide {
-		row, err := v.s.q.TaskByClientIDOfTenant(ctx, v.db, dbsqlc.TaskByClientIDOfTenantParams{
-			Tenant: o.Tenant, Owner: o.Subject, Agent: o.Agent, ClientID: name,
+	for last := uuid.Nil; ; {
+		named, err := v.taskNamed(ctx, cleanName(publicID))
+		if err != nil {
+			return nil, translate("find task", err)
+		}
+		row, err := v.s.q.TaskNamed(ctx, v.db, dbsqlc.TaskNamedParams{
+			ID: named, ClientID: cleanName(publicID), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent,
 		})
-		return found(&row, err)
+		// Another task may take over the name between the two statements.
+		if !errors.Is(err, pgx.ErrNoRows) || named == last {
+			return found(&row, err)
+		}
+		last = named
 	}
-	row, err := v.s.q.TaskByClientID(ctx, v.db, dbsqlc.TaskByClientIDParams{
-		Tenant: o.Tenant, Owner: o.Subject, Agent: o.Agent, ClientID: name,
-	})
-	return found(&row, err)
+}
+
+func (v View) taskNamed(ctx context.Context, name string) (uuid.UUID, error) {
+	if v.sees.TenantWide {
+		return v.s.q.NameGetOfTenant(ctx, v.db, dbsqlc.NameGetOfTenantParams{
+			Tenant: v.by.Tenant, Owner: v.by.Subject, Agent: v.sees.Agent, ClientID: name,
+		})
+	}
+	return v.s.q.NameGet(ctx, v.db, dbsqlc.NameGetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Agent: v.sees.Agent, ClientID: name})
 }
 
 func found(row *dbsqlc.Task, err error) (*task.Task, error) {
@@ -60,7 +62,7 @@ func found(row *dbsqlc.Task, err error) (*task.Task, error) {
 	return header(row), nil
 }
 
-// Header reads a task by its internal id, like FindTask without asking whose it is.
+// Header reads a task by its internal id, like FindTask but without a check of the owner.
 func (v View) Header(ctx context.Context, id task.ID) (*task.Task, error) {
 	row, err := v.s.q.TaskByID(ctx, v.db, uuid.UUID(id))
 	return found(&row, err)
@@ -80,19 +82,19 @@ func header(r *dbsqlc.Task) *task.Task {
 	return t
 }
 
-// ReadTask finds a task by its public id and folds its log: FindTask and Snapshot, with one statement where the id is one
-// that the server has made. Without artifacts their events are not even read.
-func (v View) ReadTask(ctx context.Context, o Owner, publicID string, withArtifacts bool) (*task.Task, error) {
+// ReadTask finds a task by its public id and folds its log, like FindTask and Snapshot. For a
+// server-made id it needs only one statement. Without artifacts it does not read their events.
+func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool) (*task.Task, error) {
 	if id, err := task.ParseID(publicID); err == nil {
 		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{
-			ID: uuid.UUID(id), Tenant: o.Tenant, Owner: o.Subject, TenantWide: o.TenantWide, Agent: o.Agent, WithArtifacts: withArtifacts,
+			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent, WithArtifacts: withArtifacts,
 		})
 		if err != nil {
 			return nil, translate("read task", err)
 		}
 		inOrder(rows, func(r *dbsqlc.TaskReadRow) int64 { return r.Seq })
 		if len(rows) > 0 && rows[0].Seq == 1 {
-			h, err := headerBeside(&rows[0], o)
+			h, err := v.headerBeside(&rows[0])
 			if err != nil {
 				return nil, translate("read task", err)
 			}
@@ -105,18 +107,18 @@ func (v View) ReadTask(ctx context.Context, o Owner, publicID string, withArtifa
 			})
 		}
 	}
-	h, err := v.FindTask(ctx, o, publicID)
+	h, err := v.FindTask(ctx, publicID)
 	if err != nil {
 		return nil, err
 	}
 	return v.Snapshot(ctx, h, withArtifacts)
 }
 
-// headerBeside reads what TaskRead gives of the task beside its first event.
-func headerBeside(r *dbsqlc.TaskReadRow, o Owner) (*task.Task, error) {
+// headerBeside decodes the header that TaskRead returns with the first event.
+func (v View) headerBeside(r *dbsqlc.TaskReadRow) (*task.Task, error) {
 	var h struct {
 		Owner, ContextID, Dialect string
-		Metadata                  *json.RawMessage // null and none are different things to RawMessage itself
+		Metadata                  *json.RawMessage // RawMessage alone cannot tell null from absent
 		CreatedAt                 time.Time
 		StreamBase, LastSeq       task.Seq
 	}
@@ -124,7 +126,7 @@ func headerBeside(r *dbsqlc.TaskReadRow, o Owner) (*task.Task, error) {
 		return nil, err
 	}
 	t := &task.Task{
-		ID: task.ID(r.Task), PublicID: task.ID(r.Task).String(), Agent: o.Agent, Tenant: o.Tenant, Owner: h.Owner, ContextID: h.ContextID,
+		ID: task.ID(r.Task), PublicID: task.ID(r.Task).String(), Agent: v.sees.Agent, Tenant: v.by.Tenant, Owner: h.Owner, ContextID: h.ContextID,
 		Dialect: h.Dialect, CreatedAt: h.CreatedAt, StreamBase: h.StreamBase, LastSeq: h.LastSeq,
 	}
 	if h.Metadata != nil {
@@ -133,8 +135,8 @@ func headerBeside(r *dbsqlc.TaskReadRow, o Owner) (*task.Task, error) {
 	return t, nil
 }
 
-// Snapshot folds the log of the task that a header describes, up to the header's
-// last event. Without artifacts their events are not even read.
+// Snapshot folds the log of the task that a header describes, up to the header's last event.
+// Without artifacts it does not read their events.
 func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
 	rows, err := v.s.eventsOf(ctx, v.db, h, withArtifacts)
 	if err != nil {
@@ -149,7 +151,7 @@ func (s *Store) eventsOf(ctx context.Context, db dbsqlc.DBTX, h *task.Task, with
 	return rows, err
 }
 
-// inOrder sorts events that a statement has given as it came by them, which are most likely in order.
+// inOrder sorts the rows of a statement without ORDER BY. They are usually in order already.
 func inOrder[R any](rows []R, seq func(*R) int64) {
 	for i := 1; i < len(rows); i++ {
 		if seq(&rows[i-1]) > seq(&rows[i]) {
@@ -166,7 +168,7 @@ func eventOf(r *dbsqlc.EventsOfRow) dbsqlc.Event {
 	}
 }
 
-// fold makes a task of its header and n events of its log.
+// fold builds a task from its header and n events of its log.
 func fold(h *task.Task, n int, row func(i int) dbsqlc.Event) (*task.Task, error) {
 	t := Empty(h)
 	for i := range n {
@@ -185,9 +187,9 @@ func fold(h *task.Task, n int, row func(i int) dbsqlc.Event) (*task.Task, error)
 	return t, nil
 }
 
-// Conversation is what was said before a message gets its run: all messages before
-// it, and what earlier runs have said since, for it may have waited behind some. Its
-// run begins at the last submitted status behind it, if it had to wait.
+// Conversation returns the history before the run of a message: all messages before it, and those
+// that earlier runs wrote after it, while it was queued. If it was queued, its run begins at the
+// last submitted status after it.
 func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error) {
 	rows, err := s.eventsOf(ctx, s.api, h, false)
 	if err != nil {
@@ -220,7 +222,7 @@ func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq
 	return t.History, nil
 }
 
-// Empty is the task of a header before its first event, ready to be folded.
+// Empty returns the task of a header before its first event, ready to apply events.
 func Empty(h *task.Task) *task.Task {
 	return &task.Task{
 		ID: h.ID, PublicID: h.PublicID, Agent: h.Agent, Tenant: h.Tenant, Owner: h.Owner,
@@ -229,7 +231,7 @@ func Empty(h *task.Task) *task.Task {
 	}
 }
 
-// EventsAfter reads the next events of a log, at most limit. owner fills in what
+// EventsAfter reads the next events of a log, at most limit. owner supplies the members that
 // messages do not repeat.
 func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
 	rows, err := s.q.EventsAfter(ctx, s.api, dbsqlc.EventsAfterParams{
@@ -247,13 +249,14 @@ func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Se
 	return out, nil
 }
 
-// Position is how far a reader has come in one log.
+// Position is the position of a reader in one log.
 type Position struct {
 	Owner *task.Task
 	After task.Seq
 }
 
-// span is the lowest and the highest of ids, by which statements about many tasks pass over partitions.
+// span returns the lowest and the highest of ids. Statements about many tasks use them to prune
+// partitions.
 func span(ids []uuid.UUID) (lowest, highest uuid.UUID) {
 	for i, id := range ids {
 		if i == 0 || bytes.Compare(id[:], lowest[:]) < 0 {
@@ -266,7 +269,7 @@ func span(ids []uuid.UUID) (lowest, highest uuid.UUID) {
 	return lowest, highest
 }
 
-// CatchUp reads what is new in many logs with one query, at most limit events of each.
+// CatchUp reads the new events of many logs with one query, at most limit events of each.
 func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.Event, error) {
 	arg := dbsqlc.EventsCatchUpParams{MaxRows: int32(limit)}
 	owners := make(map[uuid.UUID]*task.Task, len(at))
@@ -292,12 +295,13 @@ func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.
 	return out, nil
 }
 
-// LastSeqs tells how long many logs are: the poll behind the hints.
+// LastSeqs returns the last seq of many logs. The poll that finds lost hints uses it.
 func (s *Store) LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error) {
-	arg := make([]uuid.UUID, len(ids))
+	arg := dbsqlc.TaskSeqsParams{Ids: make([]uuid.UUID, len(ids))}
 	for i, id := range ids {
-		arg[i] = uuid.UUID(id)
+		arg.Ids[i] = uuid.UUID(id)
 	}
+	arg.Lowest, arg.Highest = span(arg.Ids)
 	rows, err := s.q.TaskSeqs(ctx, s.hot, arg)
 	if err != nil {
 		return nil, translate("poll", err)

@@ -40,14 +40,14 @@ func TestReadTaskIsFindTaskAndSnapshot(t *testing.T) {
 
 	for _, s := range []*Store{f.Store, heap} {
 		for _, n := range all {
-			for _, o := range []Owner{ownerOf(n), {Tenant: n.Task.Tenant, Subject: "another", Agent: "a", TenantWide: true}} {
+			for _, o := range []asker{ownerOf(n), {Tenant: n.Task.Tenant, Subject: "another", Agent: "a", TenantWide: true}} {
 				for _, id := range []string{n.Task.PublicID, n.Task.ID.String()} {
 					for _, artifacts := range []bool{true, false} {
-						v := s.As(Caller{Owner: o})
-						h, err := v.FindTask(t.Context(), o, id)
+						v := o.of(s)
+						h, err := v.FindTask(t.Context(), id)
 						if id != n.Task.PublicID && n != named { // which keeps it beside the name that has passed on
 							require.Equal(t, task.NotFound, err)
-							_, err = v.ReadTask(t.Context(), o, id, artifacts)
+							_, err = v.ReadTask(t.Context(), id, artifacts)
 							require.Equal(t, task.NotFound, err)
 							continue
 						}
@@ -55,7 +55,7 @@ func TestReadTaskIsFindTaskAndSnapshot(t *testing.T) {
 						want, err := v.Snapshot(t.Context(), h, artifacts)
 						require.NoError(t, err)
 						require.Equal(t, artifacts && want.ID != again.Task.ID, len(want.Artifacts) > 0)
-						got, err := v.ReadTask(t.Context(), o, id, artifacts)
+						got, err := v.ReadTask(t.Context(), id, artifacts)
 						require.NoError(t, err)
 						require.Empty(t, cmp.Diff(want, got, cmpopts.IgnoreUnexported(task.Task{})))
 						require.NotEmpty(t, got.History)

@@ -7,19 +7,18 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// sealedPush is a configuration with what is secret in it, sealed for its task.
+// sealedPush is a configuration with its secrets, sealed for its task.
 type sealedPush struct {
 	config *task.PushConfig
 	sealed []byte
 }
 
-// pushesOf are those of a task that takes over an id: the client had set them for the
-// id, so they go with it, but for one that the new message replaces and those that were
-// given up on.
+// pushesOf returns the webhooks of a task that takes over an id. The client had set them for the
+// id, so they go with it, except disabled ones and one that the new message replaces.
 func (s *Store) pushesOf(ctx context.Context, c *create) ([]sealedPush, error) {
 	rows, err := s.q.PushConfigs(ctx, s.api, dbsqlc.PushConfigsParams{Task: uuid.UUID(c.Reopens.ID)})
 	if err != nil {
@@ -51,9 +50,9 @@ func (s *Store) pushesOf(ctx context.Context, c *create) ([]sealedPush, error) {
 	return all, nil
 }
 
-// reopen creates a task that takes over the id of one that has ended. It is rare, so
-// it does not wait for others to be written with. Like them it is no statement of a caller's view: its new rows belong to a
-// task that no policy sees before the statement has ended.
+// reopen creates a task that takes over the id of an ended one. It is rare, so it is not batched.
+// Like a batched create it does not run under a caller's policies, because they do not see the new
+// task before the statement has ended.
 func (s *Store) reopen(ctx context.Context, c *create) createResult {
 	t := &c.Task
 	arg := dbsqlc.TaskReopenParams{
@@ -84,7 +83,8 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 		})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		// Another message was first, or the first copy of this one was, whose connection died.
+		// Another message reopened the task first, or the first try of this one was committed
+		// before its connection died.
 		own, err := s.q.TaskByID(ctx, s.api, arg.ID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return createResult{}

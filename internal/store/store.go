@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -13,67 +14,73 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	pgxuuid "github.com/vgarvardt/pgx-google-uuid/v5"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Listener is told what has been committed. Calls come from the writers and must
-// not block.
+// Listener receives announcements of commits. The writers call its methods, which must not block.
 type Listener interface {
-	// Committed brings new events, those of one task in order.
+	// Committed announces new events; those of one task are in order.
 	Committed(evs []*task.Event)
-	// Advanced says that a log has grown to seq by events that are not at hand.
+	// Advanced says that a log has grown to seq by events that are not in memory.
 	Advanced(id task.ID, seq task.Seq)
 	// Ready says that an agent's queue has a row to claim.
 	Ready(agent string)
 	// CancelWanted says that a running task was asked to end.
 	CancelWanted(id task.ID)
+	// PushesDue says that webhooks have something to deliver.
+	PushesDue()
+	// Gone says that tasks were deleted.
+	Gone(ids []task.ID)
 	// KeyRevoked says that an API key is no longer valid.
 	KeyRevoked(id string)
 }
 
-// Observer takes the store's measurements. Every field is optional.
+// Observer receives the store's measurements. Every field is optional.
 type Observer struct {
 	Flushed func(kind string, items int, took time.Duration)
 	Fenced  func(writes int)
 	Retried func(kind string)
 	Event   func(kind task.EventKind)
-	Limited func(agent, limit string) // a create was refused
+	Limited func(agent, limit string) // a limit refused a create
 }
 
-// Options says how to reach the database. The zero value of a number means its default.
+// Options configures a Store. The zero value of a number means its default.
 type Options struct {
 	URL      string
 	APIConns int // for reads and single writes; default 8
 	Writers  int // writers of appends, and of creates; default 1
-	Batch    int // requests that one flush takes at most; default 500
-	// Pooled says that URL leads to a transaction pooler. Such a one refuses session settings,
-	// which must then be set for the database role (docs/deployment.md).
+	Batch    int // maximum requests per flush; default 500
+	// Pooled says that URL leads to a transaction pooler. A transaction pooler refuses session
+	// settings; set them for the database role instead (docs/deployment.md).
 	Pooled   bool
 	Listener Listener
 	Observer Observer
-	// PushesDue is told after a commit that gave webhooks something to deliver. It must not block.
-	PushesDue func()
-	// SecretKeys seal the secrets of webhooks: the first seals, all open (package seal). Without one, a key of the database's.
+	// SecretKeys are the keys for the secrets of webhooks: the first one seals, all of them open
+	// (package seal). Without keys, the store uses a key from the database.
 	SecretKeys [][]byte
-	// RowSecurity has callers' statements run under row-level security, if the database lets us: WithoutRowSecurity says.
+	// RowSecurity runs callers' statements under row-level security if the database allows it. See
+	// WithoutRowSecurity.
 	RowSecurity bool
-	// By is who acts where it is not a caller, for the audit log: an operator, or nobody in particular.
-	By Caller
-	// WithoutAudit writes none.
+	// By is the actor in the audit log for actions without a caller: an operator, or empty.
+	By identity.Caller
+	// WithoutAudit turns the audit log off.
 	WithoutAudit bool
-	// PushPerHost is how many deliveries to one host a claim takes at most; default 8.
+	// PushPerHost is the maximum number of webhooks of one host in a claim; default 8.
 	PushPerHost int
-	// PushPerCaller is how many a claim takes at most of webhooks of one caller; default 32.
+	// PushPerCaller is the maximum number of webhooks of one caller in a claim; default 32.
 	PushPerCaller int
+	Widths        Widths
 	Log           *slog.Logger
 }
 
-// Store is the database. Its methods may be called from many goroutines.
+// Store is the database. It is safe for concurrent use.
 type Store struct {
 	View           // the server's own
 	api      *pool // requests: reads, messages, cancels
@@ -91,26 +98,26 @@ type Store struct {
 	rowSecurity        bool
 	withoutRowSecurity string
 
-	pushesDue                  func()
+	widths                     Widths
 	pushPerHost, pushPerCaller int
 	secretKeys                 [][]byte
 	ringMu                     sync.Mutex
-	ring                       *seal.Keys // made when it is first needed
+	ring                       *seal.Keys // created on first use
 
 	laneMu    sync.Mutex
-	lane      dbsqlc.PushLanesParams // where the next look begins
-	noneAside time.Time              // when there was nothing in any lane
+	lane      dbsqlc.PushLanesParams // where the next look at the lanes begins
+	noneAside time.Time              // when all lanes were last found empty
 
 	cancel  context.CancelFunc
 	stop    chan struct{}
 	writers sync.WaitGroup
 }
 
-// Open connects and starts the writers. The schema must be there (Migrate).
+// Open connects and starts the writers. The schema must exist (Migrate).
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.APIConns = cmp.Or(o.APIConns, 8)
 	o.Writers = cmp.Or(o.Writers, 1)
-	// A flush bounds how long the rest of the queue waits for it.
+	// The size of a flush bounds how long the rest of the queue waits for it.
 	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -127,8 +134,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
-		pushesDue: o.PushesDue, lane: beforeLanes, pushPerHost: cmp.Or(o.PushPerHost, 8), pushPerCaller: cmp.Or(o.PushPerCaller, 32), secretKeys: o.SecretKeys,
-		withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
+		lane: beforeLanes, pushPerHost: cmp.Or(o.PushPerHost, 8), pushPerCaller: cmp.Or(o.PushPerCaller, 32), secretKeys: o.SecretKeys,
+		widths: o.Widths, withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
 	}
 	s.View = View{s: s, db: api, by: o.By}
 	if o.RowSecurity {
@@ -161,7 +168,7 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout time.D
 	cfg.MinIdleConns = 1
 	cfg.HealthCheckPeriod = 15 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
-	// The driver would write each UUID as text and read that again.
+	// Otherwise the driver would format each UUID as text and parse it again.
 	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
 		pgxuuid.Register(c.TypeMap())
 		return nil
@@ -171,7 +178,8 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout time.D
 		p["application_name"] = "holdfast"
 	}
 	if o.Pooled {
-		// Prepared statements belong to a session that the next statement may not get.
+		// A prepared statement belongs to a session, and the pooler may give the next statement
+		// another one.
 		if !strings.Contains(o.URL, "default_query_exec_mode") {
 			cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		}
@@ -186,8 +194,8 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout time.D
 		// was empty would otherwise get a sequential scan, and the cached plan would keep it.
 		"enable_seqscan": "off",
 		"jit":            "off",
-		// Planning the append anew each time costs several times its execution, and the planner
-		// would: it cannot know how short the arrays are.
+		// Otherwise PostgreSQL would plan each append again, which costs several times its
+		// execution: the planner cannot know how short the arrays are.
 		"plan_cache_mode": "force_generic_plan",
 	} {
 		if _, set := p[name]; !set {
@@ -197,7 +205,7 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout time.D
 	return newPool(ctx, cfg, statementTimeout)
 }
 
-// Close writes what is queued, for as long as ctx allows, and disconnects.
+// Close writes the queued items, for as long as ctx allows, and disconnects.
 func (s *Store) Close(ctx context.Context) {
 	close(s.stop)
 	done := make(chan struct{})
@@ -213,16 +221,16 @@ func (s *Store) Close(ctx context.Context) {
 	s.hot.Close()
 }
 
-// WithoutRowSecurity says why callers' statements run without the row-level security that was asked for; "" when they run
-// under it, or nobody asked.
+// WithoutRowSecurity returns why callers' statements run without the requested row-level security.
+// It returns "" if they run under it, or if it was not requested.
 func (s *Store) WithoutRowSecurity() string { return s.withoutRowSecurity }
 
-// Ping asks the database for a sign of life.
+// Ping checks that the database answers.
 func (s *Store) Ping(ctx context.Context) error {
 	return translate("ping", s.api.Ping(ctx))
 }
 
-// Pools gives the connection pools for metrics, by name.
+// Pools returns the connection pools for metrics, by name.
 func (s *Store) Pools() map[string]*pgxpool.Pool {
 	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool}
 }
@@ -238,14 +246,18 @@ func (s *Store) flushed(kind string, items int, since time.Time) {
 	}
 }
 
-func (s *Store) retried(kind string, err error, try int) {
+// retried logs and counts a retry, and creates a partition if one is missing. It is called before
+// each retry.
+func (s *Store) retried(ctx context.Context, kind string, err error, try int) {
+	s.provide(ctx, err)
 	if s.observe.Retried != nil {
 		s.observe.Retried(kind)
 	}
-	if try == 0 {
+	var pg *pgconn.PgError
+	if try == 0 && (!errors.As(err, &pg) || pg.Code != moved) {
 		s.log.Warn("write is repeated", "kind", kind, "error", err)
 	}
 }
 
-// NewID makes the id of a task: a UUIDv7, whose leading time decides the partition.
+// NewID returns a new task id: a UUIDv7, whose leading time decides the partition.
 func NewID() task.ID { return task.ID(uuid.Must(uuid.NewV7())) }

@@ -10,20 +10,31 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 )
 
-// View is the store as somebody sees it, who is named in the audit log: As gives a caller's, and Store embeds the server's
-// own. Look-ups go by their Owner in either. In a caller's the database says it a second time:
-// its statements run under row-level security (migration 00012), so that one whose
-// predicates were forgotten finds and changes nothing of others.
+// View is the store as one caller sees it. The audit log names that caller. As returns a caller's
+// view, and Store embeds the server's own. Look-ups find only the tasks of the view's caller. For a
+// view from As the database enforces this, too: its statements run under row-level security
+// (migration 00012). So a statement without the right predicates still cannot read or change tasks
+// of others.
 //
-// What many callers' requests share is beyond a view: batched creates and appends, claims,
-// the hub's reads, deliveries. Those act on ids that a view has found, or made.
+// Statements that many callers' requests share do not run in a view: batched creates and appends,
+// claims, the hub's reads, deliveries. They act on ids that a view has found or created.
 type View struct {
-	s  *Store
-	db querier
-	by Caller
+	s    *Store
+	db   querier
+	by   identity.Caller
+	sees Visibility
+}
+
+// Visibility says which tasks a view finds. A task of another tenant, owner or agent does not exist
+// for it.
+type Visibility struct {
+	Agent string
+	// TenantWide shows the agent's tasks to the whole tenant, not only to the owner.
+	TenantWide bool
 }
 
 type querier interface {
@@ -31,44 +42,44 @@ type querier interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// As is the store for one caller.
-func (s *Store) As(c Caller) View {
-	v := View{s: s, db: s.api, by: c}
+// As returns the view of one caller.
+func (s *Store) As(c identity.Caller, sees Visibility) View {
+	v := View{s: s, db: s.api, by: c, sees: sees}
 	if s.rowSecurity {
-		v.db = &callers{s.api, assumption(c.Owner)}
+		v.db = &callers{s.api, v.assumption()}
 	}
 	return v
 }
 
-// apiRole is what callers' statements run as: a role that has nothing but what its policies
-// let through, and that nobody can log in as.
+// apiRole is the role of callers' statements. It has only the access that its policies allow, and
+// nobody can log in with it.
 const apiRole = "holdfast_api"
 
-// assume takes the role and says for whom, until the transaction ends.
+// assume sets the role and the caller until the transaction ends.
 const assume = "SELECT set_config('role', '" + apiRole + "', true), set_config('holdfast.caller', $1, true)"
 
-// assumption is the caller in the words of the policies: an array of tenant, owner, and the tenant again if all of it is seen.
-func assumption(o Owner) string {
+// assumption returns the caller in the form that the policies read: an array of tenant, owner, and
+// with TenantWide the tenant again.
+func (v View) assumption() string {
 	quoted := func(s string) string { return `"` + arrayEscapes.Replace(cleanName(s)) + `"` }
-	array := "{" + quoted(o.Tenant) + "," + quoted(o.Subject)
-	if o.TenantWide {
-		array += "," + quoted(o.Tenant)
+	array := "{" + quoted(v.by.Tenant) + "," + quoted(v.by.Subject)
+	if v.sees.TenantWide {
+		array += "," + quoted(v.by.Tenant)
 	}
 	return array + "}"
 }
 
 var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// callers sends each statement behind its assumption, in one go: the two are one implicit
-// transaction, one round trip, and through a pooler one server connection.
+// callers sends each statement in one batch after assume. The two are one implicit transaction, one
+// round trip, and through a pooler one server connection.
 type callers struct {
 	pool   *pool
 	caller string
 }
 
-// aside sets callers' statements apart in the driver's cache. A prepared statement is planned
-// for a role; were it the server's at one moment and theirs at the next, it would be planned
-// anew each time.
+// aside makes callers' statements differ in the driver's cache. PostgreSQL plans a prepared
+// statement for a role; if two roles shared it, PostgreSQL would plan it again at each change.
 const aside = "\n-- for a caller"
 
 func (c *callers) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, context.CancelFunc, error) {
@@ -105,7 +116,7 @@ func (c *callers) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 	if err != nil {
 		return nil, err
 	}
-	rows, err := sent.Query() //nolint:rowserrcheck // whoever reads them does
+	rows, err := sent.Query() //nolint:rowserrcheck // the reader of the rows checks it
 	if err != nil {
 		_ = sent.Close()
 		cancel()
@@ -120,7 +131,7 @@ func (c *callers) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	return &sentRow{rows, err}
 }
 
-// Begin begins a transaction of the caller's. It is for what takes several statements anyway.
+// Begin begins a transaction of the caller's, for operations with several statements.
 func (c *callers) Begin(ctx context.Context) (pgx.Tx, error) {
 	tx, err := c.pool.Begin(ctx)
 	if err != nil {
@@ -133,7 +144,7 @@ func (c *callers) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &callersTx{tx}, nil
 }
 
-// callersTx keeps statements aside, too.
+// callersTx adds aside to the statements of a transaction.
 type callersTx struct{ pgx.Tx }
 
 func (t *callersTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -141,14 +152,14 @@ func (t *callersTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 }
 
 func (t *callersTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return t.Tx.Query(ctx, sql+aside, args...) //nolint:rowserrcheck // whoever reads them does
+	return t.Tx.Query(ctx, sql+aside, args...) //nolint:rowserrcheck // the reader of the rows checks it
 }
 
 func (t *callersTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return t.Tx.QueryRow(ctx, sql+aside, args...)
 }
 
-// sentRows are done when the transaction is: only then nothing can go wrong any more.
+// sentRows ends when its transaction does: an error may come until then.
 type sentRows struct {
 	pgx.Rows
 	sent   pgx.BatchResults
@@ -205,7 +216,8 @@ func (r *sentRow) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
-// CheckRowSecurity says why callers' statements cannot run under row-level security; "" is no reason.
+// CheckRowSecurity returns why callers' statements cannot run under row-level security; "" means
+// that they can.
 func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

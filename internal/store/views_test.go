@@ -17,7 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -125,7 +126,7 @@ func TestTimeAsUUID(t *testing.T) {
 		time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), time.Date(2031, 12, 31, 23, 59, 59, 999_000_000, time.UTC),
 		time.Date(2026, 3, 1, 10, 0, 0, 1_999_000, time.UTC),
 	} {
-		require.Equal(t, firstID(at).String(), scan[string](f, "SELECT holdfast.uuid_at($1)::text", at))
+		require.Equal(t, task.ID(partition.FirstID(at)).String(), scan[string](f, "SELECT holdfast.uuid_at($1)::text", at))
 	}
 }
 
@@ -454,11 +455,10 @@ func (f *fixture) seedHistory(n int) (partitions []string) {
 	f.t.Helper()
 	now, err := f.Now(f.t.Context())
 	require.NoError(f.t, err)
-	for ago := 3; ago >= 0; ago-- {
-		p := partitionOf(time.Date(now.UTC().Year(), now.UTC().Month()-time.Month(ago), 1, 0, 0, 0, 0, time.UTC))
-		_, err := f.ensurePartition(f.t.Context(), p)
-		require.NoError(f.t, err)
-		partitions = append(partitions, p.name)
+	first := partition.Month.Floor(now).AddDate(0, -3, 0)
+	require.NoError(f.t, storetest.Partitions(f.t.Context(), f.url, first, now))
+	for month := range 4 {
+		partitions = append(partitions, "events_"+first.AddDate(0, month, 0).Format("20060102"))
 	}
 	sql := `
 		CREATE TEMP TABLE seed AS
@@ -471,6 +471,8 @@ func (f *fixture) seedHistory(n int) (partitions []string) {
 		       CASE state WHEN 2 THEN 2 ELSE 8 END, CASE state WHEN 2 THEN 2 ELSE 8 END, at, at + interval '3 s',
 		       1, 1, CASE state WHEN 2 THEN 1 ELSE 7 END, '0.3'
 		  FROM seed;
+		INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task)
+		SELECT tenant, owner, agent, client_id, id FROM holdfast.tasks WHERE client_id IS NOT NULL;
 		INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload, created_at, claimed_at)
 		SELECT id, s, CASE WHEN s = 1 THEN 1 WHEN s IN (2, 8) THEN 2 ELSE 3 END, CASE s WHEN 2 THEN 2 WHEN 8 THEN state END,
 		       CASE s WHEN 1 THEN 0 ELSE 1 END, s BETWEEN 4 AND 7, s = 7, CASE WHEN s BETWEEN 3 AND 7 THEN 'a' END,
@@ -492,7 +494,7 @@ func TestPlansOfTheViews(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	months := f.seedHistory(20_000)
-	require.NoError(t, invariant.Check(t.Context(), f.url), "the seed is a database like any other")
+	require.NoError(t, invarianttest.Check(t.Context(), f.url), "the seed is a database like any other")
 	c := f.conn()
 	_, err := c.Exec(t.Context(), "SET jit = off; SET timezone = 'UTC'", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
@@ -500,25 +502,27 @@ func TestPlansOfTheViews(t *testing.T) {
 	require.NoError(t, err)
 	var filled []string
 	for _, name := range months[1:] {
-		if scan[int](f, "SELECT count(*) FROM holdfast."+name) > 1000 {
-			filled = append(filled, name)
+		for _, name := range []string{name, strings.Replace(name, "events", "tasks", 1), strings.Replace(name, "events", "artifacts", 1)} {
+			if scan[int](f, "SELECT count(*) FROM holdfast."+name) > 1000 {
+				filled = append(filled, name)
+			}
 		}
 	}
 	require.NotEmpty(t, filled)
-	all := regexp.MustCompile(`Seq Scan on (tasks|` + strings.Join(filled, "|") + `)\b`)
+	all := regexp.MustCompile(`Seq Scan on (task_names|` + strings.Join(filled, "|") + `)\b`)
 
 	_, lines := query(t, c, `SELECT relname FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind = 'v' AND relname LIKE 'v\_%' ORDER BY 1`)
 	var queries []string
 	perTask := map[string]bool{}
 	for _, l := range lines {
-		if l[0] != "v_workers" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" && l[0] != "v_audit" { // small, or found by key
+		if l[0] != "v_workers" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" && l[0] != "v_names" && l[0] != "v_audit" { // small, or found by key
 			perTask[l[0]] = true
 		}
 	}
 	require.Len(t, perTask, 7)
 	for view := range perTask {
 		queries = append(queries,
-			"SELECT * FROM holdfast."+view+" WHERE task = '"+firstID(now).String()+"'",
+			"SELECT * FROM holdfast."+view+" WHERE task = '"+task.ID(partition.FirstID(now)).String()+"'",
 			"SELECT * FROM holdfast."+view+" WHERE task = holdfast.task_uuid('c10')",
 			"SELECT * FROM holdfast."+view+" WHERE context_id = 'ctx7'",
 			"SELECT count(*) FROM holdfast."+view+" WHERE task >= holdfast.uuid_at(now() - interval '2 hours')",
@@ -531,6 +535,8 @@ func TestPlansOfTheViews(t *testing.T) {
 		"SELECT * FROM holdfast.v_tasks WHERE tenant = 't' AND owner = 'o7' ORDER BY status_at DESC LIMIT 20",
 		"SELECT * FROM holdfast.v_tasks ORDER BY task DESC LIMIT 20",
 		"SELECT status_text, count(*) FROM holdfast.v_tasks WHERE state = 'failed' AND task >= holdfast.uuid_at(now() - interval '1 day') GROUP BY 1",
+		"SELECT * FROM holdfast.v_names WHERE task_id = 'c10'",
+		"SELECT * FROM holdfast.v_names WHERE task = '"+task.ID(partition.FirstID(now)).String()+"'",
 		"SELECT * FROM holdfast.v_keys WHERE tenant = 't' AND owner = 'o7' AND key = 'k'",
 	)
 	for _, q := range queries {
@@ -545,9 +551,10 @@ func TestPlansOfTheViews(t *testing.T) {
 	// Partitions that are older than what is asked for are not even opened.
 	_, plan := query(t, c, "EXPLAIN SELECT * FROM holdfast.v_events WHERE task >= holdfast.uuid_at(date_trunc('month', now()))")
 	text := fmt.Sprint(plan)
-	require.Contains(t, text, "Subplans Removed: 3")
+	require.Contains(t, text, "Subplans Removed: 6")
 	for _, old := range months[:3] {
 		require.NotContains(t, text, old)
+		require.NotContains(t, text, strings.Replace(old, "events", "artifacts", 1))
 	}
 }
 
@@ -598,7 +605,7 @@ func TestTheReaderReadsViewsOnly(t *testing.T) {
 			require.Error(t, err, name)
 		})
 	}
-	require.Equal(t, 13, views)
+	require.Equal(t, 14, views)
 	as(t, c, "holdfast_reader", func(tx pgx.Tx) {
 		_, lines := query(t, tx, "SELECT text FROM holdfast.v_artifacts WHERE task = holdfast.task_uuid($1)", p.c.Task.ID.String())
 		require.Equal(t, [][]string{{"x"}}, lines)
@@ -646,7 +653,7 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
 	var views int
 	require.NoError(t, super.QueryRow(t.Context(), `SELECT count(*) FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`).Scan(&views))
-	require.Equal(t, 13, views)
+	require.Equal(t, 14, views)
 	for _, block := range readManual(t).blocks("The role", "sql") {
 		_, err = super.PgConn().Exec(t.Context(), block).ReadAll()
 		require.NoError(t, err, block)

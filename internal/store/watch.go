@@ -8,60 +8,60 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 const (
-	// watchOverlap is how long a task may be committed after the time in its id: a create that
-	// is repeated, and a replica whose clock is slow.
+	// watchOverlap is how much later than the time in its id a task may be committed, because of a
+	// retried create or a slow clock.
 	watchOverlap = 30 * time.Second
-	watchPage    = 2000 // tasks that one query is about
-	watchTasks   = 100  // logs that one read brings on
-	watchRows    = 200  // events of each
+	watchPage    = 2000 // tasks per query
+	watchTasks   = 100  // logs per read
+	watchRows    = 200  // events per log
 )
 
-// Watch follows the logs of all tasks that a filter selects, from the moment of its
-// first Next. It hears no hints, since a server that is alone sends none: each round
-// looks at what was created lately and at how long the logs of older open tasks are, all
-// by primary key. A round asks for a page of the older ones at most, so where there are
-// more, their news takes a few rounds to be found.
+// Watch follows the logs of all tasks that a filter selects, from its first Next on. It uses no
+// hints, because a single server sends none. Each round reads the recently created tasks and the
+// last seqs of older open tasks, all by primary key. A round reads at most one page of the older
+// tasks. If there are more, a new event may take a few rounds to show.
 type Watch struct {
 	store *Store
 	f     TaskFilter
 	max   int     // tasks followed at once
-	page  int     // older tasks that one round asks for
-	asked task.ID // the last of them; the next round goes on behind it
+	page  int     // older tasks per round
+	asked task.ID // last of them; the next round continues after it
 
 	begun   bool
-	looked  time.Time // the database's time of the last look that found all
+	looked  time.Time // database time of the last complete look
 	known   map[task.ID]*watched
 	due     []*watched
-	Dropped int // open tasks that are not followed, for there are more than the limit
+	Dropped int // open tasks beyond the limit, which are not followed
 }
 
 type watched struct {
 	header *task.Task
-	seen   task.Seq // shown so far
-	last   task.Seq // known to be there
+	seen   task.Seq // last seq that was returned
+	last   task.Seq // last known seq of the log
 	ended  bool
 }
 
 // WatchedEvent is an event with the task that it belongs to.
 type WatchedEvent struct {
-	Task  *task.Task // header; its state and length are those of when it was first seen
+	Task  *task.Task // header; its state and last seq are those of the first look
 	Event *task.Event
 }
 
-// NewWatch makes a watch of at most so many tasks at once, the newest. The filter's
-// state, position and limit do not count.
+// NewWatch returns a watch of the newest limit tasks at most. It ignores the filter's state,
+// position and limit.
 func (s *Store) NewWatch(f TaskFilter, limit int) *Watch {
 	return &Watch{store: s, f: f, max: limit, page: watchPage, known: map[task.ID]*watched{}}
 }
 
-// Next reads what is new, oldest first within each task; more says that there is more
-// at hand. After an error the same events come again with the next call, so nothing is
-// lost and nothing comes twice.
+// Next returns the new events, oldest first within each task. more says that more can be read at
+// once. After an error the next call reads the same events again, so no event is lost or returned
+// twice.
 func (w *Watch) Next(ctx context.Context) (evs []WatchedEvent, more bool, err error) {
 	if len(w.due) == 0 {
 		if err := w.look(ctx); err != nil {
@@ -106,9 +106,9 @@ func (w *Watch) look(ctx context.Context) error {
 	}
 	from := now
 	if w.begun && w.looked.Before(now) {
-		from = w.looked // longer ago when the database was away, or nobody took what was found
+		from = w.looked // longer ago if the database was unavailable, or if Next was not called
 	}
-	since := firstID(from.Add(-watchOverlap))
+	since := partition.FirstID(from.Add(-watchOverlap))
 	recent, err := w.since(ctx, since)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (w *Watch) look(ctx context.Context) error {
 			return translate("watch", err)
 		}
 		for _, r := range append(open, recent...) {
-			// What happened before is not followed.
+			// Earlier events are not returned.
 			t := newWatched(&r)
 			t.seen = t.last
 			w.known[t.header.ID] = t
@@ -173,8 +173,8 @@ func (w *Watch) since(ctx context.Context, since task.ID) ([]dbsqlc.Task, error)
 	}
 }
 
-// lengths asks for the logs of tasks that are older than since, the page that has its
-// turn, and forgets those that cannot change any more.
+// lengths reads the last seqs of the next page of tasks that are older than since, and removes
+// tasks that cannot change any more.
 func (w *Watch) lengths(ctx context.Context, since task.ID) error {
 	var old []task.ID // the newest first
 	for id, t := range w.known {

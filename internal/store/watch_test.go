@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -43,7 +44,7 @@ func (f *fixture) shows(w *Watch, want seen) {
 // aged is a task that was created an hour ago, beyond what a watch calls recent.
 func aged(agent string) *NewTask {
 	n := fresh(agent)
-	old := firstID(time.Now().Add(-time.Hour))
+	old := partition.FirstID(time.Now().Add(-time.Hour))
 	copy(n.Task.ID[:6], old[:6])
 	n.Task.PublicID = n.Task.ID.String()
 	return n
@@ -75,7 +76,7 @@ func TestAWatchSeesEverythingOnce(t *testing.T) {
 	quick.must(t, status(task.StateCompleted))
 	want := seen{waiting.ID: {2}, parked.ID: {3, 4}, quick.c.Task.ID: {1, 2}}
 	for _, query := range []string{"OpsTasksSince", "TaskSeqs", "EventsCatchUp"} {
-		proxy.Lose(query, pgproxy.Answer, 1)
+		proxy.Lose(query, pgproxytest.Answer, 1)
 	}
 	got, failures := drain(t, w)
 	require.Equal(t, want, got)
@@ -110,7 +111,7 @@ func TestAWatchAfterALongGap(t *testing.T) {
 	w.looked = w.looked.Add(-2 * time.Hour)
 	missed := f.create(aged("a"))
 	// A look that fails has found nothing, and is no place to go on from.
-	proxy.Lose("OpsTasksSince", pgproxy.Answer, 1)
+	proxy.Lose("OpsTasksSince", pgproxytest.Answer, 1)
 	_, _, err := w.Next(t.Context())
 	require.ErrorIs(t, err, task.Unavailable)
 	f.shows(w, seen{missed.ID: {1}})

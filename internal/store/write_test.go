@@ -99,7 +99,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	again := keyed(fresh("a"), "key", "hash")
 	_, err := f.Create(t.Context(), again)
 	require.ErrorIs(t, err, ErrTaken)
-	h, byKey, err := f.Existing(t.Context(), ownerOf(again), again)
+	h, byKey, err := ownerOf(again).bare(f.Store).Existing(t.Context(), again)
 	require.NoError(t, err)
 	require.True(t, byKey)
 	require.Equal(t, first.Task.ID, h.ID)
@@ -107,7 +107,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	other := keyed(fresh("a"), "key", "other")
 	_, err = f.Create(t.Context(), other)
 	require.ErrorIs(t, err, ErrTaken)
-	_, byKey, err = f.Existing(t.Context(), ownerOf(other), other)
+	_, byKey, err = ownerOf(other).bare(f.Store).Existing(t.Context(), other)
 	require.True(t, byKey)
 	require.ErrorIs(t, err, task.Invalid)
 
@@ -123,16 +123,17 @@ func TestAKeyIsKnownByAMessageThatComesTooLate(t *testing.T) {
 	f := newFixture(t)
 	r := f.running("a")
 	r.must(t, status(task.StateInputRequired))
+	v := owner.bare(f.Store)
 	message := func() *NewMessage {
-		return &NewMessage{Task: r.c.Task, Sender: "owner", Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"key", []byte("1")}}
+		return &NewMessage{Task: r.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"key", []byte("1")}}
 	}
-	_, err := f.AddMessage(t.Context(), message())
+	_, err := v.AddMessage(t.Context(), message())
 	require.NoError(t, err)
-	_, err = f.AddMessage(t.Context(), message())
+	_, err = v.AddMessage(t.Context(), message())
 	require.ErrorIs(t, err, ErrTaken, "the task is busy")
 	_, err = f.Cancel(t.Context(), r.c.Task)
 	require.NoError(t, err)
-	_, err = f.AddMessage(t.Context(), message())
+	_, err = v.AddMessage(t.Context(), message())
 	require.ErrorIs(t, err, ErrTaken, "the task has ended")
 	require.Len(t, f.log(r.c.Task.ID), 5)
 }
@@ -156,11 +157,12 @@ func TestAKeyWhoseTaskNeverCameToBe(t *testing.T) {
 	parked.must(t, status(task.StateInputRequired))
 	h, err := f.Header(t.Context(), parked.c.Task.ID)
 	require.NoError(t, err)
-	_, err = f.AddMessage(t.Context(), &NewMessage{Task: h, Sender: "owner", Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}})
+	_, err = owner.bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}})
 	require.NoError(t, err)
 
 	// The one that lost says that the id is taken, and its key stays free.
-	_, err = f.Create(t.Context(), keyed(chosen("a", "y"), "k3", "1"))
+	lost := keyed(chosen("a", "y"), "k3", "1")
+	_, err = ownerOf(lost).bare(f.Store).Create(t.Context(), lost)
 	require.ErrorIs(t, err, ErrTaken)
 	f.create(keyed(fresh("a"), "k3", "4"))
 }

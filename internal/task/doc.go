@@ -1,6 +1,5 @@
-// Package task is the domain: what a task is, which states it passes through,
-// and how its log folds into what a client sees. It knows no wire format, no
-// database and no clock.
+// Package task is the domain model: what a task is, which states it has, and how its log folds into
+// the task that a client sees. It knows no wire format, no database and no clock.
 //
 // # States
 //
@@ -15,16 +14,16 @@
 //	canceled       ->
 //	rejected       ->
 //
-// The last four are terminal: nothing changes such a task again. input-required
-// and auth-required park it: no queue row, no worker, and the next message makes
-// it submitted again on whichever replica receives it. working goes back to
-// submitted when a message is already waiting at the moment the run would park.
+// The last four are terminal: nothing changes such a task again. In input-required and
+// auth-required a task is parked: it has no queue row and no worker. The next message makes it
+// submitted again, on any replica. If a message is already waiting when the run parks, working goes
+// back to submitted instead.
 //
-// The diagram, the table next in state.go and the CHECK constraint on
-// holdfast.tasks are compared by tests.
+// Tests compare this diagram with the table next in state.go and with the CHECK constraint on
+// holdfast.tasks.
 //
 // # The log
 //
-// A task is the fold of its events in the order of Seq, which counts 1, 2, 3 …
-// without a gap. Task.Apply is that fold, and the only place where it is written.
+// A task is the fold of its events in the order of Seq, which counts 1, 2, 3 … without a gap.
+// Task.Apply is the only implementation of that fold.
 package task

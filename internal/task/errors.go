@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Kind says what the caller of a failed operation can do about it. Each binding
-// maps it to its own code, in one table (internal/rpc/fault).
+// Kind classifies an error by what the caller can do about it. One table maps it to the code of
+// each binding (internal/rpc/fault).
 type Kind uint8
 
-// The kinds of error. Internal is the zero value: what nobody classified.
+// The kinds of error. Internal is the zero value: an unclassified error.
 const (
 	Internal Kind = iota
 	NotFound
@@ -69,14 +69,14 @@ func (k Kind) Error() string {
 	return kindNames[Internal]
 }
 
-// Error is the one error type that crosses package borders. Msg is safe to show
-// to the client; Cause is only logged.
+// Error is the only error type that crosses package boundaries. Msg is safe to show to the client;
+// Cause is only logged.
 type Error struct {
 	Kind       Kind
 	Msg        string
-	Field      string        // the member of the request that is at fault, such as message.parts[0].text
+	Field      string        // the invalid member of the request, such as message.parts[0].text
 	RetryAfter time.Duration // with Unavailable and RateLimited
-	Challenges []string      // with Unauthenticated and Forbidden: how to ask for credentials, as WWW-Authenticate has it
+	Challenges []string      // with Unauthenticated and Forbidden: values of WWW-Authenticate
 	Cause      error
 }
 
@@ -91,7 +91,7 @@ func (e *Error) Error() string {
 	return msg
 }
 
-// Unwrap lets errors.Is see both the kind and the cause.
+// Unwrap lets errors.Is match both the kind and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Kind}
@@ -99,18 +99,18 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// Errorf makes an Error of a kind with a message for the client.
+// Errorf returns an Error of a kind with a message for the client.
 func Errorf(k Kind, format string, args ...any) *Error {
 	return &Error{Kind: k, Msg: fmt.Sprintf(format, args...)}
 }
 
-// InvalidField makes an Invalid error that names the member at fault. The
-// message reads "member: what is wrong".
+// InvalidField returns an Invalid error that names the invalid member. Its message has the form
+// "member: reason".
 func InvalidField(field, format string, args ...any) *Error {
 	return &Error{Kind: Invalid, Field: field, Msg: field + ": " + fmt.Sprintf(format, args...)}
 }
 
-// KindOf classifies any error; what is not an Error is Internal.
+// KindOf returns the kind of any error. An error that is not an Error is Internal.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// EventKind tells the four rows of a log apart. The numbers are stored.
+// EventKind is the kind of a row of a log. The numbers are stored.
 type EventKind uint8
 
 // The kinds of event.
@@ -16,11 +16,11 @@ const (
 	EventStatus
 	// EventArtifact is a chunk of an artifact.
 	EventArtifact
-	// EventRun records what no client sees: an attempt that ended badly, or a checkpoint.
+	// EventRun records a failed attempt or a checkpoint. No client sees it.
 	EventRun
 )
 
-// String is the name used in logs and in the operators' views.
+// String returns the name used in logs and in the operators' views.
 func (k EventKind) String() string {
 	switch k {
 	case EventMessage:
@@ -41,14 +41,14 @@ type Event struct {
 	Task    ID
 	Seq     Seq
 	Kind    EventKind
-	Attempt Attempt   // of the run that wrote it; 0 for a client's write
-	At      time.Time // the database's clock at the commit
+	Attempt Attempt   // attempt that wrote it; 0 for a client's write
+	At      time.Time // time of the commit, by the database's clock
 
 	State    State           // EventStatus
 	Direct   bool            // EventStatus: the agent answered with a bare Message, no task intended
 	Message  *Message        // EventMessage; EventStatus when the status carries one
 	Artifact *Artifact       // EventArtifact
-	Append   bool            // EventArtifact: parts continue those already there
+	Append   bool            // EventArtifact: append the parts to the existing ones
 	Last     bool            // EventArtifact: the artifact is complete
 	Metadata json.RawMessage // of the event itself
 	Run      *RunNote        // EventRun
@@ -59,10 +59,10 @@ func (e *Event) Streamed() bool { return e.Kind == EventStatus || e.Kind == Even
 
 // Outcomes of an attempt that a RunNote records.
 const (
-	RunLost       = "lost"       // its worker stopped renewing its lease
-	RunRetry      = "retry"      // it failed in a way that is worth another attempt
-	RunReturned   = "returned"   // its worker shut down and handed it back
-	RunCheckpoint = "checkpoint" // it goes on; Checkpoint holds where it stood
+	RunLost       = "lost"       // the worker stopped renewing its lease
+	RunRetry      = "retry"      // it failed with a retryable error
+	RunReturned   = "returned"   // the worker shut down and gave it back
+	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
 )
 
 // RunNote is the content of an EventRun.

@@ -11,11 +11,11 @@ type ID [16]byte
 // Seq is the position of an event in its task's log, from 1, gap-free.
 type Seq int64
 
-// Attempt is the fencing token of a run. Every claim and every rescue raises it,
-// and a write that carries an older one changes nothing.
+// Attempt is the fencing token of a run. Every claim and every rescue raises it. A write with an
+// older attempt changes nothing.
 type Attempt int32
 
-// String renders the id in the usual 8-4-4-4-12 form.
+// String returns the id in the usual 8-4-4-4-12 form.
 func (id ID) String() string {
 	var b [36]byte
 	hex.Encode(b[0:8], id[0:4])
@@ -35,7 +35,7 @@ func (id ID) IsZero() bool { return id == ID{} }
 
 var errID = errors.New("not a UUID")
 
-// ParseID reads the 36-character form that String writes.
+// ParseID parses the 36-character form that String returns.
 func ParseID(s string) (ID, error) {
 	var id ID
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {

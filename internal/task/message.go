@@ -2,7 +2,7 @@ package task
 
 import "encoding/json"
 
-// Role tells who wrote a message.
+// Role is the role of a message's author.
 type Role uint8
 
 // The roles of every A2A version.
@@ -12,7 +12,7 @@ const (
 	RoleAgent
 )
 
-// PartKind tells which member of a Part holds its content.
+// PartKind says which member of a Part holds its content.
 type PartKind uint8
 
 // The kinds of content, named as in A2A 1.0.
@@ -23,19 +23,19 @@ const (
 	PartData
 )
 
-// Part is one piece of content: the A2A 1.0 shape, to which the older ones map.
+// Part is one piece of content, in the form of A2A 1.0. Older forms are mapped to it.
 type Part struct {
 	Kind      PartKind
 	Text      string          // PartText
 	Raw       []byte          // PartRaw, decoded
-	URL       string          // PartURL; empty for a file that is only named
+	URL       string          // PartURL; empty for a file that has only a name
 	Data      json.RawMessage // PartData: any JSON value, as the sender wrote it
 	Filename  string
 	MediaType string
 	Metadata  json.RawMessage // a JSON object or nil
 }
 
-// Size is how much the sender put into it, in bytes: files as they are, not in base64.
+// Size returns the size of the part, in bytes. Files count decoded, not in base64.
 func (p *Part) Size() int64 {
 	return int64(len(p.Text) + len(p.Raw) + len(p.Data) + len(p.URL) + len(p.Metadata))
 }
@@ -63,7 +63,7 @@ type Artifact struct {
 	Extensions  []string
 }
 
-// Size is that of its parts and metadata, in bytes.
+// Size returns the size of its parts and metadata, in bytes.
 func (a *Artifact) Size() int64 {
 	n := int64(len(a.Metadata))
 	for i := range a.Parts {
@@ -72,10 +72,10 @@ func (a *Artifact) Size() int64 {
 	return n
 }
 
-// Text makes a text part.
+// Text returns a text part.
 func Text(s string) Part { return Part{Kind: PartText, Text: s} }
 
-// FirstText is the text of the first text part, or "".
+// FirstText returns the text of the first text part, or "".
 func (m *Message) FirstText() string {
 	if m == nil {
 		return ""

@@ -1,11 +1,10 @@
 package task
 
-// State is where a task stands. The numbers are stored; see migrations.
+// State is the state of a task. The numbers are stored; see migrations.
 type State uint8
 
-// The states, in the order in which the database knows them: below
-// StateInputRequired a run is wanted or under way, from StateCompleted on
-// nothing changes any more.
+// The states, in the order of their stored numbers. Below StateInputRequired a run is queued or
+// under way. From StateCompleted on nothing changes any more.
 const (
 	StateUnspecified State = iota
 	StateSubmitted
@@ -18,7 +17,7 @@ const (
 	StateRejected
 )
 
-// States lists every state a task can be stored in.
+// States lists every state that a stored task can have.
 var States = []State{
 	StateSubmitted, StateWorking, StateInputRequired, StateAuthRequired,
 	StateCompleted, StateFailed, StateCanceled, StateRejected,
@@ -47,8 +46,7 @@ var next = map[State][]State{
 	StateRejected:      {},
 }
 
-// String is the name that operators and the older dialects use, such as
-// "input-required".
+// String returns the name that operators and the older dialects use, such as "input-required".
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
@@ -56,7 +54,7 @@ func (s State) String() string {
 	return "unspecified"
 }
 
-// ParseState is the inverse of String. It also reads the spelling "cancelled".
+// ParseState is the inverse of String. It also accepts the spelling "cancelled".
 func ParseState(name string) (State, bool) {
 	if name == "cancelled" {
 		return StateCanceled, true
@@ -78,7 +76,7 @@ func (s State) Parked() bool { return s == StateInputRequired || s == StateAuthR
 // Settled reports whether a blocking caller has its answer: terminal or parked.
 func (s State) Settled() bool { return s >= StateInputRequired }
 
-// CanBecome reports whether the table allows to follow s.
+// CanBecome reports whether the table allows the change from s to to.
 func (s State) CanBecome(to State) bool {
 	for _, n := range next[s] {
 		if n == to {

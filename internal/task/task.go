@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Status is the present state of a task.
+// Status is the current state of a task.
 type Status struct {
 	State   State
 	Message *Message
@@ -14,10 +14,10 @@ type Status struct {
 	Seq     Seq // the event that set it
 }
 
-// Task is a task as its log stands at LastSeq.
+// Task is the fold of a task's log up to LastSeq.
 type Task struct {
 	ID        ID
-	PublicID  string // what clients call it: their own id in A2A 0.1, else ID
+	PublicID  string // id that clients use: their own id in A2A 0.1, otherwise ID
 	Agent     string
 	Tenant    string
 	Owner     string
@@ -26,8 +26,8 @@ type Task struct {
 	Metadata  json.RawMessage
 	CreatedAt time.Time
 
-	// StreamBase is added to the seq of an event for its id on streams: the events that
-	// earlier tasks had under the same PublicID.
+	// StreamBase plus the seq of an event is its id on streams. It counts the events that earlier
+	// tasks had under the same PublicID.
 	StreamBase Seq
 
 	LastSeq   Seq
@@ -41,8 +41,8 @@ type Task struct {
 	statusAt int
 }
 
-// Apply folds one event into the task. Events at or below LastSeq are ignored,
-// so a reader may apply an overlap; a gap is the caller's mistake and refused.
+// Apply folds one event into the task. It ignores events at or below LastSeq, so a reader may apply
+// an overlap. It returns an error for a gap, which is a bug of the caller.
 func (t *Task) Apply(e *Event) error {
 	if e.Seq <= t.LastSeq {
 		return nil
@@ -56,7 +56,7 @@ func (t *Task) Apply(e *Event) error {
 			t.History = append(t.History, *e.Message)
 		}
 		if t.Status.State == StateUnspecified {
-			// The first message is the task's birth: submitted, with nothing said yet.
+			// The first message creates the task: submitted, without a status message.
 			t.Status = Status{State: StateSubmitted, At: e.At, Seq: e.Seq}
 			t.statusAt = len(t.History)
 		}

@@ -17,9 +17,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Check is one thing that /readyz looks at. Probe returns a word on how it stands, and
-// an error when the replica should get no requests because of it; an error wrapped by
-// Degraded is shown but does not take the replica out.
+// Check is one check of /readyz. Probe returns its state in a few words. It returns an error if the replica should get
+// no requests; an error wrapped by Degraded is shown, but the replica stays ready.
 type Check struct {
 	Name  string
 	Probe func(ctx context.Context) (detail string, err error)
@@ -30,17 +29,17 @@ type degraded struct{ err error }
 func (d *degraded) Error() string { return d.err.Error() }
 func (d *degraded) Unwrap() error { return d.err }
 
-// Degraded marks the error of a check as one that the replica can live with.
+// Degraded marks an error of a check that does not make the replica unready.
 func Degraded(err error) error { return &degraded{err} }
 
-// checkTimeout bounds a probe, so that /readyz answers before its caller gives up.
+// checkTimeout bounds a probe, so that /readyz answers before its client gives up.
 const checkTimeout = 2 * time.Second
 
-// sharedFor is how long a shared answer is good.
+// sharedFor is how long a shared result is used.
 const sharedFor = time.Second
 
-// Shared is the same check, made once for all who ask at the same time or soon after: anybody may ask for /readyz, and
-// what costs something must not cost as much as they like.
+// Shared returns a check that runs once for all requests at the same time or shortly after. Anybody may request
+// /readyz, so requests must not multiply the cost of a check.
 func (c Check) Shared() Check {
 	var (
 		mu     sync.Mutex
@@ -52,7 +51,7 @@ func (c Check) Shared() Check {
 		mu.Lock()
 		defer mu.Unlock()
 		if made.IsZero() || time.Since(made) >= sharedFor {
-			// The answer is not only for who asks first, and may leave.
+			// The result is for all requests, so it must not end with the first one.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 			defer cancel()
 			detail, err = c.Probe(ctx)
@@ -62,7 +61,7 @@ func (c Check) Shared() Check {
 	}}
 }
 
-// The statuses of a check and of the whole.
+// The statuses of a check and of the whole answer.
 const (
 	statusOK       = "ok"
 	statusDegraded = "degraded"
@@ -81,12 +80,18 @@ type readiness struct {
 	Checks []checkResult `json:"checks,omitzero"`
 }
 
-// Admit decides whether a request comes from an operator. An error is a task.Error, and its answer.
+// Admit returns nil if a request comes from an operator, else a task.Error, which is the answer.
 type Admit func(r *http.Request) error
 
-// AdminHandler serves /livez and /readyz to everybody, and to operators /metrics, /debug/pprof/ and what the checks of
-// /readyz have found: profiles and details are not for clients.
-func AdminHandler(metrics prometheus.Gatherer, admit Admit, checks ...Check) http.Handler {
+// Endpoint is an action for operators over HTTP.
+type Endpoint struct {
+	Pattern string // in the syntax of http.ServeMux
+	Handler http.Handler
+}
+
+// AdminHandler serves /livez and /readyz to everybody. Only operators get /metrics, /debug/pprof/, the endpoints, and
+// the results of each check of /readyz: profiles and details are not for clients.
+func AdminHandler(metrics prometheus.Gatherer, admit Admit, endpoints []Endpoint, checks ...Check) http.Handler {
 	mux, operators := http.NewServeMux(), http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -104,30 +109,33 @@ func AdminHandler(metrics prometheus.Gatherer, admit Admit, checks ...Check) htt
 		}
 		_ = json.NewEncoder(w).Encode(found)
 	})
-	// One failing collector must not hide all the others.
+	// One failing collector must not hide the others.
 	operators.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	for _, e := range endpoints {
+		operators.Handle(e.Pattern, e.Handler)
+	}
 	operators.HandleFunc("GET /debug/pprof/", pprof.Index)
 	operators.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	operators.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	operators.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	operators.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// Before it is looked at what they want: who may not learns nothing.
+		// Check before the path is matched, so that others learn nothing about the paths.
 		if err := admit(r); err != nil {
-			refuse(w, err)
+			Refuse(w, err)
 			return
 		}
 		operators.ServeHTTP(w, r)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// An error message that quotes what somebody sent must not be read as a page.
+		// A browser must not show an error message as a page, because it may quote the request.
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// refuse answers to who is no operator.
-func refuse(w http.ResponseWriter, err error) {
+// Refuse answers a request of the admin address with an error.
+func Refuse(w http.ResponseWriter, err error) {
 	e := &task.Error{Kind: task.KindOf(err)}
 	errors.As(err, &e)
 	fault.Headers(e, w.Header().Add)
@@ -136,7 +144,7 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, strings.TrimSuffix(http.StatusText(status)+": "+e.Msg, ": "), status)
 }
 
-// brief is what everybody may know: whether there is something to wait for.
+// brief returns the part for everybody: whether the replica is ready.
 func (r readiness) brief() readiness {
 	if r.Status != statusFailed {
 		return readiness{Status: statusOK}

@@ -1,9 +1,8 @@
-// Package telemetry is what operators watch: the Prometheus metrics, and the admin
-// server's handler with health checks, metrics and profiles.
+// Package telemetry has the tools of operators: the Prometheus metrics, and the handler of the admin server with health
+// checks, metrics and profiles.
 //
-// Labels come from small fixed sets or from the configuration; ids, names chosen by
-// clients and message content never become labels. docs/operations.md describes every
-// metric, and a test keeps that page complete.
+// Labels come from small fixed sets or from the configuration. Ids, names chosen by clients and message content never
+// become labels. docs/operations.md describes every metric; a test keeps that page complete.
 package telemetry
 
 import (
@@ -14,10 +13,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Metrics is what the parts of a server count. Its methods have the shapes of the
-// observers that those parts declare, so that wiring is an assignment; they also keep
-// the labels bounded.
+// Metrics counts what the parts of a server do. Its methods match the observers that those parts declare, so that
+// wiring is an assignment. They also keep the labels bounded.
 type Metrics struct {
+	dialects  map[string]bool // the served versions, and none
 	claims    *prometheus.CounterVec
 	claimWait *prometheus.HistogramVec
 	runs      *prometheus.CounterVec
@@ -46,9 +45,11 @@ type Metrics struct {
 	connsOver    prometheus.Counter
 	callers      *prometheus.CounterVec
 	keySets      *prometheus.CounterVec
+	duties       *prometheus.CounterVec
+	dutyTime     *prometheus.HistogramVec
 }
 
-// The labels for what is not in a fixed set, and for what was never determined.
+// The labels for values outside a fixed set, and for unknown values.
 const (
 	other = "other"
 	none  = "none"
@@ -62,11 +63,9 @@ var (
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")
 	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "retried", "returned", "lost")
-	dialects    = set("0.1", "0.3", "1.0", none)
 	operations  = set("send", "stream", "get", "list", "cancel", "subscribe",
 		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)
-	// What a request can end with, beyond ok: refused by the binding, or the reason of
-	// an error as the table of faults has it.
+	// The outcomes of a request beyond ok: refused by the binding, or the reason of an error from the table of faults.
 	requestOutcomes = set("ok", "refused",
 		"CONTENT_TYPE_NOT_SUPPORTED", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "EXTENSION_SUPPORT_REQUIRED", "FORBIDDEN",
 		"INTERNAL_ERROR", "INVALID_AGENT_RESPONSE", "INVALID_PARAMS", "PUSH_NOTIFICATION_NOT_SUPPORTED", "RATE_LIMITED",
@@ -74,7 +73,7 @@ var (
 		"UNSUPPORTED_OPERATION", "VERSION_NOT_SUPPORTED")
 )
 
-// What comes of a credential: ok, error when it could not be checked, or why it was refused.
+// authOutcomes are the outcomes for a credential: ok, error if the check failed, or the reason of the refusal.
 var authOutcomes = set("ok", "error", "missing", "several", "malformed", "unknown", "revoked", "expired", "early", "algorithm",
 	"signature", "issuer", "audience", "claims", "certificate", "elsewhere", "limited")
 
@@ -86,8 +85,7 @@ func set(members ...string) map[string]bool {
 	return m
 }
 
-// bounded returns the value when the set has it, so that no caller can make a label
-// without end.
+// bounded returns the value if the set has it, else other. So callers cannot create labels without end.
 func bounded(allowed map[string]bool, value string) string {
 	if allowed[value] {
 		return value
@@ -95,8 +93,8 @@ func bounded(allowed map[string]bool, value string) string {
 	return other
 }
 
-// New makes the metrics and registers them with reg.
-func New(reg prometheus.Registerer) *Metrics {
+// New makes the metrics and registers them with reg. dialects are the A2A versions of requests.
+func New(reg prometheus.Registerer, dialects ...string) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 	}
@@ -110,12 +108,13 @@ func New(reg prometheus.Registerer) *Metrics {
 		return register(reg, prometheus.NewHistogramVec(
 			prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
 	}
-	// From a commit on a local disk to a database that is in trouble.
+	// From a commit on a local disk to a database in trouble.
 	latency := []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
-	// From an echo to an hour of thought.
+	// From an echo to an hour of work.
 	work := []float64{.005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
 
 	m := &Metrics{
+		dialects: set(append(dialects, none)...),
 		claims: counters("holdfast_claims_total",
 			"Tasks claimed from the queue.", "agent"),
 		claimWait: histograms("holdfast_claim_wait_seconds",
@@ -184,6 +183,10 @@ func New(reg prometheus.Registerer) *Metrics {
 			"Requests by what came of their credentials.", "scheme", "outcome"),
 		keySets: counters("holdfast_issuer_fetches_total",
 			"Attempts to fetch an issuer's keys.", "scheme", "outcome"),
+		duties: counters("holdfast_duty_runs_total",
+			"Pieces of periodic work that this replica did, by duty and outcome.", "duty", "outcome"),
+		dutyTime: histograms("holdfast_duty_seconds",
+			"Time that pieces of periodic work took.", latency, "duty"),
 	}
 	m.showZeros()
 	return m
@@ -194,8 +197,8 @@ func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	return c
 }
 
-// showZeros makes the series of the fixed sets exist from the start: a rate over a
-// counter that appears at 1 misses the first event.
+// showZeros creates the series of the fixed sets at the start: a rate over a counter that appears at 1 misses the first
+// event.
 func (m *Metrics) showZeros() {
 	for kind := range flushKinds {
 		m.commit.WithLabelValues(kind)
@@ -210,7 +213,7 @@ func (m *Metrics) showZeros() {
 	for _, kind := range []task.EventKind{task.EventMessage, task.EventStatus, task.EventArtifact, task.EventRun} {
 		m.events.WithLabelValues(kind.String())
 	}
-	for dialect := range dialects {
+	for dialect := range m.dialects {
 		if dialect != none {
 			m.streams.WithLabelValues(dialect)
 			m.resumes.WithLabelValues(dialect)
@@ -218,7 +221,7 @@ func (m *Metrics) showZeros() {
 	}
 }
 
-// Agents makes the series of the configured agents exist from the start.
+// Agents creates the series of the configured agents at the start.
 func (m *Metrics) Agents(names ...string) {
 	for _, agent := range names {
 		m.claims.WithLabelValues(agent)
@@ -231,19 +234,19 @@ func (m *Metrics) Agents(names ...string) {
 	}
 }
 
-// Claimed counts n tasks taken from the queue that had been due for so long. Here and
-// below, agent is a name of the configuration.
+// Claimed counts n tasks claimed from the queue; waited is how long they had been due. Here and below, agent is a name
+// from the configuration.
 func (m *Metrics) Claimed(agent string, n int, waited time.Duration) {
 	m.claims.WithLabelValues(agent).Add(float64(n))
 	m.claimWait.WithLabelValues(agent).Observe(waited.Seconds())
 }
 
-// Running follows the runs under way.
+// Running changes the number of runs under way.
 func (m *Metrics) Running(agent string, delta int) {
 	m.running.WithLabelValues(agent).Add(float64(delta))
 }
 
-// Ran counts a run by how it ended.
+// Ran counts a run by its outcome.
 func (m *Metrics) Ran(agent, outcome string, took time.Duration) {
 	m.runs.WithLabelValues(agent, bounded(runOutcomes, outcome)).Inc()
 	m.runTime.WithLabelValues(agent).Observe(took.Seconds())
@@ -252,7 +255,7 @@ func (m *Metrics) Ran(agent, outcome string, took time.Duration) {
 // Rescued counts runs taken from dead workers.
 func (m *Metrics) Rescued(runs int) { m.rescues.Add(float64(runs)) }
 
-// Fenced counts writes that were refused because the lease had passed on.
+// Fenced counts writes that were refused because another worker has the lease.
 func (m *Metrics) Fenced(writes int) { m.fenced.Add(float64(writes)) }
 
 // Flushed records one flush of a batcher: how many writes it carried and how long the
@@ -263,12 +266,12 @@ func (m *Metrics) Flushed(kind string, items int, took time.Duration) {
 	m.batch.WithLabelValues(kind).Observe(float64(items))
 }
 
-// Retried counts a write that was repeated because the database failed.
+// Retried counts a retry of a write after a database error.
 func (m *Metrics) Retried(kind string) {
 	m.retries.WithLabelValues(bounded(retryKinds, kind)).Inc()
 }
 
-// Limited counts what a limit has refused or ended.
+// Limited counts requests, streams and runs that a limit has refused or ended.
 func (m *Metrics) Limited(agent, limit string) {
 	m.limited.WithLabelValues(agent, bounded(limits, limit)).Inc()
 }
@@ -281,13 +284,13 @@ func (m *Metrics) Event(kind task.EventKind) {
 // Delivered records how long a hint waited for its events to be delivered.
 func (m *Metrics) Delivered(lag time.Duration) { m.hintLag.Observe(lag.Seconds()) }
 
-// PollFound counts tasks whose events no hint had announced.
+// PollFound counts tasks with events that no hint had announced.
 func (m *Metrics) PollFound(topics int) { m.pollFound.Add(float64(topics)) }
 
 // Reread counts a stream that fell behind.
 func (m *Metrics) Reread() { m.rereads.Inc() }
 
-// Listening says whether hints arrive by LISTEN.
+// Listening records whether hints arrive by LISTEN.
 func (m *Metrics) Listening(connected bool) {
 	m.listening.Set(0)
 	if connected {
@@ -295,29 +298,28 @@ func (m *Metrics) Listening(connected bool) {
 	}
 }
 
-// StreamOpened counts an open stream until the returned function is called.
+// StreamOpened counts an open stream. Call closed when it ends.
 func (m *Metrics) StreamOpened(dialect string) (closed func()) {
-	g := m.streams.WithLabelValues(bounded(dialects, dialect))
+	g := m.streams.WithLabelValues(bounded(m.dialects, dialect))
 	g.Inc()
 	return g.Dec
 }
 
 // Resumed counts a stream that was opened with Last-Event-ID.
 func (m *Metrics) Resumed(dialect string) {
-	m.resumes.WithLabelValues(bounded(dialects, dialect)).Inc()
+	m.resumes.WithLabelValues(bounded(m.dialects, dialect)).Inc()
 }
 
-// ConnectionOpened counts a connection until it is closed.
+// ConnectionOpened counts an open connection. Call closed when it ends.
 func (m *Metrics) ConnectionOpened() (closed func()) {
 	m.conns.Inc()
 	return m.conns.Dec
 }
 
-// ConnectionRefused counts a connection that was one too many.
+// ConnectionRefused counts a connection beyond the limit.
 func (m *Metrics) ConnectionRefused() { m.connsOver.Inc() }
 
-// Authenticated counts a request by the scheme of its credential, a name of the
-// configuration or "", and by what came of that.
+// Authenticated counts a request by scheme and outcome. scheme is a name from the configuration or "".
 func (m *Metrics) Authenticated(scheme, outcome string) {
 	if scheme == "" {
 		scheme = none
@@ -327,20 +329,37 @@ func (m *Metrics) Authenticated(scheme, outcome string) {
 
 // IssuerFetched counts an attempt to fetch the keys of an issuer, by the name of its scheme.
 func (m *Metrics) IssuerFetched(scheme string, err error) {
-	outcome := "ok"
-	if err != nil {
-		outcome = "error"
-	}
-	m.keySets.WithLabelValues(scheme, outcome).Inc()
+	m.keySets.WithLabelValues(scheme, outcome(err)).Inc()
 }
 
-// Request counts an answered request. operation is a name such as send or push_set,
-// dialect a version such as 0.3, or empty when none was recognised; outcome is ok,
-// refused, or the reason of an error. What is unknown counts as other.
+// Duties creates the series of the periodic work at the start.
+func (m *Metrics) Duties(names ...string) {
+	for _, duty := range names {
+		m.dutyTime.WithLabelValues(duty)
+		m.duties.WithLabelValues(duty, "ok")
+		m.duties.WithLabelValues(duty, "error")
+	}
+}
+
+// DutyRan counts a run of periodic work. duty is a name that was given to Duties.
+func (m *Metrics) DutyRan(duty string, took time.Duration, err error) {
+	m.duties.WithLabelValues(duty, outcome(err)).Inc()
+	m.dutyTime.WithLabelValues(duty).Observe(took.Seconds())
+}
+
+func outcome(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+// Request counts an answered request. operation is a name such as send or push_set. dialect is a version such as 0.3,
+// or empty if none was recognized. outcome is ok, refused, or the reason of an error. Unknown values count as other.
 func (m *Metrics) Request(operation, dialect, outcome string) {
 	if dialect == "" {
 		dialect = none
 	}
 	m.requests.WithLabelValues(
-		bounded(operations, operation), bounded(dialects, dialect), bounded(requestOutcomes, outcome)).Inc()
+		bounded(operations, operation), bounded(m.dialects, dialect), bounded(requestOutcomes, outcome)).Inc()
 }

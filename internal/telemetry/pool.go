@@ -72,7 +72,7 @@ func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect takes one reading for all metrics, so that they belong together.
+// Collect takes one reading for all metrics, so that they are consistent.
 func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
 	s := c.stat()
 	for _, m := range c.metrics {

@@ -9,12 +9,12 @@ import (
 
 // Pushes is the state of all webhooks, over all replicas.
 type Pushes struct {
-	Backlog  int64         // that have something to deliver
-	Oldest   time.Duration // how long the one that waits longest has had it
+	Backlog  int64         // webhooks with something to deliver
+	Oldest   time.Duration // how long the longest waiting one has been due
 	Disabled int64
 }
 
-// RegisterPushes exports the state of the webhooks. One query, cheap enough for every scrape.
+// RegisterPushes exports the state of the webhooks. Each scrape makes one cheap query.
 func RegisterPushes(reg prometheus.Registerer, read func(ctx context.Context) (Pushes, error)) {
 	reg.MustRegister(&pushCollector{
 		counts: reading[Pushes]{read: read},
@@ -56,14 +56,14 @@ func (c *pushCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.disabled, float64(n.Disabled))
 }
 
-// PushAttempted counts an attempt to deliver by what came of it.
+// PushAttempted counts a delivery attempt by its class.
 func (m *Metrics) PushAttempted(class string, took time.Duration) {
 	m.pushAttempts.WithLabelValues(bounded(pushClasses, class)).Inc()
 	m.pushTime.Observe(took.Seconds())
 }
 
-// PushLag records how long an event took to its receiver.
+// PushLag records the time from an event to its delivery.
 func (m *Metrics) PushLag(lag time.Duration) { m.pushLag.Observe(lag.Seconds()) }
 
-// PushInFlight follows the deliveries under way.
+// PushInFlight changes the number of deliveries under way.
 func (m *Metrics) PushInFlight(delta int) { m.pushActive.Add(float64(delta)) }

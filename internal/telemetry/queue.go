@@ -8,25 +8,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// QueueDepth is what waits for one agent, over all replicas.
+// QueueDepth is the queue of one agent, over all replicas.
 type QueueDepth struct {
 	Agent            string
-	Waiting, Running int64         // tasks that a worker could claim now; tasks that a worker has
-	Oldest           time.Duration // how long the oldest waiting task has been due; 0 when none waits
+	Waiting, Running int64         // tasks that a worker could claim now; tasks that a worker runs
+	Oldest           time.Duration // how long the oldest waiting task has been due; 0 if no task waits
 }
 
-// Queue reads the depth of the queue. One query, cheap enough for every scrape.
+// Queue reads the depth of the queue with one query, cheap enough for every scrape.
 type Queue func(ctx context.Context) ([]QueueDepth, error)
 
 const (
-	// queueInterval is how long one reading serves. Several scrapers, or an impatient
-	// one, then cost the database no more than one would.
+	// queueInterval is how long a reading is reused. So several scrapers, or one with a short interval, cost the
+	// database no more than one.
 	queueInterval = 5 * time.Second
 	queueTimeout  = 2 * time.Second
 )
 
-// RegisterQueue exports the depth of the queue. Agents that are not among the known
-// ones are added up under the label other.
+// RegisterQueue exports the depth of the queue. Agents outside known are summed under the label other.
 func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 	c := &queueCollector{
 		known: set(known...),
@@ -52,11 +51,11 @@ type queueCollector struct {
 	waiting, running, oldest, readable *prometheus.Desc
 }
 
-// reading is a value of the database that serves for a moment.
+// reading caches a value from the database for a short time.
 type reading[T any] struct {
 	read func(ctx context.Context) (T, error)
 
-	mu    sync.Mutex // held while reading, so that scrapes at the same moment share a query
+	mu    sync.Mutex // held while reading, so that concurrent scrapes share a query
 	at    time.Time
 	value T
 	err   error
@@ -88,7 +87,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	depths, err := c.depths.get()
 	if err != nil {
-		// No old numbers: a queue that cannot be read must not look calm.
+		// Export no old numbers: a queue that cannot be read must not look calm.
 		gauge(c.readable, 0)
 		return
 	}
@@ -100,8 +99,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// merge has one entry per label: zero for a known agent without tasks, and the sum of
-// all unknown ones.
+// merge returns one entry per label: zero for a known agent without tasks, and the sum of all unknown agents.
 func (c *queueCollector) merge(rows []QueueDepth) []QueueDepth {
 	byLabel := map[string]QueueDepth{}
 	for agent := range c.known {

@@ -58,7 +58,7 @@ func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 func everything(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	m := New(reg)
+	m := New(reg, "0.1", "0.3", "1.0")
 	m.Agents("weather")
 	RegisterPool(reg, "api", func() PoolStat { return fakePool{} })
 	RegisterPool(reg, "writer", func() PoolStat { return fakePool{} })
@@ -106,13 +106,16 @@ func everything(t *testing.T) *prometheus.Registry {
 	m.Authenticated("", "missing")
 	m.Authenticated("sso", "because")
 	m.IssuerFetched("sso", errors.New("away"))
+	m.Duties("partitions", "idle")
+	m.DutyRan("partitions", 2*time.Second, nil)
+	m.DutyRan("partitions", time.Second, errors.New("away"))
 	m.Request("tasks/drop; DROP TABLE", "9.9", "surprised")
 	return reg
 }
 
 func TestScrape(t *testing.T) {
 	t.Parallel()
-	status, body := get(t, AdminHandler(everything(t), everybody), "/metrics")
+	status, body := get(t, AdminHandler(everything(t), everybody, nil), "/metrics")
 	require.Equal(t, http.StatusOK, status)
 	for _, line := range []string{
 		`holdfast_queue_waiting{agent="weather"} 4`,
@@ -149,6 +152,10 @@ func TestScrape(t *testing.T) {
 		`holdfast_issuer_fetches_total{outcome="error",scheme="sso"} 1`,
 		`holdfast_requests_total{dialect="none",operation="none",outcome="refused"} 1`,
 		`holdfast_requests_total{dialect="other",operation="other",outcome="other"} 1`,
+		`holdfast_duty_runs_total{duty="partitions",outcome="ok"} 1`,
+		`holdfast_duty_runs_total{duty="partitions",outcome="error"} 1`,
+		`holdfast_duty_runs_total{duty="idle",outcome="error"} 0`,
+		`holdfast_duty_seconds_sum{duty="partitions"} 3`,
 		`holdfast_pool_waits_total{pool="api"} 7`,
 		`holdfast_push_backlog 7`,
 		`holdfast_push_oldest_seconds 30`,
@@ -260,10 +267,10 @@ func TestWhoIsNoOperator(t *testing.T) {
 	for want, checks := range map[string][]Check{
 		`{"status":"ok"}`: {fine, polling}, `{"status":"failed"}`: {fine, broken},
 	} {
-		_, body := get(t, AdminHandler(prometheus.NewRegistry(), nobody, checks...), "/readyz")
+		_, body := get(t, AdminHandler(prometheus.NewRegistry(), nobody, nil, checks...), "/readyz")
 		require.JSONEq(t, want, body)
 	}
-	h := AdminHandler(everything(t), nobody, fine)
+	h := AdminHandler(everything(t), nobody, nil, fine)
 	code, body := get(t, h, "/livez")
 	require.Equal(t, 200, code)
 	require.Equal(t, "ok\n", body)
@@ -274,7 +281,7 @@ func TestWhoIsNoOperator(t *testing.T) {
 		require.Equal(t, []string{`Bearer realm="holdfast"`, `Basic realm="holdfast"`}, w.Header().Values("WWW-Authenticate"))
 		require.Equal(t, "Unauthorized\n", w.Body.String(), path)
 	}
-	code, body = get(t, AdminHandler(everything(t), func(*http.Request) error { return task.Errorf(task.Forbidden, "the scope x is needed") }), "/metrics")
+	code, body = get(t, AdminHandler(everything(t), func(*http.Request) error { return task.Errorf(task.Forbidden, "the scope x is needed") }, nil), "/metrics")
 	require.Equal(t, 403, code)
 	require.Equal(t, "Forbidden: the scope x is needed\n", body)
 }
@@ -302,7 +309,7 @@ func TestReadiness(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, body := get(t, AdminHandler(prometheus.NewRegistry(), everybody, c.checks...), "/readyz")
+			code, body := get(t, AdminHandler(prometheus.NewRegistry(), everybody, nil, c.checks...), "/readyz")
 			require.Equal(t, c.code, code)
 			require.True(t, json.Valid([]byte(body)))
 			require.JSONEq(t, c.want, body)
@@ -348,7 +355,7 @@ func TestASharedCheckIsMadeOnceForAll(t *testing.T) {
 func TestLivenessAndProfiles(t *testing.T) {
 	t.Parallel()
 	down := Check{"database", func(context.Context) (string, error) { return "", errors.New("away") }}
-	h := AdminHandler(prometheus.NewRegistry(), everybody, down)
+	h := AdminHandler(prometheus.NewRegistry(), everybody, nil, down)
 	code, body := get(t, h, "/livez")
 	require.Equal(t, 200, code)
 	require.Equal(t, "ok\n", body)

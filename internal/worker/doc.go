@@ -1,19 +1,17 @@
-// Package worker runs agents: it claims queued tasks into free slots, executes
-// them under a lease, writes what they emit behind a fence, and rescues what dead
-// processes left.
+// Package worker runs agents. It claims queued tasks into free slots, executes them under a lease,
+// writes their events behind a fence, and rescues the runs of dead processes.
 //
 // # Who is authoritative
 //
-// The database. Its clock judges leases, its row lock gives out attempts, and the
-// attempt fences every write. Nothing that this package believes about itself
-// lets it write: a process that was declared dead while it was only slow finds
-// each of its writes refused (task.LeaseLost), cancels its runs and registers
-// anew under another id.
+// The database. Its clock judges leases, its row locks assign attempts, and the attempt fences
+// every write. Nothing that this package believes about itself lets it write. A slow process that
+// was declared dead gets task.LeaseLost for each of its writes. It cancels its runs and
+// re-registers under another id.
 //
-// When the database itself is away, nobody can be declared dead. Runs go on, wait
-// in their emission window, and continue when it is back; a process rescues
-// others only after its own lease has been renewed without a break for a whole
-// ttl, so that the first one back does not rescue the rest.
+// While the database is unavailable, no process can be declared dead. Runs go on until they block
+// on their emission window, and continue when the database is back. A process rescues others only
+// after its own lease has been renewed without a break for a whole TTL. So the first process back
+// does not rescue the runs of all others.
 //
 // # A run
 //
@@ -25,5 +23,8 @@
 //
 //	claim loop   one; woken by hints, by freed slots and by a jittered poll
 //	run          one per run, plus a watcher for its deadlines and cancellation
-//	keeper       one; renews the lease, rescues, reconciles what the database says is ours
+//	keeper       one; renews the lease, rescues
+//
+// A duty of package maintenance calls Pool.Reconcile, which compares the runs of this process with
+// the database.
 package worker

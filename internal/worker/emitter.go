@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// window bounds what a run has emitted and not yet committed, in bytes; every
-// event counts for at least eventCost. It lets a stream fill commits instead of
-// waiting for each, and bounds what a crash makes the next attempt repeat.
+// window bounds the uncommitted events of a run, in bytes; every event counts for at least
+// eventCost. With it a stream can fill commits instead of waiting for each one. It also bounds the
+// work that the next attempt repeats after a crash.
 const (
 	window    = 1 << 20
 	eventCost = 4 << 10
@@ -31,30 +31,31 @@ const (
 
 var (
 	errSettled = errors.New("the run has settled: nothing may be emitted after input-required, auth-required, completed, failed, rejected or a reply")
+	errNotJSON = errors.New("not valid JSON")
 	errSpent   = errors.New("the artifacts of the task are as large as they may be")
 	errReply   = &executor.Failure{Msg: "A bare reply must be the first thing that a run emits, and the agent must be configured with direct_replies."}
 )
 
-// emitter is one run's pen. It keeps the order of its events: seq is given by the
-// database, ordinal counts here.
+// emitter writes the events of one run and keeps their order. The database assigns seq; the emitter
+// counts ordinal.
 type emitter struct {
 	r      *run
 	window *semaphore.Weighted
 	last   atomic.Int64 // unix nanoseconds of the last emission
-	held   atomic.Int64 // calls that wait for the database
-	size   atomic.Int64 // of the task's artifacts, those of earlier runs included
-	spent  atomic.Bool  // that was more than it may be: the executor says nothing more
+	held   atomic.Int64 // number of calls that wait for the database
+	size   atomic.Int64 // bytes of the task's artifacts, including those of earlier runs
+	spent  atomic.Bool  // size went past MaxArtifacts: refuse further events of the executor
 
 	mu       sync.Mutex
 	ordinal  int64
-	stored   int64 // how much of ordinal is known to be committed
-	waiting  int   // appends not yet answered
+	stored   int64 // number of events known to be committed
+	waiting  int   // appends without a result yet
 	answered chan struct{}
 	started  bool       // working was reported, by this attempt or an earlier one
-	bare     bool       // the newest status of this attempt is working, and says nothing else
+	bare     bool       // the newest status of this attempt is working without a message
 	settled  task.State // unspecified until the run has settled
 	closed   bool
-	err      error          // of an append; sticky
+	err      error          // first error of an append; sticky
 	index    map[string]int // artifact id → index
 	loaded   bool
 }
@@ -69,8 +70,8 @@ func newEmitter(r *run) *emitter {
 	return e
 }
 
-// lastEmission is when the executor last said something. One that cannot, because
-// the database is slow or away, is not silent.
+// lastEmission returns the time of the executor's last emission. An executor that waits for a slow
+// or unavailable database does not count as inactive.
 func (e *emitter) lastEmission() time.Time {
 	if e.held.Load() > 0 {
 		return time.Now()
@@ -78,7 +79,7 @@ func (e *emitter) lastEmission() time.Time {
 	return time.Unix(0, e.last.Load())
 }
 
-// hold says that the executor waits for the database, until the function it returns is called.
+// hold marks the executor as waiting for the database until release is called.
 func (e *emitter) hold() (release func()) {
 	e.held.Add(1)
 	return func() {
@@ -160,7 +161,7 @@ func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
 }
 
-// spend counts what goes into an artifact. The chunk that is too much ends the run.
+// spend adds size to the bytes of the task's artifacts. Above MaxArtifacts it ends the run.
 func (e *emitter) spend(size int64) error {
 	total, most := e.size.Add(size), e.r.agent.MaxArtifacts
 	if most == 0 || total <= most {
@@ -175,7 +176,7 @@ func (e *emitter) spend(size int64) error {
 	return errSpent
 }
 
-// working reports that the run has begun, unless the task is known to be working.
+// working emits the status working, unless the task is known to be working.
 func (e *emitter) working(ctx context.Context) error {
 	e.mu.Lock()
 	started := e.started
@@ -186,14 +187,14 @@ func (e *emitter) working(ctx context.Context) error {
 	return e.emit(ctx, e.status(task.StateWorking, nil))
 }
 
-// settle writes the status that ends the run.
+// settle emits the status that ends the run.
 func (e *emitter) settle(ctx context.Context, s task.State, msg *task.Message) error {
 	return e.emit(ctx, e.status(s, msg))
 }
 
 func (e *emitter) status(s task.State, msg *task.Message) *task.Event {
 	if msg != nil {
-		// The executor keeps its message; what is stored is ours.
+		// Copy the message: the executor may go on to use its own.
 		m := *msg
 		if m.ID == "" {
 			m.ID = uuid.NewString()
@@ -207,7 +208,8 @@ func (e *emitter) status(s task.State, msg *task.Message) *task.Event {
 	return &task.Event{Kind: task.EventStatus, State: s, Message: msg}
 }
 
-// emit puts an event, and working before the first one, into the window.
+// emit queues an event, and the status working before the first one. It blocks while the window is
+// full.
 func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 	if ev.Message != nil {
 		if err := e.cleanMessage(ev.Message); err != nil {
@@ -236,7 +238,8 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 	}
 	bare := ev.Kind == task.EventStatus && ev.State == task.StateWorking && ev.Message == nil
 	if bare && e.bare {
-		// It is a sign of life, and says nothing new to who reads the task or is told of it.
+		// A repeated working status is a heartbeat. Readers and webhooks need no second one, so
+		// only the clock is updated.
 		e.window.Release(cost)
 		e.last.Store(time.Now().UnixNano())
 		return nil
@@ -262,11 +265,11 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 	e.ordinal += int64(len(evs))
 	e.waiting++
 	e.r.pool.opt.Store.Append(a)
-	e.last.Store(time.Now().UnixNano()) // encoding much of it takes a while
+	e.last.Store(time.Now().UnixNano()) // after the append, because encoding a large event takes a while
 	return nil
 }
 
-// done is called by the store's writer, in order.
+// done handles the result of an append. The store's writer calls it, in order.
 func (e *emitter) done(cost int64, events int, err error) {
 	e.window.Release(cost)
 	e.mu.Lock()
@@ -288,7 +291,7 @@ func (e *emitter) done(cost int64, events int, err error) {
 	}
 }
 
-// finish waits until everything is committed or refused.
+// finish blocks until every event is committed or refused.
 func (e *emitter) finish() error {
 	e.mu.Lock()
 	if e.waiting > 0 {
@@ -304,9 +307,9 @@ func (e *emitter) finish() error {
 	return e.err
 }
 
-// refused tells, once everything is answered, of an event that the database will
-// not have, and lets the run say one thing more: what came after it was not
-// written either.
+// refused blocks until every append has a result. It returns the error of an event that the
+// database refused, and lets the run emit one more status. The events after the refused one were
+// not written either.
 func (e *emitter) refused() error {
 	err := e.finish()
 	if err == nil || errors.Is(err, task.LeaseLost) || errors.Is(err, task.Unavailable) {
@@ -331,10 +334,11 @@ func (e *emitter) close() {
 	e.mu.Unlock()
 }
 
-// loadIndex learns the artifacts that earlier runs of the task have made.
+// loadIndex reads the ids of the artifacts that earlier runs of the task wrote.
 func (e *emitter) loadIndex(ctx context.Context) error {
 	e.mu.Lock()
-	// Not Turn and Try: a run that was handed back does not count, yet may have written.
+	// Turn and Try would be wrong here: they do not count a run that was given back, but it may
+	// have written.
 	known := e.loaded || e.r.claim.Attempt == 1
 	e.mu.Unlock()
 	if known {
@@ -387,9 +391,8 @@ func eventSize(ev *task.Event) int64 {
 	return max(n, eventCost)
 }
 
-// cleanMessage and cleanArtifact make an executor's content storable and ours:
-// NUL characters become U+FFFD, opaque JSON must be JSON, and nothing is shared
-// that the executor may change or use again.
+// cleanMessage and cleanArtifact make an executor's content storable. NUL characters become U+FFFD,
+// and opaque JSON must be valid. The result shares no memory that the executor may change or reuse.
 func (e *emitter) cleanMessage(m *task.Message) (err error) {
 	m.ID = e.cleanText(m.ID)
 	m.Extensions, m.References = e.cleanList(m.Extensions), e.cleanList(m.References)
@@ -447,35 +450,49 @@ func (e *emitter) cleanJSON(member string, raw json.RawMessage) (json.RawMessage
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	if !jsontext.Value(raw).IsValid() {
-		return nil, fmt.Errorf("%s: not valid JSON", member)
-	}
-	// A copy, and on one line, as an event of a stream has to be.
-	v := jsontext.Value(bytes.Clone(raw))
-	if err := v.Compact(); err != nil {
+	out, replaced, err := storable(raw)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", member, err)
 	}
-	raw = json.RawMessage(v)
-	const nul = `\u0000`
-	if !bytes.Contains(raw, []byte(nul)) {
-		return raw, nil
+	if replaced {
+		e.logNUL()
 	}
-	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); {
-		switch {
-		case bytes.HasPrefix(raw[i:], []byte(nul)):
-			out = append(out, `\ufffd`...)
-			i += len(nul)
-			e.logNUL()
-		case raw[i] == '\\': // valid, so something follows
-			out = append(out, raw[i], raw[i+1])
-			i += 2
-		default:
-			out = append(out, raw[i])
-			i++
+	return json.RawMessage(out), nil
+}
+
+// storable returns a copy of JSON on one line, as an event of a stream requires. U+FFFD replaces
+// each NUL character, which PostgreSQL cannot store. The copy is validated last, because the
+// replacement may make two names of an object equal.
+func storable(raw []byte) (out jsontext.Value, replaced bool, err error) {
+	out = bytes.Clone(raw)
+	if out.Compact() != nil {
+		return nil, false, errNotJSON
+	}
+	replaced = replaceNUL(out)
+	if !out.IsValid() {
+		return nil, false, errNotJSON
+	}
+	return out, replaced, nil
+}
+
+// replaceNUL replaces escaped NUL characters in place. It skips escapes in pairs, because u0000
+// after an escaped backslash is text.
+func replaceNUL(text []byte) (replaced bool) {
+	nul := []byte(`\u0000`)
+	if !bytes.Contains(text, nul) {
+		return false
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
 		}
+		if bytes.HasPrefix(text[i:], nul) {
+			copy(text[i:], `\ufffd`)
+			replaced = true
+		}
+		i++
 	}
-	return out, nil
+	return replaced
 }
 
 func (e *emitter) logNUL() {

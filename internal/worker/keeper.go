@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// leases is what the keeper asks of the database.
+// leases is the part of the database that the keeper needs.
 type leases interface {
 	Register(ctx context.Context, p store.Process, ttl time.Duration) error
 	Renew(ctx context.Context, id task.ID, ttl time.Duration) error
@@ -25,26 +25,24 @@ type leases interface {
 // KeeperOptions configures a Keeper. The zero value of a duration means its default.
 type KeeperOptions struct {
 	Store   leases
-	Process store.Process // its ID is chosen by the keeper
+	Process store.Process // the keeper chooses its ID
 	TTL     time.Duration // of the lease; default 10 s
-	Grace   time.Duration // beyond the lease before others act on it; default 2 s
+	Grace   time.Duration // how long after its expiry others leave a lease alone; default 2 s
 	Log     *slog.Logger
 	OnPeers func(others int)
-	OnLost  func() // the process was declared dead
-	// OnTick is called with each round that found the database, about once a second.
-	OnTick  func(ctx context.Context)
+	OnLost  func() // called when the process was declared dead
 	Rescued func(runs int)
 }
 
-// Keeper holds the process's lease and rescues what others lost.
+// Keeper renews the process's lease and rescues the runs of dead processes.
 type Keeper struct {
 	opt     KeeperOptions
 	id      atomic.Pointer[task.ID]
-	healthy atomic.Int64 // unix nanoseconds since when renewals have not failed; 0 when they do
-	trusted bool         // the database was up long enough when we came: leases that ran out are dead
+	healthy atomic.Int64 // unix nanoseconds of the first of the unbroken renewals; 0 while they fail
+	trusted bool         // the database was up long enough at the start: expired leases mean dead processes
 }
 
-// NewKeeper makes a keeper; Start registers it.
+// NewKeeper returns a keeper. Start registers its process.
 func NewKeeper(o KeeperOptions) *Keeper {
 	if o.TTL == 0 {
 		o.TTL = 10 * time.Second
@@ -58,7 +56,7 @@ func NewKeeper(o KeeperOptions) *Keeper {
 	return &Keeper{opt: o}
 }
 
-// ID is the process's present id, zero while it has none.
+// ID returns the process's current id, zero while it has none.
 func (k *Keeper) ID() task.ID {
 	if id := k.id.Load(); id != nil {
 		return *id
@@ -69,7 +67,7 @@ func (k *Keeper) ID() task.ID {
 // Healthy reports whether the lease is being renewed.
 func (k *Keeper) Healthy() bool { return k.healthy.Load() != 0 }
 
-// Start registers the process.
+// Start registers the process under a new id.
 func (k *Keeper) Start(ctx context.Context) error {
 	p := k.opt.Process
 	p.ID = store.NewID()
@@ -78,14 +76,15 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 	k.id.Store(&p.ID)
 	k.healthy.Store(time.Now().UnixNano())
-	// Best effort: without an answer we wait a ttl before we rescue, which is always right.
+	// Best effort: without an answer the keeper waits one TTL before it rescues, which is always
+	// safe.
 	up, err := k.opt.Store.Uptime(ctx)
 	k.trusted = err == nil && up > k.opt.TTL+k.opt.Grace
 	return nil
 }
 
-// Run keeps the lease until ctx ends. The lease stays: Stop gives it up when the
-// last run has ended.
+// Run renews the lease and rescues until ctx ends. It does not give the lease up; Stop does, after
+// the last run has ended.
 func (k *Keeper) Run(ctx context.Context) error {
 	var renewed, rescued time.Time
 	renewed = time.Now()
@@ -102,10 +101,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			}
 			renewed = now
 		}
-		if k.opt.OnTick != nil {
-			k.bounded(ctx, k.opt.OnTick)
-		}
-		// Whoever is first back after the database was away must not declare the others dead.
+		// The first process back after a database outage must not declare the others dead.
 		since := k.healthy.Load()
 		settled := since != 0 && now.Sub(time.Unix(0, since)) >= k.opt.TTL
 		if !settled && !k.trusted || now.Sub(rescued) < k.opt.TTL/3 {
@@ -116,8 +112,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// bounded keeps a statement that hangs, such as on a connection that died without a
-// word, from holding up the next renewal until the lease has run out.
+// bounded limits the time of a statement. A statement that hangs, for example on a silently dead
+// connection, would otherwise delay the next renewal until the lease has expired.
 func (k *Keeper) bounded(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, max(k.opt.TTL/3, time.Second))
 	defer cancel()
@@ -178,7 +174,7 @@ func (k *Keeper) rescue(ctx context.Context) {
 	}
 }
 
-// Stop gives the lease up.
+// Stop gives up the lease.
 func (k *Keeper) Stop(ctx context.Context) {
 	if id := k.id.Swap(nil); id != nil {
 		if err := k.opt.Store.Unregister(ctx, *id); err != nil {

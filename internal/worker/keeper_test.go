@@ -51,16 +51,15 @@ func TestTheKeeperRescuesWhatDeadProcessesLeft(t *testing.T) {
 	won, err := p.store.Claim(t.Context(), dead, []store.Demand{{Agent: "a", Slots: 1}})
 	require.NoError(t, err)
 	require.Len(t, won, 1)
-	rescued, peers, ticks := make(chan int, 9), make(chan int, 99), make(chan struct{}, 999)
+	rescued, peers := make(chan int, 9), make(chan int, 99)
 	k := keep(t, worker.KeeperOptions{
 		Store: p.store, Process: store.Process{Name: "alive"}, TTL: 600 * time.Millisecond, Grace: time.Millisecond,
 		Rescued: func(n int) { rescued <- n },
-		OnPeers: func(n int) { peers <- n }, OnTick: func(context.Context) { ticks <- struct{}{} },
+		OnPeers: func(n int) { peers <- n },
 	})
 	require.True(t, k.Healthy())
 	require.Equal(t, 1, await(t, rescued))
 	require.Equal(t, 1, await(t, peers), "the pool's own process")
-	await(t, ticks)
 	owned, err := p.store.Owned(t.Context(), dead)
 	require.NoError(t, err)
 	require.Empty(t, owned)
@@ -138,9 +137,6 @@ func (s *stuck) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.
 func TestAStatementThatHangsDoesNotHoldUpTheLease(t *testing.T) {
 	t.Parallel()
 	s := &stuck{Store: openStore(t, storetest.New(t).URL)}
-	keep(t, worker.KeeperOptions{
-		Store: s, TTL: 600 * time.Millisecond,
-		OnTick: func(ctx context.Context) { <-ctx.Done() },
-	})
+	keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond})
 	eventually(t, "it renews on", func() bool { return s.renewals.Load() >= 3 })
 }

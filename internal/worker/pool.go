@@ -16,12 +16,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Store is what the pool asks of the database.
+// Store is the part of the database that the pool needs.
 type Store interface {
 	Claim(ctx context.Context, worker task.ID, want []store.Demand) ([]*store.Claimed, error)
 	Append(a *store.Append)
 	GiveBack(ctx context.Context, r store.Requeue) error
 	Owned(ctx context.Context, worker task.ID) ([]store.Owned, error)
+	// LastSeqs returns the last seq of logs, without an entry for a deleted task.
+	LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error)
 	Canceled(ctx context.Context, worker task.ID, ids []task.ID) (map[task.ID]task.Attempt, error)
 	ArtifactIDs(ctx context.Context, id task.ID) ([]string, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
@@ -29,40 +31,40 @@ type Store interface {
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error)
 }
 
-// Agent is an executor with its limits. Zero limits mean none, but for
-// Concurrency and MaxAttempts.
+// Agent is an executor with its limits. A zero limit means no limit, except for Concurrency and
+// MaxAttempts.
 type Agent struct {
 	Name              string
 	Executor          executor.Executor
-	Concurrency       int           // runs at a time in this process; at least 1
-	MaxAttempts       int           // executor starts per message, crashes included; at least 1
-	RunTimeout        time.Duration // for one attempt
-	InactivityTimeout time.Duration // without an emission
+	Concurrency       int           // concurrent runs in this process; at least 1
+	MaxAttempts       int           // executor starts per message, including crashes; at least 1
+	RunTimeout        time.Duration // of one attempt
+	InactivityTimeout time.Duration // longest time without an emission
 	Backoff           time.Duration // before the first retry; doubles, with jitter; default 1 s
 	MaxBackoff        time.Duration // default 5 min
 	CancelGrace       time.Duration // between asking a run to end and writing its status anyway
-	MaxArtifacts      int64         // bytes that the artifacts of a task may take; 0: any number
+	MaxArtifacts      int64         // maximum bytes of the artifacts of a task; 0: no limit
 	DirectReplies     bool          // may answer with a bare Message: working is not reported before the first emission
 }
 
-// Observer takes the pool's measurements. Every field is optional.
+// Observer receives the pool's measurements. Every field is optional.
 type Observer struct {
 	Claimed func(agent string, n int, waited time.Duration)
 	Ran     func(agent, outcome string, took time.Duration)
 	Running func(agent string, delta int)
-	Limited func(agent, limit string) // a run was ended by one
+	Limited func(agent, limit string) // a limit ended a run
 }
 
-// LimitArtifacts is Agent.MaxArtifacts, as Observer.Limited names it.
+// LimitArtifacts is the name of Agent.MaxArtifacts in Observer.Limited.
 const LimitArtifacts = "artifacts"
 
 // Options configures a pool. The zero value of a duration means its default.
 type Options struct {
 	Store        Store
 	Agents       []Agent
-	PollInterval time.Duration // of the queue, behind the hints; default 1 s
-	StopGrace    time.Duration // for runs when the server stops; 0 hands them back at once
-	ClaimBatch   int           // runs won by one claim at most, per agent; default 100
+	PollInterval time.Duration // of the queue, in case hints are lost; default 1 s
+	StopGrace    time.Duration // for runs when the server stops; 0 gives them back at once
+	ClaimBatch   int           // maximum runs per agent in one claim; default 100
 	Worker       func() task.ID
 	Observer     Observer
 	Log          *slog.Logger
@@ -76,24 +78,28 @@ type Pool struct {
 
 	mu      sync.Mutex
 	running map[task.ID]*run
-	hinted  map[task.ID]struct{} // runs that are said to have been asked to end
-	looking bool                 // whether that is so
+	hinted  map[task.ID]struct{} // runs with a cancel hint that is not checked yet
+	looking bool                 // whether look runs
 	closing bool                 // no more claims
-	// stopping: the grace for runs is over as well
+	// stopping: the grace for runs is over, too
 	stopping bool
 	runs     sync.WaitGroup
+
+	// Results of the previous Reconcile, used only there: runs that only the database knows, and
+	// runs that only this process knows.
+	missing, unknown map[task.ID]task.Attempt
 }
 
-// slots is the room for one agent's runs. Its fields are guarded by Pool.mu.
+// slots counts the places for one agent's runs. Pool.mu guards its fields.
 type slots struct {
 	Agent
 	free    int
-	ready   bool // a hint, or a claim that took all it asked for, says that more is waiting
+	ready   bool // a hint came, or a claim won all it asked for: more may be waiting
 	since   time.Time
-	scanned time.Time // last claim that looked at the whole queue
+	scanned time.Time // last claim that scanned the whole queue
 }
 
-// New makes a pool; Run starts it.
+// New returns a pool. Run starts it.
 func New(o Options) *Pool {
 	o.PollInterval = cmp.Or(o.PollInterval, time.Second)
 	o.ClaimBatch = cmp.Or(o.ClaimBatch, 100)
@@ -108,7 +114,7 @@ func New(o Options) *Pool {
 	return p
 }
 
-// Wake says that an agent's queue has something to claim; "" means any.
+// Wake tells the pool that an agent's queue has something to claim; "" means any agent.
 func (p *Pool) Wake(agent string) {
 	p.mu.Lock()
 	if agent == "" {
@@ -129,19 +135,19 @@ func (p *Pool) ring() {
 	}
 }
 
-// Slot is room for one run, reserved before its task exists, so that the
-// statement that creates the task can claim it as well.
+// Slot is a reserved place for one run. It is reserved before its task exists, so the statement
+// that creates the task can also claim it.
 type Slot struct {
 	worker task.ID
 	pool   *Pool
 	agent  *slots
 }
 
-// WorkerID is who claims the task.
+// WorkerID returns the id of the worker that claims the task.
 func (s *Slot) WorkerID() task.ID { return s.worker }
 
-// Reserve takes a slot if the agent has one free and nothing is known to wait
-// before the new task. Start or Release must follow.
+// Reserve takes a slot if the agent has a free one and no older task is known to wait; otherwise it
+// returns nil. The caller must call Start or Release.
 func (p *Pool) Reserve(agent string) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +160,7 @@ func (p *Pool) Reserve(agent string) *Slot {
 		return nil
 	}
 	s.free--
-	// The pool does not end before what the slot is for.
+	// The pool must not end before the run of this slot.
 	p.runs.Add(1)
 	return &Slot{worker: w, pool: p, agent: s}
 }
@@ -168,7 +174,7 @@ func (s *Slot) Start(c *store.Claimed) {
 	s.pool.runs.Done()
 }
 
-// Release gives the slot back unused.
+// Release returns the slot unused.
 func (s *Slot) Release() {
 	s.pool.release(s.agent)
 	s.pool.runs.Done()
@@ -184,8 +190,8 @@ func (p *Pool) release(s *slots) {
 	}
 }
 
-// CancelHint says that a run may have been asked to end. It is ended if the database
-// says so: whoever may log in there can send a hint.
+// CancelHint tells the pool that a client may have canceled a run. The pool ends the run only if
+// the database confirms it, because anyone who can log in to the database can send a hint.
 func (p *Pool) CancelHint(id task.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,12 +201,12 @@ func (p *Pool) CancelHint(id task.ID) {
 	p.hinted[id] = struct{}{}
 	if !p.looking {
 		p.looking = true
-		p.runs.Go(p.look) // a run is still counted, so nobody has done waiting
+		p.runs.Go(p.look) // a run is still counted, so Wait on p.runs has not returned
 	}
 }
 
-// look asks about everything hinted until nothing is left: at once when it is idle, and
-// for all that has come together while it asked.
+// look checks the hinted runs in the database until no hint is left. Hints that arrive during a
+// query go into the next one.
 func (p *Pool) look() {
 	for {
 		p.mu.Lock()
@@ -227,7 +233,7 @@ func (p *Pool) look() {
 	}
 }
 
-// LoseAll ends every run because the process was declared dead: all are fenced already.
+// LoseAll ends every run because the process was declared dead. All of them are already fenced.
 func (p *Pool) LoseAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,8 +242,8 @@ func (p *Pool) LoseAll() {
 	}
 }
 
-// Run claims and runs until ctx ends, then lets runs finish within the grace and
-// hands back the rest.
+// Run claims tasks and runs them until ctx ends. Then it drains: it lets runs finish within the
+// grace and gives back the rest.
 func (p *Pool) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		p.claim(ctx)
@@ -252,7 +258,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	return nil
 }
 
-// watermarkSlack covers clocks of transactions that became visible late.
+// watermarkSlack covers transactions that became visible later than their timestamp.
 const (
 	watermarkSlack = 2 * time.Second
 	fullScanEvery  = 5 * time.Second
@@ -263,14 +269,14 @@ const (
 func (p *Pool) claim(ctx context.Context) {
 	worker := p.opt.Worker()
 	if worker.IsZero() {
-		// The process has no lease at this moment. What is ready stays so until the next poll.
+		// The process has no lease now. Ready agents stay ready until the next poll.
 		return
 	}
 	want := p.demand()
 	if len(want) == 0 {
 		return
 	}
-	// A stop does not cut a claim short: what it won would be nobody's until the lease ran out.
+	// A stop must not interrupt a claim: nobody would run what it won until the lease expired.
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	won, err := p.opt.Store.Claim(claiming, worker, want)
 	cancel()
@@ -302,7 +308,8 @@ func (p *Pool) claim(ctx context.Context) {
 	p.returnSlots(want, counts)
 }
 
-// demand reserves the slots that it asks for, so that Reserve cannot give them away twice.
+// demand returns the runs to claim and reserves their slots, so that Reserve cannot give them away
+// again.
 func (p *Pool) demand() []store.Demand {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -316,7 +323,7 @@ func (p *Pool) demand() []store.Demand {
 		}
 		n := min(s.free, p.opt.ClaimBatch)
 		s.free -= n
-		// Cleared before the claim reads the queue, so that a hint during it is not forgotten.
+		// Clear it before the claim reads the queue, so that a hint during the claim is not lost.
 		s.ready = false
 		d := store.Demand{Agent: name, Slots: n, Since: s.since}
 		if now := time.Now(); now.Sub(s.scanned) > fullScanEvery {
@@ -327,8 +334,8 @@ func (p *Pool) demand() []store.Demand {
 	return want
 }
 
-// returnSlots frees what was asked for and not won. An agent that won all it
-// asked for has more waiting; counts nil means that nothing is known.
+// returnSlots frees the slots that the claim did not fill. An agent that won all it asked for may
+// have more waiting. With nil counts the result of the claim is unknown.
 func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
 	p.mu.Lock()
 	again := false
@@ -348,7 +355,7 @@ func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
 func (p *Pool) start(s *slots, c *store.Claimed) {
 	r := newRun(p, s, c)
 	p.mu.Lock()
-	// A create whose answer came late may start what has been given back and claimed again since.
+	// A create with a late answer may start a run that was given back and claimed again meanwhile.
 	if old := p.running[c.Task.ID]; old == nil || old.attempt < r.attempt {
 		p.running[c.Task.ID] = r
 	}
@@ -373,20 +380,25 @@ func (p *Pool) start(s *slots, c *store.Claimed) {
 	})
 }
 
-// Reconcile compares what the database says this process runs with what it does
-// run: cancels what was asked to end, and gives back what was won by a claim
-// whose answer got lost. missing carries what was not running at the previous
-// call, so that a run in the middle of starting is not taken for lost.
-func (p *Pool) Reconcile(ctx context.Context, missing map[task.ID]task.Attempt) (map[task.ID]task.Attempt, error) {
+// Reconcile compares the runs that the database assigns to this process with its actual runs. It
+// ends runs that a client canceled, and gives back runs won by a claim whose answer was lost. A run
+// counts as lost only if two calls in a row miss it, because it may be starting. Reconcile is not
+// safe for concurrent use.
+func (p *Pool) Reconcile(ctx context.Context) error {
+	missing := p.missing
 	worker := p.opt.Worker()
 	if worker.IsZero() {
-		return nil, nil
+		p.missing = nil
+		return nil
 	}
 	owned, err := p.opt.Store.Owned(ctx, worker)
 	if err != nil {
-		return missing, err
+		return err
 	}
-	now := map[task.ID]task.Attempt{}
+	p.missing = map[task.ID]task.Attempt{}
+	if err := p.disown(ctx, owned); err != nil {
+		return err
+	}
 	for _, o := range owned {
 		p.mu.Lock()
 		r := p.running[o.Task]
@@ -398,22 +410,62 @@ func (p *Pool) Reconcile(ctx context.Context, missing map[task.ID]task.Attempt) 
 			}
 		case missing[o.Task] == o.Attempt:
 			err := p.opt.Store.GiveBack(ctx, store.Requeue{
-				Task: o.Task, Attempt: o.Attempt, Uncount: true, // its executor was never started
+				Task: o.Task, Attempt: o.Attempt, Uncount: true, // its executor never started
 				Note: task.RunNote{Outcome: task.RunReturned, Error: "the claim's answer was lost"},
 			})
 			if err != nil && !errors.Is(err, task.LeaseLost) {
-				return now, err
+				return err
 			}
 			p.opt.Log.Warn("a claim whose answer was lost is given back", "task_id", o.Task.String(), "attempt", o.Attempt)
 			p.Wake("")
 		default:
-			now[o.Task] = o.Attempt
+			p.missing[o.Task] = o.Attempt
 		}
 	}
-	return now, nil
+	return nil
 }
 
-// drain is the stop of the pool.
+// disown ends the runs of deleted tasks: those that the database did not assign to this process in
+// this round and in the previous one. Their next append would be refused, but a run may be silent
+// for hours.
+func (p *Pool) disown(ctx context.Context, owned []store.Owned) error {
+	known := make(map[task.ID]task.Attempt, len(owned))
+	for _, o := range owned {
+		known[o.Task] = o.Attempt
+	}
+	var doubtful []task.ID
+	unknown := map[task.ID]task.Attempt{}
+	p.mu.Lock()
+	for id, r := range p.running {
+		if known[id] == r.attempt {
+			continue
+		}
+		// The run may have been claimed after the query, or be about to end.
+		if unknown[id] = r.attempt; p.unknown[id] == r.attempt {
+			doubtful = append(doubtful, id)
+		}
+	}
+	p.mu.Unlock()
+	p.unknown = unknown
+	if len(doubtful) == 0 {
+		return nil
+	}
+	there, err := p.opt.Store.LastSeqs(ctx, doubtful)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range doubtful {
+		if _, ok := there[id]; !ok && p.running[id] != nil {
+			p.running[id].interrupt(executor.ErrLeaseLost)
+		}
+	}
+	return nil
+}
+
+// drain stops the pool. It blocks until all runs have ended or were given back, or the last grace
+// has passed.
 func (p *Pool) drain() {
 	p.mu.Lock()
 	p.closing = true
@@ -438,13 +490,13 @@ func (p *Pool) drain() {
 	select {
 	case <-done:
 	case <-time.After(p.lastGrace()):
-		// The database is away or an executor ignores everything. The lease runs out, and the
-		// runs are rescued like those of a process that died.
+		// The database is unavailable, or an executor ignores its context. The lease expires, and
+		// the runs are rescued like those of a dead process.
 		p.opt.Log.Warn("stopping with runs that could not be handed back")
 	}
 }
 
-// lastGrace is how long runs may take to be handed back after they were interrupted.
+// lastGrace returns how long interrupted runs may take until they are given back.
 func (p *Pool) lastGrace() time.Duration {
 	longest := time.Duration(0)
 	for _, s := range p.agents {

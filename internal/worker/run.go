@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// run is one attempt: an executor's goroutine and this one, which watches it.
+// run is one attempt: the executor's goroutine, and a goroutine that watches it.
 type run struct {
 	pool    *Pool
 	agent   *Agent
@@ -25,7 +25,7 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	out     *emitter
 	ended   chan error // the executor's result
-	refused bool       // the database would not have something that was emitted
+	refused bool       // the database refused an event
 }
 
 func newRun(p *Pool, s *slots, c *store.Claimed) *run {
@@ -38,7 +38,7 @@ func newRun(p *Pool, s *slots, c *store.Claimed) *run {
 
 func (r *run) interrupt(cause error) { r.cancel(cause) }
 
-// Outcomes of a run besides the state it settled the task in, for metrics and logs.
+// Outcomes of a run for metrics and logs, besides the states in which it can settle the task.
 const (
 	outcomeParked   = "parked"
 	outcomeRetried  = "retried"
@@ -64,7 +64,7 @@ func (r *run) run() {
 	}
 }
 
-// outcome runs the executor, decides what its end means, and records it.
+// outcome runs the executor, records its result, and returns the name of the outcome.
 func (r *run) outcome() (string, error) {
 	switch {
 	case r.claim.CancelRequested:
@@ -107,11 +107,11 @@ func (r *run) execute() {
 	r.ended <- err
 }
 
-// errAbandoned stands for an executor that did not return within its grace.
+// errAbandoned says that an executor did not return within its grace.
 var errAbandoned = errors.New("the executor did not return in time")
 
-// watch waits for the executor, enforcing its deadlines and, once it was asked to
-// end, the grace.
+// watch blocks until the executor returns. It enforces the deadlines and, after an interrupt, the
+// grace.
 func (r *run) watch() error {
 	var timeout, quiet <-chan time.Time
 	if d := r.agent.RunTimeout; d > 0 {
@@ -141,17 +141,17 @@ func (r *run) watch() error {
 			case err := <-r.ended:
 				return err
 			case <-grace.C:
-				// From here on the executor talks to a closed emitter.
+				// The emitter is closed to the executor from here on.
 				return errAbandoned
 			}
 		}
 	}
 }
 
-// conclude turns the executor's result into the attempt's end.
+// conclude ends the attempt according to the executor's result.
 func (r *run) conclude(err error) (string, error) {
 	if s, ok := r.out.settledIn(); ok {
-		// What the executor returns after settling changes nothing; a lost lease does.
+		// After settling, the executor's result changes nothing. A lost lease does.
 		if ferr := r.out.finish(); ferr != nil {
 			return r.unrecorded(ferr)
 		}
@@ -185,7 +185,7 @@ func (r *run) conclude(err error) (string, error) {
 		if after == 0 {
 			after = r.backoff()
 		}
-		return r.giveBack(outcomeRetried, task.RunNote{Outcome: task.RunRetry, Error: err.Error()}, after, false)
+		return r.giveBack(outcomeRetried, task.RunNote{Outcome: task.RunRetry, Error: r.out.cleanText(err.Error())}, after, false)
 	}
 	msg := "The agent failed."
 	var f *executor.Failure
@@ -201,7 +201,7 @@ func (r *run) settle(s task.State, text string, cause error) (string, error) {
 	if text != "" {
 		msg = &task.Message{Parts: []task.Part{task.Text(text)}}
 	}
-	// The run's own context may have ended; its last word is still to be written.
+	// The run's own context may have ended, but its last status must still be written.
 	if err := r.out.settle(context.WithoutCancel(r.ctx), s, msg); err != nil && !errors.Is(err, errSettled) {
 		return r.unrecorded(err)
 	}
@@ -211,9 +211,8 @@ func (r *run) settle(s task.State, text string, cause error) (string, error) {
 	return s.String(), cause
 }
 
-// unrecorded ends a run of which something could not be written. If the database
-// refused what the executor emitted, the task fails and says so, for the next
-// attempt would do no better.
+// unrecorded ends a run with an event that could not be written. If the database refused the event,
+// the task fails with that reason, because a retry would fail, too.
 func (r *run) unrecorded(err error) (string, error) {
 	if refused := r.out.refused(); refused != nil && !r.refused {
 		r.refused = true
@@ -229,10 +228,10 @@ func (r *run) lostOr(err error) (string, error) {
 	return task.StateFailed.String(), err
 }
 
-// giveBack hands the task to whoever claims it next.
+// giveBack returns the task to the queue, for the next claim of any worker.
 func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, uncount bool) (string, error) {
 	r.out.close()
-	// What was emitted belongs to the attempt and must be in the log before it ends.
+	// The emitted events belong to the attempt and must be in the log before it ends.
 	if err := r.out.finish(); err != nil {
 		return r.unrecorded(err)
 	}
@@ -258,11 +257,11 @@ func (r *run) backoff() time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// readAgain is the pause before a read is repeated while the database is away.
+// readAgain is the pause before a read is retried while the database is unavailable.
 const readAgain = 250 * time.Millisecond
 
-// read repeats what the run reads while the database is away: like its writes, it
-// waits, and that is not silence.
+// read retries a read of the run while the database is unavailable. It blocks like the run's
+// writes. The wait does not count as inactivity.
 func (r *run) read(ctx context.Context, do func() error) error {
 	defer r.out.hold()()
 	for {
@@ -321,9 +320,9 @@ func (m *memory) Checkpoint(ctx context.Context) (json.RawMessage, error) {
 	return last, err
 }
 
-// since visits what earlier attempts have written for the run's message. A nil
-// event says that all before it belonged to an earlier message: this one may have
-// arrived while that one's run was under way.
+// since visits the events that earlier attempts wrote for the run's message. A nil event says that
+// all events before it belong to an earlier message, whose run was still active when this message
+// arrived.
 func (m *memory) since(ctx context.Context, visit func(*task.Event)) error {
 	c := m.r.claim
 	if c.Attempt == 1 {

@@ -18,11 +18,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/store"
-	"github.com/holdfast-a2a/holdfast/internal/store/invariant"
-	"github.com/holdfast-a2a/holdfast/internal/store/pgproxy"
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
@@ -61,7 +63,11 @@ func (p *process) Ready(agent string) {
 	}
 }
 
+func (p *process) Gone([]task.ID) {}
+
 func (p *process) KeyRevoked(string) {}
+
+func (p *process) PushesDue() {}
 
 func (p *process) CancelWanted(id task.ID) {
 	if !p.deaf.Load() {
@@ -118,7 +124,7 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	t.Cleanup(func() {
 		p.shutdown()
 		if !t.Failed() {
-			require.NoError(t, invariant.Check(context.Background(), p.url))
+			require.NoError(t, invarianttest.Check(context.Background(), p.url))
 		}
 	})
 	return p
@@ -198,13 +204,7 @@ func (p *process) exec(sql string, args ...any) {
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	waittest.Eventually(t, what, func() error { return waittest.Unless(holds(), "not yet") })
 }
 
 func await[T any](t testing.TB, ch <-chan T) T {
@@ -382,8 +382,7 @@ func TestCancel(t *testing.T) {
 	await(t, begun)
 	_, err := p.store.Cancel(t.Context(), h)
 	require.NoError(t, err)
-	_, err = p.pool.Reconcile(t.Context(), nil)
-	require.NoError(t, err)
+	require.NoError(t, p.pool.Reconcile(t.Context()))
 	p.become(h, task.StateCanceled)
 	require.ErrorIs(t, await(t, causes), executor.ErrCanceled)
 }
@@ -789,6 +788,48 @@ func TestEmissionRules(t *testing.T) {
 	require.Equal(t, "raw", string(got.Parts[2].Raw))
 }
 
+// Agents behind a wire send NUL characters as escapes, and may send them anywhere.
+func TestNULCharactersOfAgentsAreReplaced(t *testing.T) {
+	t.Parallel()
+	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		player := wire.NewPlayer(run, out)
+		if run.Try > 1 {
+			return player.PlayLine(ctx, 1, []byte(`{"type":"complete","message":"\\u0000 \u0000"}`))
+		}
+		for i, line := range []string{
+			`{"type":"artifact","artifact":{"name":"a\u0000","parts":[{"text":"\\u0000 \u0000 \\\u0000"},{"data":{"k\u0000":"\\u0000\u0000"}}]}}`,
+			`{"type":"checkpoint","data":["\u0000"]}`,
+			`{"type":"retry","reason":"\u0000","after":0.001}`,
+		} {
+			if err := player.PlayLine(ctx, i+1, []byte(line)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	a.MaxAttempts = 2
+	p := start(t, setup{}, a)
+	h := p.become(p.create("a", "x"), task.StateCompleted)
+	require.Equal(t, "\\u0000 \uFFFD", h.Status.Message.FirstText())
+	got := h.Artifacts[0]
+	require.Equal(t, "a\uFFFD", got.Name)
+	require.Equal(t, "\\u0000 \uFFFD \\\uFFFD", got.Parts[0].Text)
+	require.Equal(t, `{"k\ufffd":"\\u0000\ufffd"}`, string(got.Parts[1].Data)) //nolint:testifylint // to the byte
+	notes := 0
+	for _, e := range p.log(h) {
+		switch {
+		case e.Kind != task.EventRun:
+		case e.Run.Outcome == task.RunCheckpoint:
+			require.Equal(t, `["\ufffd"]`, string(e.Run.Checkpoint))
+			notes++
+		case e.Run.Outcome == task.RunRetry:
+			require.Equal(t, "the agent asked for another attempt: \uFFFD", e.Run.Error)
+			notes++
+		}
+	}
+	require.Equal(t, 2, notes)
+}
+
 // Turn 2's message arrives while turn 1 runs: what turn 1 emits afterwards is no
 // earlier attempt of turn 2.
 func TestMemory(t *testing.T) {
@@ -852,18 +893,15 @@ func TestMemory(t *testing.T) {
 func TestAClaimWhoseAnswerWasLostIsGivenBack(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
-	proxy := pgproxy.New(t, url)
-	lost := proxy.Lose("QueueClaim", pgproxy.Answer, 1)
+	proxy := pgproxytest.New(t, url)
+	lost := proxy.Lose("QueueClaim", pgproxytest.Answer, 1)
 	p := start(t, setup{url: url, through: proxy.URL}, does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }))
 	await(t, lost)
-	lost = proxy.Lose("QueueClaim", pgproxy.Answer, 1)
+	lost = proxy.Lose("QueueClaim", pgproxytest.Answer, 1)
 	h := p.create("a", "x")
 	await(t, lost)
-	var missing map[task.ID]task.Attempt
 	eventually(t, "it runs", func() bool {
-		var err error
-		missing, err = p.pool.Reconcile(t.Context(), missing)
-		require.NoError(t, err)
+		require.NoError(t, p.pool.Reconcile(t.Context()))
 		head, err := p.store.Header(t.Context(), h.ID)
 		require.NoError(t, err)
 		return head.Status.State == task.StateCompleted
@@ -945,7 +983,7 @@ func TestWaitingForTheDatabaseIsNotSilence(t *testing.T) {
 		defer h.mu.Unlock()
 		return len(h.answers) == 1
 	})
-	time.Sleep(2 * a.InactivityTimeout) // longer than it may be silent
+	<-time.After(a.InactivityTimeout) // begun when it was silent already
 	h.mu.Lock()
 	h.released = true
 	answer := h.answers[0]

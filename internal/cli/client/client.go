@@ -1,5 +1,5 @@
-// Package client speaks A2A 0.3 over JSON-RPC, as far as the command line needs it. A
-// stream that breaks is resumed with Last-Event-ID; see Follow.
+// Package client speaks the part of A2A 0.3 over JSON-RPC that the command line needs. It resumes a broken stream with
+// Last-Event-ID; see Follow.
 package client
 
 import (
@@ -21,15 +21,14 @@ const maxAnswer = 256 << 20
 
 // Client calls one agent.
 type Client struct {
-	// URL is the agent's endpoint, as its card gives it.
+	// URL is the agent's endpoint, from its card.
 	URL    string
 	Header http.Header // sent with every request
-	// HTTP must have no overall timeout, because streams are long; nil means
-	// http.DefaultClient.
+	// HTTP must have no overall timeout, because streams are long. Nil means http.DefaultClient.
 	HTTP *http.Client
 }
 
-// RPCError is an error that the server answered.
+// RPCError is an error in the server's answer.
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -38,10 +37,10 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// HTTPError is an answer that is not JSON-RPC at all.
+// HTTPError is an answer that is not JSON-RPC.
 type HTTPError struct {
 	Status     int
-	Body       string // the beginning
+	Body       string // its beginning
 	RetryAfter time.Duration
 }
 
@@ -63,7 +62,7 @@ type SendParams struct {
 	Parts     []Part
 	TaskID    string
 	ContextID string
-	Blocking  bool // Send only: answer when the task has settled
+	Blocking  bool // Send only: wait until the task has settled
 }
 
 func (p SendParams) encode(stream bool) any {
@@ -83,7 +82,7 @@ func (p SendParams) encode(stream bool) any {
 	return params
 }
 
-// Send sends a message and returns the task or the bare message that answers it.
+// Send sends a message and returns the answer: a task or a bare message.
 func (c *Client) Send(ctx context.Context, p SendParams) (*Event, error) {
 	return c.call(ctx, "message/send", p.encode(false))
 }
@@ -103,13 +102,13 @@ func (c *Client) Stream(ctx context.Context, p SendParams) (*Stream, error) {
 	return c.open(ctx, "message/stream", p.encode(true), "")
 }
 
-// Resubscribe joins the stream of a task, after the event named when there is one.
+// Resubscribe joins the stream of a task. If lastEventID is not empty, the stream resumes after that event.
 func (c *Client) Resubscribe(ctx context.Context, taskID, lastEventID string) (*Stream, error) {
 	return c.open(ctx, "tasks/resubscribe", map[string]string{"id": taskID}, lastEventID)
 }
 
-// Card reads the agent card: at its place in 0.3, else at its older one. A URL that
-// ends in .json is the card itself.
+// Card reads the agent card, at its path of 0.3 or else at the older one. A URL that ends in .json is the URL of the
+// card.
 func (c *Client) Card(ctx context.Context) (*Card, error) {
 	if strings.HasSuffix(c.URL, ".json") {
 		return c.card(ctx, c.URL)
@@ -157,7 +156,7 @@ func (c *Client) call(ctx context.Context, method string, params any) (*Event, e
 	return parseAnswer("", body)
 }
 
-// open starts a stream. A server may refuse with a plain JSON-RPC error instead.
+// open starts a stream. The server may answer with a plain JSON-RPC error instead.
 func (c *Client) open(ctx context.Context, method string, params any, lastEventID string) (*Stream, error) {
 	resp, err := c.post(ctx, method, params, lastEventID)
 	if err != nil {
@@ -195,9 +194,8 @@ func (c *Client) post(ctx context.Context, method string, params any, lastEventI
 	return c.do(req)
 }
 
-// do sends the request and turns every answer but 200 into an error. The JSON-RPC
-// error inside such an answer says more than the status, so it wins unless the status
-// tells to come back later.
+// do sends the request and turns every answer except 200 into an error. A JSON-RPC error in such an answer says more
+// than the status, so it has priority, unless the status asks for a retry.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	for name, values := range c.Header {
 		req.Header[name] = values
@@ -216,7 +214,7 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
-		body = nil // the status alone has to do
+		body = nil // only the status is left
 	}
 	status := &HTTPError{Status: resp.StatusCode, Body: strings.TrimSpace(string(body[:min(len(body), 300)]))}
 	if seconds, err := time.ParseDuration(resp.Header.Get("Retry-After") + "s"); err == nil {
@@ -253,14 +251,14 @@ type Stream struct {
 	frames *frames
 }
 
-// readError is a connection that broke in the middle of a stream.
+// readError is a connection error in the middle of a stream.
 type readError struct{ err error }
 
 func (e *readError) Error() string { return "read the stream: " + e.err.Error() }
 func (e *readError) Unwrap() error { return e.err }
 
-// Next waits for the next event. The error is io.EOF when the server closed the
-// stream, an *RPCError when the server sent one, and otherwise what broke.
+// Next waits for the next event. The error is io.EOF if the server closed the stream, an *RPCError if the server sent
+// one, and otherwise the connection's error.
 func (s *Stream) Next() (*Event, error) {
 	f, err := s.frames.next()
 	switch {

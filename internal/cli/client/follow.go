@@ -11,19 +11,18 @@ import (
 
 // FollowOptions tune Follow.
 type FollowOptions struct {
-	// Attempts is how often in a row a resumption may fail before Follow gives up.
+	// Attempts is how many consecutive attempts to resume may fail before Follow gives up.
 	Attempts int
 	// Wait is the pause before the first attempt; it doubles up to MaxWait.
 	Wait, MaxWait time.Duration
-	// Cut is told of every break that will be repaired, with the id that the stream
-	// resumes after; empty when the server gives no ids.
+	// Cut is called for every break before Follow resumes, with the id of the last event. after is empty if the server
+	// sends no ids.
 	Cut func(err error, after string)
 }
 
-// CutError says that a stream broke and could not be resumed, so that events may be
-// missing.
+// CutError says that a stream broke and could not be resumed. Events may be missing.
 type CutError struct {
-	TaskID      string // empty when the break came before the task was known
+	TaskID      string // empty if the stream broke before the task was known
 	LastEventID string
 	Cause       error
 }
@@ -34,17 +33,15 @@ func (e *CutError) Error() string {
 
 func (e *CutError) Unwrap() error { return e.Cause }
 
-// errNotFinal is a stream that the server closed although the task goes on, which is
-// what a server that stops does.
+// errNotFinal says that the server closed the stream before the task was done. A server that stops does that.
 var errNotFinal = errors.New("the server closed the stream before the task settled")
 
-// Follow sends a message and calls each for every event until the final one. When the
-// connection breaks it resumes after the last event it saw. It returns nil only after
-// the final event; a stream that stays cut is a *CutError.
+// Follow sends a message and calls each for every event until the final one. If the connection breaks, it resumes after
+// the last event. It returns nil only after the final event. If it cannot resume, it returns a *CutError.
 func (c *Client) Follow(ctx context.Context, p SendParams, opts FollowOptions, each func(*Event) error) error {
 	s, err := c.Stream(ctx, p)
 	if err != nil {
-		return err // nothing is known to have been stored: sending again is the user's choice
+		return err // the server may have stored nothing: whether to send again is the user's choice
 	}
 	f := follower{client: c, opts: opts, each: each}
 	for {
@@ -64,11 +61,11 @@ type follower struct {
 	each   func(*Event) error
 
 	taskID, lastID string
-	failures       int  // resumptions in a row that brought no event
-	settled        bool // the last event was a whole task that nothing will follow
+	failures       int  // consecutive attempts to resume without an event
+	settled        bool // the last event was a whole task, and no event will follow
 }
 
-// drain reads a stream to its final event, or to what ended it earlier.
+// drain reads a stream to its final event, or to an earlier error.
 func (f *follower) drain(s *Stream) error {
 	defer func() { _ = s.Close() }() // it was only read
 	for {
@@ -120,8 +117,7 @@ func (f *follower) resume(ctx context.Context, cause error) (*Stream, error) {
 	return nil, &CutError{TaskID: f.taskID, LastEventID: f.lastID, Cause: cause}
 }
 
-// pause waits before an attempt: longer after each failure, and as long as the server
-// asked for.
+// pause waits before an attempt: longer after each failure, and at least as long as the server asked for.
 func (f *follower) pause(ctx context.Context, cause error) error {
 	wait := min(f.opts.Wait<<min(f.failures, 16), f.opts.MaxWait)
 	var busy *HTTPError
@@ -138,7 +134,7 @@ func (f *follower) pause(ctx context.Context, cause error) error {
 	}
 }
 
-// broken reports whether err is of the connection, and so worth another one.
+// broken reports whether err is a connection error, so that a new connection may help.
 func broken(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false

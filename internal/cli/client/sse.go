@@ -7,24 +7,23 @@ import (
 	"io"
 )
 
-// maxFrame bounds one event, so that a broken server cannot fill the memory.
+// maxFrame bounds one event, in bytes, so that a broken server cannot fill the memory.
 const maxFrame = 64 << 20
 
 var errFrame = errors.New("an event of the stream is larger than 64 MiB")
 
 // frame is one dispatched server-sent event.
 type frame struct {
-	ID   string // the last id seen, which an event without one inherits
+	ID   string // the last id seen; an event without an id inherits it
 	Data []byte
 }
 
-// frames reads server-sent events as the HTML standard defines them: lines end in LF,
-// CR or CRLF, lines of data are joined by LF, comments and unknown fields are skipped,
-// and an event that the end of the stream cuts short is dropped.
+// frames reads server-sent events as the HTML standard defines them. Lines end in LF, CR or CRLF. Data lines are joined
+// by LF. Comments and unknown fields are skipped. An event that the end of the stream cuts short is dropped.
 type frames struct {
 	r      *bufio.Reader
 	id     string
-	skipLF bool // the last line ended in CR; an LF now belongs to it
+	skipLF bool // the last line ended in CR; a following LF belongs to it
 	start  bool
 }
 
@@ -67,8 +66,8 @@ func (f *frames) next() (frame, error) {
 	}
 }
 
-// line reads one line without its end. It never waits for the byte after a CR, since
-// that may belong to an event that is yet to happen.
+// line reads one line without its end. It never waits for the byte after a CR, because that byte may belong to a later
+// event.
 func (f *frames) line() ([]byte, error) {
 	var line []byte
 	for {

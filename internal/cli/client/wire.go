@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// The shapes of A2A 0.3, as far as the command line shows them. Whatever is not here is
-// still in the raw JSON that each reply and event keeps.
+// The types of A2A 0.3, with the members that the command line shows. Each reply and event also keeps its raw JSON with
+// all members.
 
 // Message is one turn of the conversation.
 type Message struct {
@@ -35,7 +35,7 @@ type File struct {
 	URI      string `json:"uri,omitempty"`
 }
 
-// Status is the state of a task and what the agent said with it.
+// Status is the state of a task, with the agent's message.
 type Status struct {
 	State     string   `json:"state"`
 	Message   *Message `json:"message,omitempty"`
@@ -59,7 +59,7 @@ type Task struct {
 	History   []Message  `json:"history,omitempty"`
 }
 
-// StatusUpdate says that the state changed.
+// StatusUpdate reports a new state.
 type StatusUpdate struct {
 	TaskID    string `json:"taskId"`
 	ContextID string `json:"contextId"`
@@ -76,11 +76,11 @@ type ArtifactUpdate struct {
 	LastChunk bool     `json:"lastChunk"`
 }
 
-// Event is a result of the server: the answer to a send, or one event of a stream.
-// Exactly one of the pointers is set.
+// Event is a result from the server: the answer to a send, or one event of a stream. Exactly one of the pointers is
+// set.
 type Event struct {
-	ID  string          // of the event in its stream; empty when the server gives none
-	Raw json.RawMessage // the result as it came
+	ID  string          // in the stream; empty if the server sends none
+	Raw json.RawMessage // the unchanged result
 
 	Task     *Task
 	Message  *Message
@@ -88,7 +88,7 @@ type Event struct {
 	Artifact *ArtifactUpdate
 }
 
-// TaskID is the task that the event belongs to, or "" for a bare message.
+// TaskID returns the id of the event's task, or "" for a bare message.
 func (e *Event) TaskID() string {
 	switch {
 	case e.Task != nil:
@@ -101,12 +101,12 @@ func (e *Event) TaskID() string {
 	return ""
 }
 
-// Final reports whether nothing follows on a stream after this event.
+// Final reports whether this is the last event of its stream.
 func (e *Event) Final() bool {
 	return e.Message != nil || (e.Status != nil && e.Status.Final)
 }
 
-// State is the task's state that the event tells, or "".
+// State returns the task's state in the event, or "".
 func (e *Event) State() string {
 	switch {
 	case e.Task != nil:
@@ -117,7 +117,7 @@ func (e *Event) State() string {
 	return ""
 }
 
-// Settled reports whether a task in this state waits for its client or has ended.
+// Settled reports whether a task in this state is parked or has ended.
 func Settled(state string) bool {
 	switch state {
 	case "submitted", "working", "unknown", "":
@@ -159,7 +159,7 @@ func parseEvent(id string, raw json.RawMessage) (*Event, error) {
 	return e, nil
 }
 
-// Card is what an agent tells about itself, in the versions before 1.0.
+// Card is the agent card of the versions before 1.0.
 type Card struct {
 	Name            string `json:"name"`
 	Description     string `json:"description"`

@@ -46,7 +46,7 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	unwatch := context.AfterFunc(ctx, child.stop)
 	defer unwatch()
 
-	player := wire.NewPlayer(run, out, log)
+	player := wire.NewPlayer(run, out)
 	err = p.play(ctx, player, child)
 	switch {
 	case err != nil:
@@ -60,12 +60,11 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	return p.outcome(ctx, v, stderr)
 }
 
-// play returns at the end of stdout, at the event that settles the run, or with
-// the reason why the run cannot go on.
+// play returns at the end of stdout, at the event that settles the run, or with the reason why the run cannot continue.
 func (p *program) play(ctx context.Context, player *wire.Player, child *process) error {
 	return player.PlayStream(ctx, wire.Lines(child.stdout, p.opts.MaxEvent), func() error {
-		// A line without an end is an event if its writer ended well, and otherwise
-		// what a dying process got rid of. Stdout has ended, so this wait is short.
+		// A last line without an end is an event only if its process succeeded. Otherwise a dying process wrote it.
+		// Stdout has ended, so this wait is short.
 		if exit := child.wait(); !exit.Success() {
 			return errInterrupted
 		}
@@ -73,20 +72,20 @@ func (p *program) play(ctx context.Context, player *wire.Player, child *process)
 	})
 }
 
-// verdict is all that is known about a run when its process has ended.
+// verdict is the outcome of a run and of its process.
 type verdict struct {
 	played  error
 	settled bool
 	exit    *os.ProcessState
 }
 
-// errInterrupted ends the playing of events where the exit status tells the rest.
+// errInterrupted stops the playing of events; the exit status says the rest.
 var errInterrupted = errors.New("the agent's process ended inside an event")
 
 func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) error {
 	switch {
 	case v.settled:
-		// The run has its result; how its process ended is for the log.
+		// The run has its result; the exit status only goes to the log.
 		if !v.exit.Success() {
 			stderr.report("the agent's process ended badly after its run was settled", v.exit.String())
 		}
@@ -103,8 +102,8 @@ func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) erro
 	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String()}
 	status, ok := v.exit.Sys().(syscall.WaitStatus)
 	if v.exit.ExitCode() == exitTempFail || ok && status.Signaled() {
-		// Someone's signal, often the kernel's for want of memory, is the process
-		// crashing and not the agent's answer, as is a connection that breaks.
+		// A signal (often from the kernel when memory is short) is a crash of the process and not the agent's answer.
+		// So is a broken connection.
 		return executor.Retryable(failure, 0)
 	}
 	return failure

@@ -1,19 +1,16 @@
-// Package command is the executor for agents that are programs: one process per
-// run, the run document on its stdin, events as NDJSON on its stdout, whatever it
-// has to say to its operator on stderr. docs/executors.md has the author's side.
+// Package command is the executor for agents that are programs. It starts one process per run. The process reads the
+// run document on stdin, writes events as NDJSON to stdout, and writes text for the operator to stderr.
+// docs/executors.md has the author's side.
 //
 // # Who owns the process
 //
-// Three goroutines serve a run. The one that calls Execute reads stdout and plays
-// the events. The keeper starts the process, waits for it and reaps it; it stays
-// on one OS thread all that time, because the kernel kills the child when the
-// thread that forked it ends (Pdeathsig), and a thread of the Go runtime may end
-// before the server does. os/exec copies stdin and stderr.
+// Three goroutines serve a run. The goroutine that calls Execute reads stdout and plays the events. The keeper starts
+// the process, waits for it and reaps it. It stays on one OS thread, because the kernel kills the child when the
+// thread that forked it ends (Pdeathsig). A thread of the Go runtime may end before the server does. os/exec copies
+// stdin and stderr.
 //
-// The process leads a process group. It is stopped as a group: SIGTERM, the
-// grace, SIGKILL; and when the leader has ended by itself, what remains of the
-// group is killed, so that nothing outlives its run. A signal to the group is
-// sent only while the leader is not reaped, since a number that has been given
-// back may be another group's. A process that has left the group by setsid can
-// escape, and neither stdout nor stderr is waited for on its account.
+// The process leads a process group, and is stopped as a group: SIGTERM, the grace, SIGKILL. When the leader has ended
+// by itself, the rest of the group is killed, so that nothing outlives its run. The group is signaled only before the
+// leader is reaped, because a released number may become another group's. A process that leaves the group by setsid can
+// escape; nobody waits for its stdout or stderr.
 package command

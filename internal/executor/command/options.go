@@ -16,18 +16,17 @@ import (
 
 // Options say which program to start, and how. Only Argv is required.
 type Options struct {
-	Argv []string          // the program, looked up in PATH when it has no slash, and its arguments
+	Argv []string          // the program, looked up in PATH if it has no slash, and its arguments
 	Dir  string            // working directory; empty means the server's
 	Env  map[string]string // set for the program
 
-	// Inherit names further variables that the program gets from the server's
-	// environment. Without it these are PATH, HOME, USER, LANG, LC_ALL, TZ and
-	// TMPDIR, so that the server's secrets stay with the server.
+	// Inherit names further variables that the program gets from the server's environment. By default it gets PATH,
+	// HOME, USER, LANG, LC_ALL, TZ and TMPDIR, so that the server's secrets stay with the server.
 	Inherit []string
 
 	Grace    time.Duration // between SIGTERM and SIGKILL; 0 means 5 seconds
 	MaxEvent int           // bytes of the largest event; 0 means 16 MiB
-	History  int           // how many previous messages are sent; 0 means 100, a negative number none
+	History  int           // number of previous messages to send; 0 means 100, a negative number none
 
 	Log *slog.Logger // receives the program's stderr; nil discards
 }
@@ -78,8 +77,8 @@ func (o *Options) resolve() (path string, err error) {
 
 func variableName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
-// program finds the file to run now, so that a misspelt name stops the server
-// from starting and not the first task. A relative path counts from Dir.
+// program finds the file now, so that a misspelt name stops the start of the server and not the first task. A relative
+// path is relative to Dir.
 func (o *Options) program() (string, error) {
 	name := o.Argv[0]
 	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
@@ -92,7 +91,7 @@ func (o *Options) program() (string, error) {
 	return filepath.Abs(found)
 }
 
-// environment is what the program gets to see. Env wins over what is inherited.
+// environment returns the environment of the program. Env overrides inherited variables.
 func (o *Options) environment() []string {
 	env := []string{}
 	for _, name := range slices.Concat(alwaysInherited, o.Inherit) {

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// linger is how long stdout and stderr may stay silent, after the process has
-// ended, before they count as ended too.
+// linger is how long stdout and stderr may stay silent after the process has ended. Then they count as ended too.
 const linger = 2 * time.Second
 
 // process is a started program and its group.
@@ -26,7 +25,7 @@ type process struct {
 
 	pid      int
 	stopOnce sync.Once
-	mu       sync.Mutex // orders signals and the reaping
+	mu       sync.Mutex // orders signals and reaping
 	reaped   bool
 }
 
@@ -51,7 +50,7 @@ func (p *program) start(doc []byte, stderr io.Writer) (*process, error) {
 	started := make(chan error)
 	go child.keep(cmd, stdout, started)
 	err = <-started
-	_ = write.Close() // the child has its own; while this one is open stdout has no end
+	_ = write.Close() // the child has its own; stdout has no end while this one is open
 	if err != nil {
 		_ = read.Close()
 		return nil, err
@@ -59,7 +58,7 @@ func (p *program) start(doc []byte, stderr io.Writer) (*process, error) {
 	return child, nil
 }
 
-// keep is the keeper; see the package comment.
+// keep runs the keeper; see the package comment.
 func (c *process) keep(cmd *exec.Cmd, stdout *output, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -76,15 +75,15 @@ func (c *process) keep(cmd *exec.Cmd, stdout *output, started chan<- error) {
 	c.reaped = true
 	killGroup(c.pid, syscall.SIGKILL)
 	c.mu.Unlock()
-	// The error repeats the exit status, or says that a process which has left the
-	// group holds stderr: either way the process has ended.
+	// The error repeats the exit status, or says that a process outside the group holds stderr. In both cases the
+	// process has ended.
 	_ = cmd.Wait()
 	c.state = cmd.ProcessState
 	stdout.expire()
 	close(c.done)
 }
 
-// wait returns how the process ended, once it has.
+// wait blocks until the process has ended, and returns its state.
 func (c *process) wait() *os.ProcessState {
 	<-c.done
 	return c.state
@@ -109,16 +108,15 @@ func (c *process) signal(s syscall.Signal) {
 	}
 }
 
-// killGroup signals a process group. The error would be that it has ended.
+// killGroup signals a process group. Its only error is that the group has ended.
 func killGroup(leader int, signal syscall.Signal) { _ = syscall.Kill(-leader, signal) }
 
-// output is the reading end of stdout. It has no deadline while the process
-// lives. Afterwards each read has its own, so that a slow consumer loses nothing
-// and a leaked descriptor holds nobody up.
+// output is the read end of stdout. It has no deadline while the process lives. Afterwards each read has its own
+// deadline: a slow consumer loses nothing, and a leaked descriptor blocks nobody.
 type output struct {
 	file    *os.File
 	expired atomic.Bool
-	unread  bool // belongs to the reader: what comes is discarded
+	unread  bool // only the reader uses it: it discards the rest of the input
 }
 
 func (o *output) expire() {
@@ -126,12 +124,11 @@ func (o *output) expire() {
 	o.extend()
 }
 
-// extend starts the time of a read. A file that cannot have a deadline, which
-// a pipe always can, would be closed already.
+// extend starts the deadline of a read. It fails only on a closed file: a pipe always supports deadlines.
 func (o *output) extend() { _ = o.file.SetReadDeadline(time.Now().Add(linger)) }
 
-// discard reads on, so that a process which is still writing comes to its end.
-// Once it has ended no read is given more time: whoever writes then is not ours.
+// discard reads on, so that a process that is still writing can finish. After its end, reads get no more time: any
+// other writer is not our process.
 func (o *output) discard() {
 	o.unread = true
 	_, _ = io.Copy(io.Discard, o)

@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// groupLeader puts the process into a group of its own. Darwin has no way to tie
-// its life to the server's.
+// groupLeader puts the process into its own group. Darwin cannot tie its life to the server's.
 func groupLeader() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // awaitExit waits until the process has ended and leaves it unreaped, so that

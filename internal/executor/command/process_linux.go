@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupLeader puts the process into a group of its own and has the kernel kill
-// it when the keeper's thread ends, which happens only when the server is killed.
+// groupLeader puts the process into its own group. The kernel kills it when the keeper's thread ends, which happens
+// only when the server is killed.
 func groupLeader() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -12,9 +12,8 @@ const (
 	keptLines    = 20
 )
 
-// errorLog passes a program's stderr on to the log, line by line, and keeps the
-// last lines for the report when the program fails. They go nowhere else: stderr
-// is for operators, never for clients.
+// errorLog logs a program's stderr line by line. It keeps the last lines for the report when the program fails. Clients
+// never see stderr; it is for operators.
 type errorLog struct {
 	log *slog.Logger
 
@@ -68,7 +67,7 @@ func (e *errorLog) flush() {
 	}
 }
 
-// report logs why a run ended badly, with the last lines of stderr.
+// report logs why a run failed, with the last lines of stderr.
 func (e *errorLog) report(msg, reason string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -26,7 +26,7 @@ func (d *demo) chunks(ctx context.Context, run *executor.Run, out executor.Emitt
 		return err
 	}
 	next := 0
-	if run.Attempt > 1 { // and not Try: an attempt that was handed back does not count, yet may have written
+	if run.Attempt > 1 { // not Try: an attempt that was handed back does not count there, but may have written
 		if next, err = nextIndex(ctx, run); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func number(name, value string, lowest, highest int) (int, error) {
 	return n, nil
 }
 
-// nextIndex is the index after the last chunk that earlier attempts stored.
+// nextIndex returns the index after the last chunk that earlier attempts stored.
 func nextIndex(ctx context.Context, run *executor.Run) (int, error) {
 	events, err := run.Memory.Earlier(ctx)
 	if err != nil {
@@ -122,14 +122,13 @@ func appendChunk(b []byte, index, size int) []byte {
 	return b
 }
 
-// filler is pseudo-random text, made once because making it per chunk would cost
-// more than sending it.
+// filler is pseudo-random text. It is made once, because making it per chunk would cost more than sending it.
 var filler = func() []byte {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	b := make([]byte, 64<<10)
 	x := uint64(0x9E3779B97F4A7C15)
 	for i := range b {
-		// xorshift64: no seed to choose and the same on every machine.
+		// xorshift64 needs no seed and gives the same text on every machine.
 		x ^= x << 13
 		x ^= x >> 7
 		x ^= x << 17

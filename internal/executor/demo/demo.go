@@ -1,5 +1,5 @@
-// Package demo is an executor that does what its message tells it to: every
-// feature of A2A can be seen, tested and measured without a model behind it.
+// Package demo is an executor that follows the script in its message. It shows, tests and measures every feature of A2A
+// without a model.
 //
 // The first text part of a message is the script, one command:
 //
@@ -14,7 +14,7 @@
 //	fail:<reason>, reject:<reason>
 //	crash                         panic
 //
-// Anything else is echoed, all its parts as they came.
+// For any other message it echoes all parts unchanged.
 package demo
 
 import (
@@ -27,14 +27,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Options bound what a script may ask for. The zero value is ready to use.
+// Options bound what a script may ask for. The zero value has defaults.
 type Options struct {
 	MaxChunks    int           // chunks of one script; 0 means 1,000,000
 	MaxChunkSize int           // bytes of one chunk; 0 means 1 MiB
 	MaxWait      time.Duration // a sleep, or the pause between two chunks; 0 means 24 hours
 }
 
-// maxIndex is what eight digits can number.
+// maxIndex is the number of indexes with eight digits.
 const maxIndex = 100_000_000
 
 func (o Options) withDefaults() (Options, error) {
@@ -85,8 +85,8 @@ func (d *demo) Execute(ctx context.Context, run *executor.Run, out executor.Emit
 	return d.perform(ctx, run, out)
 }
 
-// previousScript is what the user's message before this one said: after a
-// question it tells that this message is the answer.
+// previousScript returns the script of the user's message before this one. If that script was a question, this message
+// is the answer.
 func previousScript(ctx context.Context, run *executor.Run) (string, error) {
 	history, err := run.Memory.History(ctx)
 	if err != nil {
@@ -144,12 +144,12 @@ func (d *demo) perform(ctx context.Context, run *executor.Run, out executor.Emit
 	return emit(ctx, out, "echo", run.Message.Parts...)
 }
 
-// sampleData has what careless JSON handling loses: the order of its keys, an
-// integer beyond 2^53, a fraction of zero.
+// sampleData has details that careless JSON handling loses: the order of keys, an integer beyond 2^53, a fraction of
+// zero.
 const sampleData = `{"greeting":"hello","big":12345678901234567890,"float":1.0,"list":[1,"two",null,true],"a":{"z":1,"a":2}}`
 
-// emit writes a whole artifact. Its id is its name, so that a run which is
-// repeated after a crash replaces the artifact and does not add another.
+// emit writes a whole artifact. Its id is its name, so that a retry after a crash replaces the artifact instead of
+// adding another.
 func emit(ctx context.Context, out executor.Emitter, name string, parts ...task.Part) error {
 	_, err := out.Artifact(ctx, executor.Chunk{
 		Artifact: task.Artifact{ID: name, Name: name, Parts: parts},

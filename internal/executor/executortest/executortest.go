@@ -1,6 +1,5 @@
-// Package executortest runs an executor without a server: a Recorder stands in
-// for the worker's Emitter and keeps its promises about order and settling, and
-// Memory for the log.
+// Package executortest runs an executor without a server. A Recorder replaces the worker's Emitter and keeps its rules
+// about order and settling. Memory replaces the log.
 package executortest
 
 import (
@@ -16,14 +15,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// patience bounds every wait; reaching it is a failure and never the normal case.
+// patience bounds every wait. Reaching it is a failure.
 const patience = 30 * time.Second
 
-// ErrSettled is what a Recorder answers once the run has been settled.
+// ErrSettled is the error of a Recorder after the run has been settled.
 var ErrSettled = errors.New("the run has been settled")
 
-// Memory is a log as an executor sees it. Reads counts the queries that a server
-// would have made.
+// Memory is the log that an executor reads. Reads counts the queries that a server would have made.
 type Memory struct {
 	Messages []task.Message
 	Events   []task.Event
@@ -49,7 +47,7 @@ func (m *Memory) Checkpoint(context.Context) (json.RawMessage, error) {
 	return m.Stored, nil
 }
 
-// NewRun is the first run of a new task for a message with one text part.
+// NewRun returns the first run of a new task for a message with one text part.
 func NewRun(text string) *executor.Run {
 	return &executor.Run{
 		ID: task.ID{1, 2, 3, 4, 5, 6, 7, 8, 9}, TaskID: "task-1", ContextID: "context-1",
@@ -60,10 +58,10 @@ func NewRun(text string) *executor.Run {
 	}
 }
 
-// Recorder is an Emitter that keeps what it is given.
+// Recorder is an Emitter that records events.
 type Recorder struct {
 	mu      sync.Mutex
-	changed chan struct{} // closed and renewed at every event
+	changed chan struct{} // closed and replaced at every event
 	events  []task.Event
 	ids     int
 	settled bool
@@ -133,14 +131,14 @@ func (r *Recorder) record(ctx context.Context, e task.Event, settles bool) error
 	return nil
 }
 
-// Events is what has been recorded so far.
+// Events returns the events recorded so far.
 func (r *Recorder) Events() []task.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// Await waits until at least n events are there and returns them.
+// Await waits for at least n events and returns them.
 func (r *Recorder) Await(t testing.TB, n int) []task.Event {
 	t.Helper()
 	deadline := time.After(patience)
@@ -169,7 +167,7 @@ func (r *Recorder) Task(t testing.TB) *task.Task {
 	return folded
 }
 
-// Text is the text of all parts of all artifacts, joined.
+// Text returns the text of all parts of all artifacts, joined.
 func (r *Recorder) Text(t testing.TB) string {
 	t.Helper()
 	var text string

@@ -1,12 +1,9 @@
-// Package http is the executor for agents behind an HTTP endpoint, in whatever
-// language: it POSTs the run document and reads events from the answer, as one
-// JSON document, as NDJSON or as server-sent events. docs/executors.md has the
-// author's side.
+// Package http is the executor for agents behind an HTTP endpoint, in any language. It POSTs the run document and reads
+// events from the answer: one JSON document, NDJSON or server-sent events. docs/executors.md has the author's side.
 //
-// Connections are direct. Redirects are not followed, since they would carry the
-// conversation and the configured credentials to a host that nobody configured,
-// and the proxy variables of the environment are not read, since an agent that
-// answers differently by the shell its server was started from is hard to debug.
+// Connections are direct. Redirects are not followed: they would carry the conversation and the configured credentials
+// to a host that nobody configured. The proxy variables of the environment are not read: an agent whose answers depend
+// on the server's shell is hard to debug.
 package http
 
 import (
@@ -15,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"mime"
 	"net"
 	nethttp "net/http"
@@ -49,7 +45,7 @@ func New(opts Options) (executor.Executor, error) {
 			TLSHandshakeTimeout:   opts.ConnectTimeout,
 			ResponseHeaderTimeout: opts.HeaderTimeout,
 			ForceAttemptHTTP2:     true,
-			// A compressing agent or proxy holds events back to fill its blocks.
+			// An agent or proxy that compresses delays events to fill its blocks.
 			DisableCompression: true,
 			// Runs of one agent go to one host, so the limit per host is the limit.
 			MaxIdleConnsPerHost: 64,
@@ -58,14 +54,13 @@ func New(opts Options) (executor.Executor, error) {
 	}}, nil
 }
 
-// Execute implements executor.Executor. When ctx ends, the request is closed,
-// which is how the agent learns of it.
+// Execute implements executor.Executor. When ctx ends, it closes the request; that is how the agent learns of it.
 func (b *backend) Execute(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 	doc, err := wire.EncodeRun(ctx, run, b.opts.History)
 	if err != nil {
 		return err
 	}
-	// The request has a context of its own so that drain can end it alone.
+	// The request has its own context, so that drain can end it alone.
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err = b.call(callCtx, cancel, run, out, doc)
@@ -85,7 +80,7 @@ func (b *backend) call(
 	b.setHeaders(request.Header, run)
 	response, err := b.client.Do(request)
 	if err != nil {
-		// Without the URL, whose query may hold a key: the error is logged, and stored with the task.
+		// Drop the URL, whose query may contain a key: the error is logged, and stored with the task.
 		var of *url.Error
 		if errors.As(err, &of) {
 			err = of.Err
@@ -97,8 +92,7 @@ func (b *backend) call(
 	if err := refusal(response, cancel); err != nil {
 		return err
 	}
-	log := b.opts.Log.With(slog.String("task_id", run.TaskID), slog.Int("attempt", int(run.Attempt)))
-	player := wire.NewPlayer(run, out, log)
+	player := wire.NewPlayer(run, out)
 	if err := b.play(ctx, player, response); err != nil {
 		return err
 	}
@@ -115,15 +109,15 @@ func (b *backend) setHeaders(h nethttp.Header, run *executor.Run) {
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "application/x-ndjson, text/event-stream, application/json")
-	// It also lets the transport repeat a call whose idle connection had died.
+	// With this header, the transport may also repeat a call whose idle connection was dead.
 	h.Set("Idempotency-Key", run.IdempotencyKey())
-	// The internal id, because a client of A2A 0.1 may choose a public one that no
-	// header can carry. The document has the public one.
+	// Send the internal id: a client of A2A 0.1 may choose a public id that no header can carry. The document has the
+	// public id.
 	h.Set("Holdfast-Task-Id", run.ID.String())
 	h.Set("Holdfast-Attempt", strconv.Itoa(int(run.Attempt)))
 }
 
-// play reads the answer in the form that its content type names.
+// play reads the answer in the form of its content type.
 func (b *backend) play(ctx context.Context, player *wire.Player, response *nethttp.Response) error {
 	if response.StatusCode == nethttp.StatusNoContent || response.ContentLength == 0 {
 		return nil
@@ -149,7 +143,7 @@ func (b *backend) play(ctx context.Context, player *wire.Player, response *netht
 			outbound.Excerpt([]byte(mediaType)))}
 	}
 	if err == nil && !player.Settled() {
-		// No event said that this is the end, so the connection has to.
+		// No event ended the run, so only the end of the connection shows whether the answer is complete.
 		return body.unfinished()
 	}
 	return err

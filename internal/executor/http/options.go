@@ -3,7 +3,6 @@ package http
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/textproto"
 	"net/url"
 	"strings"
@@ -19,18 +18,15 @@ type Options struct {
 	URL     string            // http or https
 	Headers map[string]string // sent with every call, such as Authorization
 
-	// ConnectTimeout bounds the connection and its TLS handshake, each; 0 means 10 seconds.
+	// ConnectTimeout bounds connecting, and again the TLS handshake; 0 means 10 seconds.
 	ConnectTimeout time.Duration
-	// HeaderTimeout bounds the wait for the first byte of the answer. 0 means no
-	// bound of its own: an agent may think for as long as its run timeout allows.
+	// HeaderTimeout bounds the wait for the first byte of the answer. 0 means no own bound: the run timeout applies.
 	HeaderTimeout time.Duration
 	// MaxEvent is the size in bytes of the largest event, and of an answer that is
 	// one JSON document; 0 means 16 MiB. A stream as a whole has no bound.
 	MaxEvent int
-	// History is how many previous messages are sent; 0 means 100, a negative number none.
+	// History is the number of previous messages to send; 0 means 100, a negative number none.
 	History int
-
-	Log *slog.Logger // nil discards
 }
 
 func (o *Options) validate() error {
@@ -71,8 +67,8 @@ func (o *Options) validate() error {
 	return errors.Join(problems...)
 }
 
-// ours tells which headers a configuration cannot set: those that Holdfast
-// means something by, and those that belong to the connection.
+// ours reports whether a configuration cannot set a header. Those are headers that Holdfast sets, and headers of the
+// connection.
 func ours(name string) bool {
 	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
 	case "Accept", "Accept-Encoding", "Connection", "Content-Length", "Content-Type", "Host",
@@ -92,9 +88,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.History == 0 {
 		o.History = wire.DefaultHistory
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }

@@ -15,8 +15,8 @@ import (
 
 const maxRetryAfter = time.Hour
 
-// refusal turns a status other than 2xx into the error that the run ends with.
-// cancel ends the request, for an agent that does not get to the end of its excuse.
+// refusal turns a status other than 2xx into the error of the run. cancel ends the request if the agent does not finish
+// its answer.
 func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 	code := response.StatusCode
 	if code >= 200 && code < 300 {
@@ -29,7 +29,7 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 	}
 	switch text := outbound.ReadExcerpt(response, cancel); {
 	case text == "":
-	case code >= 500: // a crash speaks to operators, often in stack traces
+	case code >= 500: // the text of a crash is for operators; it is often a stack trace
 		failure.Cause = errors.New(text)
 	default:
 		failure.Msg += ": " + text
@@ -40,21 +40,20 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 	return failure
 }
 
-// framed reports whether the response says where it ends. Without a length and
-// without chunks an HTTP/1 body ends when the connection does, and an agent that
-// died looks like one that is done.
+// framed reports whether the response marks its end. Without a length and without chunks, an HTTP/1 body ends with the
+// connection. Then a crashed agent looks like a finished one.
 func framed(response *nethttp.Response) bool {
 	return response.ProtoMajor >= 2 || response.ContentLength >= 0 ||
 		slices.Contains(response.TransferEncoding, "chunked")
 }
 
-// empty reports whether a body ends before it has begun.
+// empty reports whether a body has no content.
 func empty(body io.Reader) bool {
 	n, err := io.ReadFull(body, make([]byte, 1))
 	return n == 0 && errors.Is(err, io.EOF)
 }
 
-// body marks what goes wrong with the connection as worth another attempt.
+// body marks connection errors as retryable.
 type body struct {
 	in     io.Reader
 	framed bool
@@ -68,7 +67,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unfinished tells whether a body that ended without a last word is complete.
+// unfinished reports whether a body without a final event is complete.
 func (b *body) unfinished() error {
 	if b.framed {
 		return nil

@@ -8,14 +8,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// DecodeAnswer reads an answer that is one JSON document: an event, a list of
-// them as {"events": […]}, or an object without a type, which counts as text:
-// {"text": "hi"}. All of it is checked before anything is returned, so that an
-// agent's answer takes effect whole or not at all.
-func DecodeAnswer(raw []byte) (events []*Event, replaced bool, bad *Malformed) {
-	raw, replaced, bad = clean(bytes.TrimPrefix(raw, byteOrderMark))
+// DecodeAnswer reads an answer that is one JSON document. The document is an event, a list of events as
+// {"events": […]}, or an object without a type, which is text: {"text": "hi"}. It checks the whole document first, so
+// that an answer takes effect completely or not at all.
+func DecodeAnswer(raw []byte) ([]*Event, *Malformed) {
+	raw = bytes.TrimPrefix(raw, byteOrderMark)
+	bad := tooDeep(raw)
 	if bad != nil {
-		return nil, false, bad
+		return nil, bad
 	}
 	var head struct {
 		Type   *string          `json:"type"`
@@ -23,24 +23,23 @@ func DecodeAnswer(raw []byte) (events []*Event, replaced bool, bad *Malformed) {
 		Text   jsontext.Value   `json:"text"`
 	}
 	if err := jsonv2.Unmarshal(raw, &head); err != nil {
-		return nil, false, explain(err)
+		return nil, explain(err)
 	}
 	var event *Event
 	switch {
 	case head.Type != nil:
 		event, bad = decode(raw)
 	case head.Events != nil:
-		events, bad = decodeList(raw)
-		return events, replaced, bad
+		return decodeList(raw)
 	case head.Text != nil:
 		event, bad = decodeText(raw)
 	default:
 		bad = malformed("", "needs one of type, events, text")
 	}
 	if bad != nil {
-		return nil, false, bad
+		return nil, bad
 	}
-	return []*Event{event}, replaced, nil
+	return []*Event{event}, nil
 }
 
 func decodeList(raw []byte) ([]*Event, *Malformed) {

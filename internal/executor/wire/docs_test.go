@@ -22,12 +22,12 @@ func TestTheExamplesInTheGuideAreValid(t *testing.T) {
 		switch kind {
 		case "ndjson":
 			for line := range strings.Lines(text) {
-				_, _, bad := Decode([]byte(line))
+				_, bad := Decode([]byte(line))
 				require.Nil(t, bad, line)
 				require.NoError(t, compile(t, "event").Validate(instance(t, line)), line)
 			}
 		case "json answer":
-			_, _, bad := DecodeAnswer([]byte(text))
+			_, bad := DecodeAnswer([]byte(text))
 			require.Nil(t, bad, text)
 			require.NoError(t, compile(t, "answer").Validate(instance(t, text)), text)
 		case "json run":

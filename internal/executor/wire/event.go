@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// maxRetryAfter bounds what an agent may ask for, so that a slip in the unit
-// does not park a task for a year.
+// maxRetryAfter bounds the delay that an agent may ask for. A wrong unit must not park a task for a year.
 const maxRetryAfter = 24 * time.Hour
 
 // Action is what an event asks of the run.
@@ -23,7 +22,7 @@ type Action uint8
 const (
 	Status Action = iota + 1
 	Artifact
-	Text // an Artifact whose id and place the Player chooses where the agent did not
+	Text // an Artifact; the Player chooses its id and place if the agent did not
 	Reply
 	Checkpoint
 	Retry
@@ -33,9 +32,9 @@ const (
 type Event struct {
 	Action     Action
 	State      task.State      // Status
-	Message    *task.Message   // Status, where it may be nil, and Reply
+	Message    *task.Message   // Status (may be nil) and Reply
 	Chunk      executor.Chunk  // Artifact, Text
-	Placed     bool            // Text: the agent said itself whether the chunk appends
+	Placed     bool            // Text: the agent said whether the chunk appends
 	Checkpoint json.RawMessage // Checkpoint
 	Reason     string          // Retry
 	After      time.Duration   // Retry; zero leaves the delay to the server
@@ -46,7 +45,7 @@ func (e *Event) Ends() bool {
 	return e.Action == Reply || e.Action == Retry || e.Action == Status && e.State.Settled()
 }
 
-// decoders reads each type of event; its keys are the vocabulary.
+// decoders has a decoder for each type of event.
 var decoders = map[string]func([]byte) (*Event, *Malformed){
 	"text":       decodeText,
 	"artifact":   decodeArtifact,
@@ -63,15 +62,12 @@ var decoders = map[string]func([]byte) (*Event, *Malformed){
 
 const knownTypes = "text, artifact, status, ask, auth, complete, fail, reject, reply, checkpoint, retry"
 
-// Decode reads one event. replaced tells that NUL characters were replaced by
-// U+FFFD. The error is a *Malformed without a line, which only the caller knows.
-func Decode(raw []byte) (event *Event, replaced bool, bad *Malformed) {
-	raw, replaced, bad = clean(raw)
-	if bad != nil {
-		return nil, false, bad
+// Decode reads one event. The error is a *Malformed without a line; only the caller knows the line.
+func Decode(raw []byte) (*Event, *Malformed) {
+	if bad := tooDeep(raw); bad != nil {
+		return nil, bad
 	}
-	event, bad = decode(raw)
-	return event, replaced, bad
+	return decode(raw)
 }
 
 func decode(raw []byte) (*Event, *Malformed) {
@@ -154,8 +150,7 @@ func decodeArtifact(raw []byte) (*Event, *Malformed) {
 	}}, nil
 }
 
-// agentStates are those that an agent may choose. submitted and canceled are the
-// server's to set.
+// agentStates are the states that an agent may choose. Only the server sets submitted and canceled.
 var agentStates = map[string]task.State{
 	"working":        task.StateWorking,
 	"input-required": task.StateInputRequired,
@@ -189,7 +184,7 @@ func decodeStatus(raw []byte) (*Event, *Malformed) {
 	return &Event{Action: Status, State: state, Message: msg}, nil
 }
 
-// says makes the decoder of the events that are a state and a message.
+// says returns the decoder of events that have a state and a message.
 func says(state task.State, needsMessage bool) func([]byte) (*Event, *Malformed) {
 	return func(raw []byte) (*Event, *Malformed) {
 		msg, bad := decodeSpeech(raw, needsMessage)

@@ -7,12 +7,12 @@ import (
 	"io"
 )
 
-// ErrCut says that a stream ended inside an event. Whether that is the end of a
-// sloppy writer or of a broken connection only the transport can tell.
+// ErrCut says that a stream ended inside an event. Only the transport knows whether the writer omitted the last line
+// end or the connection broke.
 var ErrCut = errors.New("the stream ended inside an event")
 
-// Stream reads events from NDJSON or server-sent events, one at a time and each
-// no longer than a limit, however many there are.
+// Stream reads events from NDJSON or server-sent events, one at a time. It bounds the size of each event, but not their
+// number.
 type Stream struct {
 	in   *bufio.Reader
 	max  int
@@ -27,14 +27,13 @@ func Lines(r io.Reader, maxEvent int) *Stream {
 	return &Stream{in: bufio.NewReaderSize(r, 64<<10), max: maxEvent, next: (*Stream).nextLine}
 }
 
-// ServerSentEvents reads text/event-stream, of which only the data matters.
+// ServerSentEvents reads text/event-stream and uses only the data fields.
 func ServerSentEvents(r io.Reader, maxEvent int) *Stream {
 	return &Stream{in: bufio.NewReaderSize(r, 64<<10), max: maxEvent, next: (*Stream).nextServerSent}
 }
 
-// Next returns an event and the line it began on. The bytes are valid until the
-// next call. At the end the error is io.EOF, or ErrCut when the last event has
-// no end; its bytes then come with the error.
+// Next returns an event and the line where it begins. The bytes are valid until the next call. At the end the error is
+// io.EOF. If the last event has no end, the error is ErrCut, and the bytes come with it.
 func (s *Stream) Next() (raw []byte, line int, err error) { return s.next(s) }
 
 func (s *Stream) nextLine() ([]byte, int, error) {
@@ -53,7 +52,7 @@ func (s *Stream) nextServerSent() ([]byte, int, error) {
 		raw, err := s.readLine()
 		cut := errors.Is(err, ErrCut)
 		if bytes.HasPrefix(raw, []byte("{")) {
-			// To the standard a field without meaning; to us an event that would be lost.
+			// The standard ignores such a field, but here it would be a lost event.
 			bad := malformed("", `is not a line of server-sent events: "data: " is missing`)
 			bad.Line = s.line
 			return nil, s.line, bad.Failure()
@@ -68,7 +67,7 @@ func (s *Stream) nextServerSent() ([]byte, int, error) {
 				return nil, began, s.tooLong(began)
 			}
 		}
-		empty := len(bytes.TrimSpace(s.data)) == 0 // which the standard says is no event
+		empty := len(bytes.TrimSpace(s.data)) == 0 // by the standard, this is no event
 		switch {
 		case !empty && (cut || errors.Is(err, io.EOF)):
 			return s.data, began, ErrCut
@@ -94,11 +93,10 @@ func dataField(line []byte) ([]byte, bool) {
 	return bytes.TrimPrefix(value, []byte(" ")), true
 }
 
-// byteOrderMark begins what some platforms write as UTF-8, and belongs to no event.
+// byteOrderMark is what some platforms write before UTF-8. It is not part of an event.
 var byteOrderMark = []byte("\ufeff")
 
-// readLine returns a line without its end and without the white space around it
-// that JSON does not mean anything by.
+// readLine returns a line without its end and without surrounding JSON white space.
 func (s *Stream) readLine() ([]byte, error) {
 	raw, err := s.rawLine()
 	if s.line == 1 {

@@ -13,12 +13,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 )
 
-// maxQuote bounds what a message repeats of an agent's own words.
+// maxQuote bounds how many bytes of the agent's answer a message repeats.
 const maxQuote = 200
 
-// Malformed says where and why an agent's event is not understood. Its text is
-// meant for the agent's author and fit for clients: it quotes names of members,
-// and of what is not JSON a few characters.
+// Malformed says where and why an agent's event is invalid. Its text is for the agent's author, and clients may see it.
+// It quotes names of members, and only a few characters of input that is not JSON.
 type Malformed struct {
 	Line    int    // from 1; 0 when the answer is a single document
 	Member  string // such as artifact.parts[0]; empty when the whole event is at fault
@@ -37,8 +36,8 @@ func (m *Malformed) Error() string {
 	return b.String()
 }
 
-// Failure fails the run with a message that tells the agent's author what to
-// mend. Another attempt would read the same, so it is not retried.
+// Failure fails the run with a message that tells the agent's author what to fix. It is not retryable: another attempt
+// would read the same.
 func (m *Malformed) Failure() error {
 	return &executor.Failure{Msg: "the agent's answer is not understood: " + m.Error()}
 }

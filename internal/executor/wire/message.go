@@ -47,7 +47,7 @@ type artifact struct {
 	Extensions  []string       `json:"extensions"`
 }
 
-// speech is a message, or a string that stands for one with a single text part.
+// speech is a message, or a string that means one text part.
 type speech struct{ message }
 
 func (s *speech) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -70,7 +70,7 @@ func (s *speech) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 }
 
-// task is what the agent says, or nil when it says nothing.
+// task returns the agent's message, or nil without one.
 func (s *speech) task() (*task.Message, *Malformed) {
 	if s == nil {
 		return nil, nil
@@ -188,10 +188,10 @@ func object(v jsontext.Value) (json.RawMessage, *Malformed) {
 	}
 }
 
-// compact removes whitespace, since a pretty-printed answer must not bring line
-// breaks into the log, and changes nothing else.
+// compact removes white space and changes nothing else: the log must not get the line breaks of a pretty-printed
+// answer.
 func compact(v jsontext.Value) json.RawMessage {
-	_ = v.Compact() // fails for invalid JSON only, and the decoder has accepted v
+	_ = v.Compact() // fails only for invalid JSON, and the decoder has accepted v
 	return json.RawMessage(v)
 }
 

@@ -5,47 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 )
 
-// Player turns an agent's events into calls of the run's Emitter. It belongs to
-// one run and one goroutine.
+// Player turns an agent's events into calls of the run's Emitter. Only one goroutine may use it, for one run.
 type Player struct {
 	run     *executor.Run
 	out     executor.Emitter
-	log     *slog.Logger
-	started map[string]bool // text artifacts that this run has begun
+	started map[string]bool // text artifacts that this run has started
 	played  int
 	settled bool
 }
 
 // NewPlayer makes the Player of a run.
-func NewPlayer(run *executor.Run, out executor.Emitter, log *slog.Logger) *Player {
-	return &Player{run: run, out: out, log: log, started: make(map[string]bool)}
+func NewPlayer(run *executor.Run, out executor.Emitter) *Player {
+	return &Player{run: run, out: out, started: make(map[string]bool)}
 }
 
-// Settled reports whether the agent has ended the run. What it sends afterwards
-// is not read.
+// Settled reports whether the agent has ended the run. Later events are not read.
 func (p *Player) Settled() bool { return p.settled }
 
 // PlayLine decodes and plays one event that came on the given line.
 func (p *Player) PlayLine(ctx context.Context, line int, raw []byte) error {
-	event, replaced, bad := Decode(raw)
+	event, bad := Decode(raw)
 	if bad != nil {
 		bad.Line = line
 		return bad.Failure()
 	}
-	if replaced {
-		p.warnReplaced()
-	}
 	return p.play(ctx, line, event)
 }
 
-// PlayStream plays events until the agent settles the run or the stream ends.
-// When the stream ends inside an event, cut decides whether those bytes are
-// played as they are (nil) or why not.
+// PlayStream plays events until the agent settles the run or the stream ends. If the stream ends inside an event, it
+// calls cut. A nil result means to play those bytes; an error ends the run.
 func (p *Player) PlayStream(ctx context.Context, s *Stream, cut func() error) error {
 	for !p.settled {
 		raw, line, err := s.Next()
@@ -69,12 +61,9 @@ func (p *Player) PlayStream(ctx context.Context, s *Stream, cut func() error) er
 
 // PlayAnswer decodes an answer that is one document and plays its events.
 func (p *Player) PlayAnswer(ctx context.Context, raw []byte) error {
-	events, replaced, bad := DecodeAnswer(raw)
+	events, bad := DecodeAnswer(raw)
 	if bad != nil {
 		return bad.Failure()
-	}
-	if replaced {
-		p.warnReplaced()
 	}
 	for _, event := range events {
 		if err := p.play(ctx, 0, event); err != nil {
@@ -82,10 +71,6 @@ func (p *Player) PlayAnswer(ctx context.Context, raw []byte) error {
 		}
 	}
 	return nil
-}
-
-func (p *Player) warnReplaced() {
-	p.log.Warn("the agent sent NUL characters, stored as U+FFFD")
 }
 
 func (p *Player) play(ctx context.Context, line int, e *Event) error {
@@ -117,10 +102,9 @@ func (p *Player) play(ctx context.Context, line int, e *Event) error {
 	return nil
 }
 
-// place completes the chunk of a text event. Texts of one name are one artifact,
-// whose id depends on nothing but the name and the turn, and the first text of a
-// run replaces what is there: an agent that starts over after a crash leaves one
-// clean artifact, without knowing that it was there before.
+// place completes the chunk of a text event. All texts with one name form one artifact. Its id depends only on the name
+// and the turn, and the first text of a run replaces its content. So an agent that restarts after a crash leaves one
+// clean artifact, even if it does not know of the crash.
 func (p *Player) place(e *Event) executor.Chunk {
 	chunk := e.Chunk
 	if chunk.Artifact.ID == "" {

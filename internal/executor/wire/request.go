@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// DefaultHistory is how many previous messages a run document carries when the
-// configuration names no other number.
+// DefaultHistory is the default number of previous messages in a run document.
 const DefaultHistory = 100
 
 type runDocument struct {
@@ -37,8 +36,8 @@ type taskDocument struct {
 	Owner     string `json:"owner,omitempty"`
 }
 
-// earlierArtifact is enough for an agent that wants to go on where an earlier
-// attempt stopped, and bounded however much that attempt had written.
+// earlierArtifact summarizes an artifact, so that an agent can continue after an earlier attempt. Its size does not
+// grow with that attempt's output.
 type earlierArtifact struct {
 	ArtifactID string `json:"artifactId"`
 	Name       string `json:"name,omitempty"`
@@ -46,9 +45,8 @@ type earlierArtifact struct {
 	Last       bool   `json:"last"`
 }
 
-// EncodeRun writes the run document, with at most history previous messages. It
-// asks the log only for what can be there: a first try of a first turn costs no
-// query.
+// EncodeRun writes the run document, with at most history previous messages. It queries the log only if there can be
+// something: a first try of a first turn needs no query.
 func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, error) {
 	doc := runDocument{
 		Version:        Version,
@@ -67,7 +65,7 @@ func EncodeRun(ctx context.Context, run *executor.Run, history int) ([]byte, err
 			return nil, err
 		}
 	}
-	if run.Attempt > 1 { // and not Try: an attempt that was handed back does not count, yet may have written
+	if run.Attempt > 1 { // not Try: an attempt that was handed back does not count there, but may have written
 		if err := doc.resume(ctx, run); err != nil {
 			return nil, err
 		}
@@ -105,8 +103,7 @@ func (d *runDocument) resume(ctx context.Context, run *executor.Run) error {
 	return nil
 }
 
-// partialArtifacts folds what earlier attempts emitted into one summary per
-// artifact, in order of appearance.
+// partialArtifacts folds the events of earlier attempts into one summary per artifact, in order of appearance.
 func partialArtifacts(events []task.Event) []earlierArtifact {
 	var out []earlierArtifact
 	at := make(map[string]int)

@@ -1,11 +1,9 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +104,7 @@ func readTwo(s *Stream) ([]byte, int, error) {
 
 func play(t *testing.T, run *executor.Run, out executor.Emitter, lines ...string) (*Player, error) {
 	t.Helper()
-	p := NewPlayer(run, out, slog.New(slog.DiscardHandler))
+	p := NewPlayer(run, out)
 	stream := Lines(strings.NewReader(strings.Join(lines, "\n")), DefaultMaxEvent)
 	return p, p.PlayStream(t.Context(), stream, func() error { return nil })
 }
@@ -187,14 +185,6 @@ func TestMalformedEventsFailWithLineAndMember(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t,
 		"the agent's answer is not understood: line 3: artifact.parts[0].txt: is not a known member", failure.Msg)
-}
-
-func TestReplacedNULCharactersAreLogged(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	p := NewPlayer(executortest.NewRun(""), executortest.NewRecorder(), slog.New(slog.NewTextHandler(&log, nil)))
-	require.NoError(t, p.PlayLine(t.Context(), 1, []byte(`{"type":"text","text":"a\u0000"}`)))
-	require.Contains(t, log.String(), "NUL")
 }
 
 func TestTheEmittersErrorsComeBackAsTheyAre(t *testing.T) {

@@ -173,9 +173,8 @@ func TestValidEventsPassDecoderAndSchema(t *testing.T) {
 	for raw, want := range validEvents {
 		t.Run(raw, func(t *testing.T) {
 			t.Parallel()
-			got, replaced, bad := Decode([]byte(raw))
+			got, bad := Decode([]byte(raw))
 			require.Nil(t, bad)
-			require.False(t, replaced)
 			require.Empty(t, cmp.Diff(&want, got))
 			require.NoError(t, schema.Validate(instance(t, raw)))
 		})
@@ -188,7 +187,7 @@ func TestInvalidEventsAreRefusedByDecoderAndSchema(t *testing.T) {
 	for raw, want := range invalidEvents {
 		t.Run(raw, func(t *testing.T) {
 			t.Parallel()
-			_, _, bad := Decode([]byte(raw))
+			_, bad := Decode([]byte(raw))
 			require.NotNil(t, bad)
 			require.Equal(t, want, bad.Error())
 			require.Error(t, schema.Validate(instance(t, raw)))
@@ -201,7 +200,7 @@ func TestWhatIsNotJSONIsRefused(t *testing.T) {
 	for raw, want := range unparseableEvents {
 		t.Run(raw, func(t *testing.T) {
 			t.Parallel()
-			_, _, bad := Decode([]byte(raw))
+			_, bad := Decode([]byte(raw))
 			require.NotNil(t, bad)
 			require.Equal(t, want, bad.Error())
 		})
@@ -210,7 +209,7 @@ func TestWhatIsNotJSONIsRefused(t *testing.T) {
 
 func TestAMessageRepeatsLittleOfALongName(t *testing.T) {
 	t.Parallel()
-	_, _, bad := Decode([]byte(`{"type":"text","text":"a","` + strings.Repeat("é", 10_000) + `":1}`))
+	_, bad := Decode([]byte(`{"type":"text","text":"a","` + strings.Repeat("é", 10_000) + `":1}`))
 	require.EqualError(t, bad, strings.Repeat("é", maxQuote/2)+"…: is not a known member")
 }
 
@@ -234,25 +233,10 @@ func TestNestingIsBounded(t *testing.T) {
 	nested := func(n int) string {
 		return `{"type":"checkpoint","data":` + strings.Repeat("[", n) + `"]}[{\""` + strings.Repeat("]", n) + `}`
 	}
-	_, _, bad := Decode([]byte(nested(MaxDepth - 1)))
+	_, bad := Decode([]byte(nested(MaxDepth - 1)))
 	require.Nil(t, bad)
-	_, _, bad = Decode([]byte(nested(MaxDepth)))
+	_, bad = Decode([]byte(nested(MaxDepth)))
 	require.EqualError(t, bad, "nests deeper than 100 levels")
-}
-
-func TestNULCharactersAreReplacedEverywhere(t *testing.T) {
-	t.Parallel()
-	e, replaced, bad := Decode([]byte(`{"type":"artifact","artifact":{"name":"a\u0000","parts":[` +
-		`{"text":"\\u0000 \u0000 \\\u0000"},{"data":{"k\u0000":"\\u0000\u0000"}}]}}`))
-	require.Nil(t, bad)
-	require.True(t, replaced)
-	require.Equal(t, "a\uFFFD", e.Chunk.Artifact.Name)
-	require.Equal(t, "\\u0000 \uFFFD \\\uFFFD", e.Chunk.Artifact.Parts[0].Text)
-	require.JSONEq(t, `{"k\ufffd":"\\u0000\ufffd"}`, string(e.Chunk.Artifact.Parts[1].Data))
-
-	_, replaced, bad = Decode([]byte(`{"type":"text","text":"\\u0000"}`))
-	require.Nil(t, bad)
-	require.False(t, replaced)
 }
 
 func TestAnswers(t *testing.T) {
@@ -266,7 +250,7 @@ func TestAnswers(t *testing.T) {
 		`{"events":[{"type":"text","text":"a"},{"type":"complete"}]}`:  2,
 		"{\n  \"type\": \"checkpoint\",\n  \"data\": [\n    1\n  ]\n}": 1,
 	} {
-		events, _, bad := DecodeAnswer([]byte(raw))
+		events, bad := DecodeAnswer([]byte(raw))
 		require.Nil(t, bad, raw)
 		require.Len(t, events, want, raw)
 		require.NoError(t, schema.Validate(instance(t, raw)), raw)
@@ -281,7 +265,7 @@ func TestAnswers(t *testing.T) {
 		`{"events":[{"text":"hi"}]}`: "events[0].type: is missing; it is one of " + knownTypes,
 		`{"events":[{"type":"artifact","artifact":{"parts":[{}]}}]}`: "events[0].artifact.parts[0]: needs one of text, raw, url, data",
 	} {
-		_, _, bad := DecodeAnswer([]byte(raw))
+		_, bad := DecodeAnswer([]byte(raw))
 		require.EqualError(t, bad, want, raw)
 		require.Error(t, schema.Validate(instance(t, raw)), raw)
 	}
@@ -289,7 +273,7 @@ func TestAnswers(t *testing.T) {
 		`{"events":[{"type":"complete"},{"type":"text","text":"a"}]}`:            "events[1]: follows the event that ended the run",
 		`{"events":[{"type":"text","text":"a"},{"type":"reply","message":"b"}]}`: "events[1]: a reply must be the only event",
 	} {
-		_, _, bad := DecodeAnswer([]byte(raw))
+		_, bad := DecodeAnswer([]byte(raw))
 		require.EqualError(t, bad, want, raw)
 	}
 }

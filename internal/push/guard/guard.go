@@ -1,16 +1,14 @@
-// Package guard decides which addresses webhooks may be sent to. Their URLs come from
-// clients, and we stand inside a network that clients may not reach: without rules every
-// client could have us call our neighbours (server-side request forgery).
+// Package guard decides which addresses webhooks may be sent to. Webhook URLs come from clients, and this server runs
+// inside a network that clients may not reach. Without rules every client could make the server call hosts of that
+// network (server-side request forgery).
 //
-// What counts is the address of the connection. It is looked at when the connection is
-// made, after the name was resolved, by the dialer itself; a name that resolves to
-// something else a moment later (DNS rebinding) changes nothing. What is looked at when a
-// webhook is set is the same, and only spares the client to learn of it later.
+// The address of the connection counts. The dialer checks it when it connects, after the name was resolved. A name that
+// resolves to another address a moment later (DNS rebinding) changes nothing. The check when a webhook is set uses the
+// same rules; it only tells the client earlier.
 //
-// Addresses are those that IANA's registries have as globally reachable, of which
-// code.dny.dev/ssrf keeps the list: loopback, private, shared (CGNAT), link-local,
-// benchmarking, documentation, multicast, reserved and unspecified ones are not, nor those
-// that carry an IPv4 address inside (mapped, 6to4, Teredo, NAT64).
+// Addresses are allowed if IANA's registries list them as globally reachable; code.dny.dev/ssrf keeps that list. It
+// excludes loopback, private, shared (CGNAT), link-local, benchmarking, documentation, multicast, reserved and
+// unspecified addresses. It also excludes addresses with an IPv4 address inside (mapped, 6to4, Teredo, NAT64).
 package guard
 
 import (
@@ -31,26 +29,25 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// MaxURL is the longest URL of a webhook, in bytes.
+// MaxURL is the longest accepted URL of a webhook, in bytes.
 const MaxURL = 2 << 10
 
-// lookupTime bounds the resolving when a webhook is set; a client waits for it.
+// lookupTime bounds the name resolution when a webhook is set, because a client waits for it.
 const lookupTime = 2 * time.Second
 
-// private is what AllowPrivate adds. Link-local addresses are not among it: in clouds the
-// service that hands out the machine's credentials usually has one.
+// private are the networks that AllowPrivate adds. They exclude link-local addresses: in clouds, the service that hands
+// out the machine's credentials usually has one.
 var private = prefixes(
 	"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
 	"::1/128", "fc00::/7",
 )
 
-// metadata is where clouds hand out credentials at addresses that are not link-local: Azure,
-// Alibaba Cloud, AWS and Google Cloud. The first counts as public, the others as private. An
-// operator may allow a network that has them.
+// metadata are addresses, not link-local, where clouds hand out credentials: Azure, Alibaba Cloud, AWS and Google
+// Cloud. The first counts as public, the others as private. An operator may allow a network that contains them.
 var metadata = prefixes("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128")
 
-// nat64 is where an IPv6-only network has the IPv4 addresses. An operator may allow it,
-// and with it only what is allowed of those.
+// nat64 is where an IPv6-only network maps the IPv4 addresses. An operator may allow it. Then an address in it is
+// allowed only if its IPv4 address is allowed.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(cidrs ...string) []netip.Prefix {
@@ -61,19 +58,18 @@ func prefixes(cidrs ...string) []netip.Prefix {
 	return out
 }
 
-// Refusal says why a webhook may not be sent to a URL. It is fit for the client, and tells
-// nothing about the network that we stand in: a name that has no address and one that has a
-// private one are refused in the same words.
+// Refusal says why a webhook may not be sent to a URL. It may be shown to the client, because it reveals nothing about
+// our network. A name without an address and a name with a private address get the same text.
 type Refusal struct{ Reason string }
 
 func (r *Refusal) Error() string { return r.Reason }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// errAddress is the one answer about addresses.
+// errAddress is the only answer about addresses.
 var errAddress = refuse("the host has no address that webhooks may be sent to")
 
-// Ports are a range of ports.
+// Ports is a range of ports.
 type Ports struct{ First, Last uint16 }
 
 // ParsePorts reads a port, or a range such as 1024-65535.
@@ -90,14 +86,13 @@ func ParsePorts(s string) (Ports, error) {
 	return Ports{uint16(low), uint16(high)}, nil
 }
 
-// Options are an operator's rules. The zero value allows http and https to any port of
-// public addresses.
+// Options are an operator's rules. The zero value allows http and https to any port of a public address.
 type Options struct {
 	HTTPSOnly    bool
-	AllowPrivate bool           // loopback, private and shared addresses, too
-	Networks     []netip.Prefix // allowed, whatever they are
-	Ports        []Ports        // the only ones; none: any
-	Resolver     *net.Resolver  // nil: the system's
+	AllowPrivate bool           // also loopback, private and shared addresses
+	Networks     []netip.Prefix // always allowed
+	Ports        []Ports        // the only allowed ones; empty: any
+	Resolver     *net.Resolver  // nil: the system's resolver
 }
 
 // Guard applies the rules. Its methods may be called from many goroutines.
@@ -128,11 +123,10 @@ func New(o Options) *Guard {
 	return g
 }
 
-// Check says whether a webhook may be set to a URL. The error is a *Refusal.
+// Check reports whether a client may set a webhook to a URL. The error is a *Refusal.
 //
-// A name is resolved. When nobody could be asked, that is no answer, and the webhook may be
-// set: each dial asks again. With AllowPrivate there is next to nothing to find out, and
-// names are left to the dials.
+// Check resolves the name, for at most two seconds. If the resolver does not answer, the webhook may be set: each dial
+// checks again. With AllowPrivate almost every address is allowed, so only the dials check names.
 func (g *Guard) Check(ctx context.Context, raw string) error {
 	u, err := g.Parse(raw)
 	if err != nil || g.opt.AllowPrivate {
@@ -140,7 +134,7 @@ func (g *Guard) Check(ctx context.Context, raw string) error {
 	}
 	host := u.Hostname()
 	if _, err := netip.ParseAddr(host); err == nil {
-		return nil // Parse has looked at it
+		return nil // Parse has checked it
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -161,8 +155,8 @@ func (g *Guard) Check(ctx context.Context, raw string) error {
 	return nil
 }
 
-// Parse checks what can be told from the URL alone, and returns it with its host in
-// lower-case ASCII. The error is a *Refusal.
+// Parse makes the checks that need only the URL. It returns the URL with its host in lower-case ASCII. The error is a
+// *Refusal.
 func (g *Guard) Parse(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
 		return nil, refuse("the URL is longer than %d bytes", MaxURL)
@@ -200,17 +194,17 @@ func (g *Guard) Parse(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// name is what resolvers are asked for. Underscores are not in the rules for hosts, and in use.
+// name is the form of names that we resolve. The rules for hosts do not allow underscores, but some hosts use them.
 var name = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.?$`)
 
-// number is how the last part of an address begins and a top-level domain does not. Some
-// resolvers take 127.1, 0x7f.1 and 2130706433 for addresses.
+// number matches the last part of an address, but no top-level domain. Some resolvers read 127.1, 0x7f.1 and 2130706433
+// as addresses.
 var number = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`)
 
 func (g *Guard) host(u *url.URL) (string, error) {
 	host := strings.ToLower(u.Hostname())
 	if !ascii(host) {
-		// As the HTTP client does. It turns full-width digits into digits, and so comes first.
+		// The HTTP client does the same. Convert first, because it turns full-width digits into digits.
 		var err error
 		if host, err = idna.Lookup.ToASCII(host); err != nil {
 			return "", refuse("the host is not a name")
@@ -243,7 +237,7 @@ func ascii(s string) bool {
 	return true
 }
 
-// port gives the port if the URL names one.
+// port returns the port if the URL names one.
 func (g *Guard) port(u *url.URL) (string, error) {
 	text := u.Port()
 	port := uint64(80)
@@ -287,13 +281,13 @@ func within(networks []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// DialContext connects for an HTTP transport. The name is resolved once, and each address
-// that it has is looked at before it is connected to.
+// DialContext connects for an HTTP transport. It resolves the name once, and checks each address before it connects to
+// it.
 func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.dialer.DialContext(ctx, network, address)
 }
 
-// control is called by the dialer when it has a socket and an address to connect it to.
+// control checks an address. The dialer calls it with a socket, before it connects.
 func (g *Guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package body reads the bodies of requests, the same for every binding over HTTP.
+// Package body reads request bodies, in the same way for every binding over HTTP.
 package body
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
-// Limits bound a body. The zero value of a number means its default.
+// Limits bound a body. A number that is 0 means its default.
 type Limits struct {
 	Size    int64         // default 16 MiB
-	Depth   int           // of nested objects and arrays; default strictjson.MaxDepth
-	Timeout time.Duration // for all of it, and for an answer; default 60 s
+	Depth   int           // nesting of objects and arrays; default strictjson.MaxDepth
+	Timeout time.Duration // to read the whole body, or to write an answer; default 60 s
 }
 
-// OrDefaults fills in what was not set.
+// OrDefaults replaces missing limits by their defaults.
 func (l Limits) OrDefaults() Limits {
 	l.Size = cmp.Or(l.Size, 16<<20)
 	l.Depth = cmp.Or(l.Depth, strictjson.MaxDepth)
@@ -33,24 +33,25 @@ func (l Limits) OrDefaults() Limits {
 
 // Fault says why a body was not read.
 type Fault struct {
-	Status int // of HTTP: 413, 408, or 400 when the client broke off
+	Status int // HTTP status: 413, 408, or 400 when the client broke off
 	Msg    string
 }
 
-// Begin starts the time that the body has. The deadline stays when the body is refused:
-// net/http reads on for a while then, to use the connection again.
+// Begin sets the read deadline of the body. The deadline stays when the body is refused: net/http
+// then reads on for a while to reuse the connection.
 func (l Limits) Begin(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(l.Timeout))
 }
 
-// Read takes the body in. After a fault that leaves it unread the connection is closed.
+// Read reads the body. After a fault that leaves the body unread, the server closes the connection.
 func (l Limits) Read(w http.ResponseWriter, r *http.Request) ([]byte, *Fault) {
 	if r.ContentLength > l.Size {
 		return nil, l.tooLarge(w)
 	}
 	content, err := readAll(http.MaxBytesReader(w, r.Body, l.Size), r.ContentLength)
 	if err == nil {
-		// The answer may be a stream that lives for hours, during which nothing is read.
+		// The answer may be a stream that lives for hours. The server reads nothing during that
+		// time.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return content, nil
 	}
@@ -70,19 +71,19 @@ func (l Limits) tooLarge(w http.ResponseWriter) *Fault {
 	return &Fault{http.StatusRequestEntityTooLarge, "the limit is " + strconv.FormatInt(l.Size, 10) + " bytes"}
 }
 
-// maxAnnounced is how much memory the announcement of a body takes.
+// maxAnnounced bounds the memory that an announced length reserves before the body arrives, in
+// bytes.
 const maxAnnounced = 256 << 10
 
-// readAll reads a body whose length may be announced.
+// readAll reads a body whose length the client may have announced.
 func readAll(r io.Reader, announced int64) ([]byte, error) {
 	content := bytes.NewBuffer(make([]byte, 0, min(max(announced, 0), maxAnnounced)+bytes.MinRead))
 	_, err := content.ReadFrom(r)
 	return content.Bytes(), err
 }
 
-// IsJSON reports whether a Content-Type is of JSON, or absent. It does not look at
-// parameters: a body in another charset than UTF-8 is found out when it is read, and an
-// ASCII one does no harm.
+// IsJSON reports whether a Content-Type is JSON, or absent. It ignores parameters: reading the body
+// detects a charset other than UTF-8, and ASCII does no harm.
 func IsJSON(contentType string) bool {
 	if contentType == "" || contentType == "application/json" {
 		return true

@@ -1,37 +1,38 @@
-// Package dialect names what a version of A2A is to the bindings: a codec between
-// its wire shapes and the domain. A codec is pure: bytes to values and back, no
-// network, no clock, no state. Versions are its subpackages.
+// Package dialect defines a version of A2A for the bindings: a codec between the version's wire
+// shapes and the domain. A codec is pure: bytes to values and back, no network, no clock, no state.
+// The subpackages are the versions.
 package dialect
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// ID is a small number for a version, for caches of encoded events.
+// ID is a small number for a version, used by caches of encoded events.
 type ID uint8
 
-// The versions served, oldest first, and then what is spoken besides of one of them.
+// The served versions, oldest first, then further forms of some of them.
 const (
 	V01 ID = iota
 	V03
 	V10
 	V03Proto  // 0.3 in the shapes of its proto file
-	V03Binary // the same as its messages are on the wire, for gRPC
-	V03Union  // 0.3 with what a client of 0.1 looks for
+	V03Binary // the same as binary messages, for gRPC
+	V03Union  // 0.3 plus members that a client of 0.1 looks for
 	V10Binary
 )
 
-// View is how much of a task a reply shows, as its request asked for.
+// View is how much of a task a reply shows, as the request asked.
 type View struct {
 	History int // engine.AllHistory, 0 for none, or the number of newest messages
 	// ShowEmpty keeps the history member even when it is empty.
 	ShowEmpty bool
 }
 
-// Call is a decoded request: the operation, the one request that belongs to it, and
-// how its reply is to be shown.
+// Call is a decoded request: the operation, the one request that belongs to it, and the view of its
+// reply.
 type Call struct {
 	Op        engine.Op
 	Send      *engine.SendRequest // OpSend, OpStream
@@ -41,11 +42,11 @@ type Call struct {
 	Subscribe *engine.SubscribeRequest
 	Push      *engine.PushRequest // OpPushSet, OpPushGet, OpPushList, OpPushDelete
 	View      View
-	// Tenant routes the request to an agent, where the version has such a member.
+	// Tenant names the agent of the request, in versions with such a member.
 	Tenant string
 }
 
-// TaskID is the public id that the call names, or "".
+// TaskID returns the public id that the call names, or "".
 func (c *Call) TaskID() string {
 	switch {
 	case c.Send != nil:
@@ -62,11 +63,73 @@ func (c *Call) TaskID() string {
 	return ""
 }
 
+// The headers that name extensions, as canonical HTTP headers. Clients of every version may use
+// either.
+const (
+	ExtensionsHeader    = "A2a-Extensions"
+	OldExtensionsHeader = "X-A2a-Extensions"
+)
+
+// Traits are the properties of a version that operations and bindings ask for, besides its
+// messages. Code above the codecs asks for traits and never compares versions.
+type Traits struct {
+	// ContextMember is the request member that names the context, for error messages.
+	ContextMember string
+	// Extensions says that the version has extensions, and that agents may require some.
+	Extensions bool
+	// EchoHeader is the header in which answers name the extensions in force.
+	EchoHeader string
+	// Card is the rendering of the extended card.
+	Card card.Rendering
+	// UndeclaredCards says that the version has two errors for a missing extended card. One is for
+	// agents whose card does not declare it, the other for agents whose card does.
+	UndeclaredCards bool
+	// Interfaces says that cards list interfaces of this version.
+	Interfaces bool
+	// Tenants says that a request can name its agent.
+	Tenants bool
+	// AdoptsTaskIDs says that a message with an unknown task id may create that task, if the
+	// operator allows it.
+	AdoptsTaskIDs bool
+	// ReopensTasks says that a message may restart a task that has ended, if the operator allows
+	// it.
+	ReopensTasks bool
+	// WholeTasks says that notifications show the whole task and not only the event.
+	WholeTasks bool
+	// BriefNotifications says that the version also allows notifications with only the status of
+	// the task.
+	BriefNotifications bool
+	// TokenHeaders are the headers that carry the token of a webhook's configuration. There may be
+	// several: a receiver written for one document knows only that document's name.
+	TokenHeaders []string
+	// AuthorizesKeys says that API keys of a webhook also go into Authorization.
+	AuthorizesKeys bool
+}
+
+// Notify chooses a form of notifications where the A2A documents leave it open.
+type Notify struct {
+	Brief     bool // only the id and status of the task, in versions that allow it
+	PlainJSON bool // application/json instead of the version's own type
+}
+
+// TypeJSON is the media type of JSON.
+const TypeJSON = "application/json"
+
+// Direct reports whether an event is an agent's bare message. Without an event it reports this of
+// the current task.
+func Direct(t *task.Task, e *task.Event) bool {
+	if e == nil {
+		return t.Direct && t.Status.Message != nil
+	}
+	return e.Direct && e.Message != nil
+}
+
 // Codec is one version's vocabulary: its messages as JSON, whatever the binding.
 type Codec interface {
 	ID() ID
-	// Version is what A2A-Version says, such as "0.3", and what a task's origin stores.
+	// Version is the value of A2A-Version, such as "0.3". A task's origin stores it.
 	Version() string
+	Traits() *Traits
 	// Operation maps a JSON-RPC method name of this version.
 	Operation(method string) (engine.Op, bool)
 	// Decode reads the params of an operation. params is valid JSON without duplicate
@@ -80,23 +143,31 @@ type Codec interface {
 	Page(p *engine.Page, v View) ([]byte, error)
 	// Pushes renders the answer of an operation on push notification configurations.
 	Pushes(op engine.Op, p *engine.Pushes) ([]byte, error)
-	// Opening renders what a stream begins with: the task as it stands. Each element is
-	// one document.
+	// Opening renders the first documents of a stream: the current task. Each element is one
+	// document.
 	Opening(op engine.Op, t *task.Task) ([][]byte, error)
-	// Event renders a streamed event of the task t, of which only the identity is read.
-	// It returns nil for what this version does not show.
+	// Event renders a streamed event of the task t. It reads only the identity of t. It returns
+	// nil for events that this version does not show.
 	Event(t *task.Task, e *task.Event) ([]byte, error)
-	// Passed renders a status that once ended streams, on one that goes on after it: the
-	// client resumes before it and the task has moved on. It is not final there.
+	// Passed renders a status that ended earlier streams, on a stream that continues after it: the
+	// client resumes before it, and the task has moved on. Here it is not final.
 	Passed(t *task.Task, e *task.Event) ([]byte, error)
-	// Direct renders a bare Message reply (an event with Direct set) on a stream that has
-	// not shown the task yet.
+	// Direct renders a bare Message reply (an event with Direct set) on a stream that has not
+	// shown the task yet.
 	Direct(t *task.Task, e *task.Event) ([]byte, error)
+	// Notification renders an event of the task t for a webhook. If the version shows whole tasks,
+	// t is the task as of the event. Otherwise Notification reads only the identity of t. Without
+	// an event it renders the current t. The body is nil if the version cannot express the event:
+	// some versions have no form for an agent's bare message.
+	Notification(t *task.Task, e *task.Event, n Notify) (body []byte, mediaType string, err error)
 	// Closes reports whether a stream of op ends after a status event with this state.
 	Closes(op engine.Op, s task.State) bool
 	// Error gives the code and message of an error of this version.
 	Error(err *task.Error) (code int, message string)
-	// Details renders what an error of this version says to programs beside its code: a JSON
-	// value, or nil.
+	// Faults returns the error table of this version, for bindings with statuses. former selects
+	// the edition before the newest, if the newest changed some statuses.
+	Faults(former bool) *fault.Table
+	// Details renders the machine-readable part of an error besides its code: a JSON value, or
+	// nil.
 	Details(err *task.Error, in fault.Incident) []byte
 }

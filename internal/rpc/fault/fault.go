@@ -1,6 +1,6 @@
-// Package fault says how an error of the domain appears to clients. It holds the
-// only table of errors: one row for each kind, following A2A 1.0. Where an older
-// version differs, that version's codec overrides the row.
+// Package fault says how an error of the domain appears to clients. It holds the only table of
+// errors: one row per kind, following A2A 1.0. Where an older version differs, that version's codec
+// overrides the row.
 package fault
 
 import (
@@ -26,75 +26,45 @@ type Row struct {
 // Table has a row for each task.Kind.
 type Table [task.KindCount]Row
 
-// The gRPC status codes that the table uses.
+// The gRPC status codes that tables use.
 const (
-	grpcInvalidArgument    = 3
-	grpcNotFound           = 5
-	grpcPermissionDenied   = 7
-	grpcResourceExhausted  = 8
-	grpcFailedPrecondition = 9
-	grpcUnimplemented      = 12
-	grpcInternal           = 13
-	grpcUnavailable        = 14
-	grpcUnauthenticated    = 16
+	GRPCInvalidArgument    = 3
+	GRPCNotFound           = 5
+	GRPCPermissionDenied   = 7
+	GRPCResourceExhausted  = 8
+	GRPCFailedPrecondition = 9
+	GRPCUnimplemented      = 12
+	GRPCInternal           = 13
+	GRPCUnavailable        = 14
+	GRPCUnauthenticated    = 16
 )
 
-// Base is the table of A2A 1.0. Kinds that 1.0 gives no JSON-RPC code of their own
-// have the nearest: what the HTTP status refuses is -32600, what it excuses is -32603.
+// Base is the table of A2A 1.0. Kinds without a JSON-RPC code in 1.0 take the nearest one: -32600
+// where the HTTP status blames the client, -32603 where it blames the server.
 var Base = Table{
-	task.Internal:             {-32603, "Internal error", 500, grpcInternal, "INTERNAL_ERROR"},
-	task.NotFound:             {-32001, "Task not found", 404, grpcNotFound, "TASK_NOT_FOUND"},
-	task.NotCancelable:        {-32002, "Task cannot be canceled", 400, grpcFailedPrecondition, "TASK_NOT_CANCELABLE"},
-	task.PushUnsupported:      {-32003, "Push Notification is not supported", 400, grpcFailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
-	task.Unsupported:          {-32004, "This operation is not supported", 400, grpcFailedPrecondition, "UNSUPPORTED_OPERATION"},
-	task.StreamingUnsupported: {-32004, "Streaming is not supported", 400, grpcFailedPrecondition, "UNSUPPORTED_OPERATION"},
-	task.ContentType:          {-32005, "Incompatible content types", 400, grpcInvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED"},
-	task.BadAgentReply:        {-32006, "Invalid agent response", 500, grpcInternal, "INVALID_AGENT_RESPONSE"},
-	task.NoExtendedCard:       {-32007, "Authenticated Extended Card is not configured", 400, grpcFailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
-	task.ExtensionRequired:    {-32008, "A required extension was not named", 400, grpcFailedPrecondition, "EXTENSION_SUPPORT_REQUIRED"},
-	task.Version:              {-32009, "Version not supported", 400, grpcFailedPrecondition, "VERSION_NOT_SUPPORTED"},
-	task.Invalid:              {-32602, "Invalid parameters", 400, grpcInvalidArgument, "INVALID_PARAMS"},
-	task.Terminal:             {-32004, "This operation is not supported", 400, grpcFailedPrecondition, "UNSUPPORTED_OPERATION"},
-	task.Busy:                 {-32004, "This operation is not supported", 400, grpcFailedPrecondition, "UNSUPPORTED_OPERATION"},
-	task.Unauthenticated:      {-32600, "Authentication required", 401, grpcUnauthenticated, "UNAUTHENTICATED"},
-	task.Forbidden:            {-32600, "Authorization failed", 403, grpcPermissionDenied, "FORBIDDEN"},
-	task.RateLimited:          {-32603, "Rate limit exceeded", 429, grpcResourceExhausted, "RATE_LIMITED"},
-	task.Unavailable:          {-32603, "A required resource is unavailable", 503, grpcUnavailable, "UNAVAILABLE"},
-	task.TooLarge:             {-32600, "Request too large", 413, grpcResourceExhausted, "REQUEST_TOO_LARGE"},
-	task.LeaseLost:            {-32603, "Internal error", 500, grpcInternal, "INTERNAL_ERROR"},
+	task.Internal:             {-32603, "Internal error", 500, GRPCInternal, "INTERNAL_ERROR"},
+	task.NotFound:             {-32001, "Task not found", 404, GRPCNotFound, "TASK_NOT_FOUND"},
+	task.NotCancelable:        {-32002, "Task cannot be canceled", 400, GRPCFailedPrecondition, "TASK_NOT_CANCELABLE"},
+	task.PushUnsupported:      {-32003, "Push Notification is not supported", 400, GRPCFailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
+	task.Unsupported:          {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION"},
+	task.StreamingUnsupported: {-32004, "Streaming is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION"},
+	task.ContentType:          {-32005, "Incompatible content types", 400, GRPCInvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED"},
+	task.BadAgentReply:        {-32006, "Invalid agent response", 500, GRPCInternal, "INVALID_AGENT_RESPONSE"},
+	task.NoExtendedCard:       {-32007, "Authenticated Extended Card is not configured", 400, GRPCFailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+	task.ExtensionRequired:    {-32008, "A required extension was not named", 400, GRPCFailedPrecondition, "EXTENSION_SUPPORT_REQUIRED"},
+	task.Version:              {-32009, "Version not supported", 400, GRPCFailedPrecondition, "VERSION_NOT_SUPPORTED"},
+	task.Invalid:              {-32602, "Invalid parameters", 400, GRPCInvalidArgument, "INVALID_PARAMS"},
+	task.Terminal:             {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION"},
+	task.Busy:                 {-32004, "This operation is not supported", 400, GRPCFailedPrecondition, "UNSUPPORTED_OPERATION"},
+	task.Unauthenticated:      {-32600, "Authentication required", 401, GRPCUnauthenticated, "UNAUTHENTICATED"},
+	task.Forbidden:            {-32600, "Authorization failed", 403, GRPCPermissionDenied, "FORBIDDEN"},
+	task.RateLimited:          {-32603, "Rate limit exceeded", 429, GRPCResourceExhausted, "RATE_LIMITED"},
+	task.Unavailable:          {-32603, "A required resource is unavailable", 503, GRPCUnavailable, "UNAVAILABLE"},
+	task.TooLarge:             {-32600, "Request too large", 413, GRPCResourceExhausted, "REQUEST_TOO_LARGE"},
+	task.LeaseLost:            {-32603, "Internal error", 500, GRPCInternal, "INTERNAL_ERROR"},
 }
 
-// Edition100 is the table of A2A 1.0.0, whose statuses 1.0.1 has changed. Clients go by
-// the reason; the number is seen by conformance suites.
-var Edition100 = Base.Statuses(map[task.Kind]Status{
-	task.NotCancelable:        {409, grpcFailedPrecondition},
-	task.PushUnsupported:      {400, grpcUnimplemented},
-	task.Unsupported:          {400, grpcUnimplemented},
-	task.StreamingUnsupported: {400, grpcUnimplemented},
-	task.ContentType:          {415, grpcInvalidArgument},
-	task.BadAgentReply:        {502, grpcInternal},
-	task.Version:              {400, grpcUnimplemented},
-})
-
-// Table03 is the table of A2A 0.3. It has no code for the state of a task or for
-// extensions: such a request has invalid parameters. Its document leaves the statuses
-// open, and these are what official servers answer.
-var Table03 = Base.Override(map[task.Kind]JSONRPC{
-	task.ExtensionRequired: {Code: -32602},
-	task.Terminal:          {Code: -32602, Message: "Invalid parameters"},
-}).Statuses(map[task.Kind]Status{
-	task.NotCancelable:        {409, grpcFailedPrecondition},
-	task.PushUnsupported:      {501, grpcUnimplemented},
-	task.Unsupported:          {501, grpcUnimplemented},
-	task.StreamingUnsupported: {501, grpcUnimplemented},
-	task.ContentType:          {415, grpcInvalidArgument},
-	task.BadAgentReply:        {502, grpcInternal},
-	task.NoExtendedCard:       {404, grpcNotFound},
-	task.Version:              {400, grpcUnimplemented},
-	task.Busy:                 {409, grpcFailedPrecondition},
-})
-
-// JSONRPC is what a version may have of its own: a code and its message.
+// JSONRPC is a version's own code and message.
 type JSONRPC struct {
 	Code    int
 	Message string // empty keeps the message of the row
@@ -111,7 +81,7 @@ func (t Table) Override(own map[task.Kind]JSONRPC) *Table {
 	return &t
 }
 
-// Status is what a version may have of its own over HTTP+JSON and gRPC.
+// Status is a version's own pair of statuses for HTTP+JSON and gRPC.
 type Status struct {
 	HTTP int
 	GRPC uint32
@@ -125,7 +95,7 @@ func (t Table) Statuses(own map[task.Kind]Status) *Table {
 	return &t
 }
 
-// Row is the row of a kind; what is out of range is Internal.
+// Row returns the row of a kind, and that of Internal for an unknown kind.
 func (t *Table) Row(k task.Kind) *Row {
 	if int(k) >= len(t) {
 		k = task.Internal
@@ -133,8 +103,8 @@ func (t *Table) Row(k task.Kind) *Row {
 	return &t[k]
 }
 
-// Describe returns the code and the message of an error: the schema's message, then
-// what the error adds to it.
+// Describe returns the code and the message of an error: the schema's message, followed by the
+// error's own text.
 func (t *Table) Describe(err *task.Error) (code int, message string) {
 	row := t.Row(err.Kind)
 	if d := detail(err, row); d != "" {
@@ -143,17 +113,17 @@ func (t *Table) Describe(err *task.Error) (code int, message string) {
 	return row.Code, row.Message
 }
 
-// Incident is what an answer can tell about an error beside the error itself.
+// Incident is what an answer tells about an error besides the error itself.
 type Incident struct {
 	TaskID string // that the request named
-	ID     string // of the line in the log, for faults of our own
+	ID     string // of the log line, for internal faults
 }
 
-// Domain is whose reasons an ErrorInfo has.
+// Domain is the domain of the reasons in an ErrorInfo.
 const Domain = "a2a-protocol.org"
 
-// Details renders an error as the google.rpc objects of A2A 1.0, an array: an
-// ErrorInfo and, when a member of the request is at fault, a BadRequest.
+// Details renders an error as the google.rpc objects of A2A 1.0: an array with an ErrorInfo. If a
+// member of the request is at fault, a BadRequest follows.
 func (t *Table) Details(err *task.Error, in Incident) []byte {
 	b := appendInfo(append(make([]byte, 0, 256), '['), t.Row(err.Kind).Reason, in)
 	if err.Field != "" {
@@ -166,7 +136,7 @@ func (t *Table) Details(err *task.Error, in Incident) []byte {
 	return append(b, ']')
 }
 
-// Info is Details of an error that has a reason and no row: those of a binding itself.
+// Info renders Details for an error that has a reason but no row: a binding's own error.
 func Info(reason string) []byte { return append(appendInfo([]byte{'['}, reason, Incident{}), ']') }
 
 // appendInfo appends an ErrorInfo.
@@ -189,8 +159,8 @@ func appendInfo(b []byte, reason string, in Incident) []byte {
 	return append(b, '}')
 }
 
-// RetryAfter is the header of this name for an error that may be gone soon, in seconds,
-// or "".
+// RetryAfter returns the value of the Retry-After header, in seconds. It is "" for an error that a
+// retry does not clear.
 func RetryAfter(err *task.Error) string {
 	if err.Kind != task.Unavailable && err.Kind != task.RateLimited {
 		return ""
@@ -202,7 +172,7 @@ func RetryAfter(err *task.Error) string {
 	return strconv.Itoa(int(math.Ceil(wait.Seconds())))
 }
 
-// Headers adds what an error has as headers over HTTP.
+// Headers adds the HTTP headers of an error.
 func Headers(err *task.Error, set func(name, value string)) {
 	if wait := RetryAfter(err); wait != "" {
 		set("Retry-After", wait)
@@ -212,37 +182,37 @@ func Headers(err *task.Error, set func(name, value string)) {
 	}
 }
 
-// StatusName is how google.rpc.Code names a status that the tables use.
+// StatusName returns the name of a status in google.rpc.Code, for the statuses that the tables use.
 func StatusName(status uint32) string {
 	switch status {
-	case grpcInvalidArgument:
+	case GRPCInvalidArgument:
 		return "INVALID_ARGUMENT"
-	case grpcNotFound:
+	case GRPCNotFound:
 		return "NOT_FOUND"
-	case grpcPermissionDenied:
+	case GRPCPermissionDenied:
 		return "PERMISSION_DENIED"
-	case grpcResourceExhausted:
+	case GRPCResourceExhausted:
 		return "RESOURCE_EXHAUSTED"
-	case grpcFailedPrecondition:
+	case GRPCFailedPrecondition:
 		return "FAILED_PRECONDITION"
-	case grpcUnimplemented:
+	case GRPCUnimplemented:
 		return "UNIMPLEMENTED"
-	case grpcUnavailable:
+	case GRPCUnavailable:
 		return "UNAVAILABLE"
-	case grpcUnauthenticated:
+	case GRPCUnauthenticated:
 		return "UNAUTHENTICATED"
 	}
 	return "INTERNAL"
 }
 
-// detail is what an error says beyond its row.
+// detail returns what an error says beyond its row.
 func detail(err *task.Error, row *Row) string {
 	said := err.Msg
 	switch err.Kind {
 	case task.Internal, task.LeaseLost:
-		return "" // faults of our own say no more than that they happened
+		return "" // an internal fault tells only that it happened
 	case task.Terminal, task.Busy:
-		// Their rows have the message of a wider error, which alone would explain nothing.
+		// Their rows carry the message of a wider error, which alone explains nothing.
 		if said == "" {
 			said = err.Kind.Error()
 		}

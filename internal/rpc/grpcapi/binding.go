@@ -1,7 +1,7 @@
-// Package grpcapi is the gRPC binding, of 1.0 and of 0.3: a service for each, on a port
-// of its own. It finds the operation by the method, takes from metadata what HTTP has in
-// headers, and tells errors by a status with details. The shapes belong to the codecs,
-// the work to the operations.
+// Package grpcapi is the gRPC binding, on a port of its own. It has one service for each version
+// that defines one. It finds the operation by the method, reads from metadata what HTTP has in
+// headers, and shows errors as a status with details. The codecs define the shapes; package
+// dispatch runs the operations.
 package grpcapi
 
 import (
@@ -23,40 +23,42 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 )
 
-// Options configures a binding. The zero value of a number means its default.
+// Options configures a binding. A number that is 0 means its default.
 type Options struct {
-	Operations    *operation.Runner
-	Limits        body.Limits   // of a request; Timeout is how long its message may take
-	HeaderTimeout time.Duration // for a connection to be set up; default 10 s
+	Operations    *dispatch.Runner
+	Limits        body.Limits   // of a request; Timeout bounds the time for its message
+	HeaderTimeout time.Duration // to set up a connection; default 10 s
 	IdleTimeout   time.Duration // of a connection without calls; default 2 min
-	KeepAlive     time.Duration // between signs of life on a quiet connection; default 15 s
-	WriteTimeout  time.Duration // for a client to take what a stream sends; default 10 s
-	// Address is where clients find this port, as host:port. Without it cards do not announce gRPC.
+	KeepAlive     time.Duration // between pings on a quiet connection; default 15 s
+	WriteTimeout  time.Duration // for a client to read what a stream sends; default 10 s
+	// Address is where clients reach this port, as host:port. Without it cards do not announce
+	// gRPC.
 	Address string
-	// StrictVersion refuses an a2a-version of another version than the service's, and calls of 1.0 without one.
+	// StrictVersion refuses an a2a-version that is not the service's version. It also refuses
+	// calls without one, in versions that require it.
 	StrictVersion bool
-	// TLS is that of the port. Nil: it speaks none.
+	// TLS configures the port. Nil: no TLS.
 	TLS *tls.Config
-	// Statuses100 answers errors of 1.0 with the statuses of 1.0.0 in place of 1.0.1's.
-	Statuses100 bool
-	Log         *slog.Logger
+	// FormerStatuses answers errors with the statuses of a version's former edition.
+	FormerStatuses bool
+	Log            *slog.Logger
 }
 
-// Limits of a connection that are nobody's to choose.
+// Limits of a connection that operators cannot set.
 const (
-	maxCalls    = 250      // at a time; what a client does not take of their answers is held for it
+	maxCalls    = 250      // concurrent; the server buffers the answers that a client does not read
 	maxMetadata = 64 << 10 // of a call, in bytes
-	// maxAge is when a client is asked to connect anew, which spreads it over replicas that
-	// came later. Calls under way are not cut.
+	// maxAge is when the server asks a client to reconnect. This spreads clients over new
+	// replicas. Calls in progress continue.
 	maxAge = 30 * time.Minute
-	// minPing is how often clients may ask for a sign of life.
+	// minPing is the shortest interval at which clients may send pings.
 	minPing = 5 * time.Second
 )
 
@@ -69,9 +71,9 @@ type Binding struct {
 	at       Arrival
 }
 
-// Arrival is where a call arrives, with the caller's metadata, by their names as canonical
-// HTTP headers, and its end of the connection.
-type Arrival func(ctx context.Context, values func(name string) []string, chain []*x509.Certificate, address string) operation.Endpoint
+// Arrival returns the endpoint of a call. values returns metadata by canonical HTTP header name;
+// chain and address describe the client's end of the connection.
+type Arrival func(ctx context.Context, values func(name string) []string, chain []*x509.Certificate, address string) dispatch.Endpoint
 
 // service is the service of a version.
 type service struct {
@@ -89,11 +91,9 @@ func New(o Options) *Binding {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Binding{Options: o, health: health.NewServer(), services: []*service{
-		{binary.New10(o.Limits.Depth), &fault.Base}, {binary.New03(o.Limits.Depth), fault.Table03},
-	}}
-	if o.Statuses100 {
-		b.services[0].faults = fault.Edition100
+	b := &Binding{Options: o, health: health.NewServer()}
+	for _, c := range registry.Services(o.Limits.Depth) {
+		b.services = append(b.services, &service{c, c.Faults(o.FormerStatuses)})
 	}
 	secured := insecure.NewCredentials()
 	if o.TLS != nil {
@@ -121,8 +121,8 @@ func New(o Options) *Binding {
 	return b
 }
 
-// describe lists the methods of a service. On the wire a call with one answer is a stream
-// of one message, so all of them have one kind of handler.
+// describe lists the methods of a service. On the wire a call with one answer is a stream of one
+// message, so all methods share one kind of handler.
 func (b *Binding) describe(s *service) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: s.Service()}
 	for _, m := range s.Methods() {
@@ -134,15 +134,15 @@ func (b *Binding) describe(s *service) *grpc.ServiceDesc {
 	return d
 }
 
-// Announced are the services as cards have them. One address serves every agent: 1.0 names
-// the agent in each request, and 0.3, which cannot, reaches the common one only.
+// Announced returns the services as cards list them. One address serves every agent: a version
+// whose requests cannot name the agent reaches only the common one.
 func (b *Binding) Announced(common string) []card.Binding {
 	if b.Address == "" {
 		return nil
 	}
 	var all []card.Binding
 	for _, s := range b.services {
-		named := s.Version() != v03.Version
+		named := s.Traits().Tenants
 		all = append(all, card.Binding{
 			Name: "GRPC", Versions: []string{s.Version()},
 			Address: func(agent, _ string) (url, tenant string) {
@@ -159,7 +159,7 @@ func (b *Binding) Announced(common string) []card.Binding {
 	return all
 }
 
-// Serve answers on a listener until Shutdown.
+// Serve accepts connections on a listener and blocks until Shutdown.
 func (b *Binding) Serve(l net.Listener, at Arrival) error {
 	b.at = at
 	if err := b.server.Serve(listener{l}); !errors.Is(err, grpc.ErrServerStopped) {
@@ -168,8 +168,8 @@ func (b *Binding) Serve(l net.Listener, at Arrival) error {
 	return nil
 }
 
-// Shutdown refuses new calls and waits for those under way. Streams end when the hub is
-// closed. When ctx ends before, it cuts them.
+// Shutdown refuses new calls and waits for those in progress. Streams end when the hub is closed.
+// When ctx ends first, Shutdown cuts the remaining calls.
 func (b *Binding) Shutdown(ctx context.Context) error {
 	b.health.Shutdown()
 	done := make(chan struct{})

@@ -26,16 +26,16 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// golden compares a message, as JSON.
+// golden compares a message with a golden file, as JSON.
 func golden(t *testing.T, name string, m proto.Message) {
 	t.Helper()
 	b, err := protojson.Marshal(m)
@@ -53,15 +53,15 @@ const (
 	service03 = "a2a.v1.A2AService/"
 )
 
-// Every operation of both versions that has one answer; the answers are golden.
+// Every operation of both versions that has one answer. The answers are golden files.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}
-	s := serve(t, e, grpcapi.Options{})
+	s := serve(t, e.As, grpcapi.Options{})
 	for _, tt := range []struct {
 		golden, method string
 		in, out        proto.Message
-		want           any // asked of the engine; nil: nothing, and there is an error
+		want           any // the type of the engine's request; nil: no request, but an error
 	}{
 		{"1.0/send", service10 + "SendMessage", send10("hi"), new(pb10.SendMessageResponse), new(engine.SendRequest)},
 		{"1.0/get", service10 + "GetTask", &pb10.GetTaskRequest{Id: "t-1"}, new(pb10.Task), new(engine.GetRequest)},
@@ -95,7 +95,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// One golden of every kind of error, for each table.
+// One golden file with every kind of error, for each table.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -105,16 +105,16 @@ func TestFaults(t *testing.T) {
 	}{
 		"0.3/faults":          {service03 + "GetTask", &pb03.GetTaskRequest{Name: "tasks/t-1"}, new(pb03.Task), grpcapi.Options{}},
 		"1.0/faults":          {service10 + "GetTask", &pb10.GetTaskRequest{Id: "t-1"}, new(pb10.Task), grpcapi.Options{}},
-		"1.0/faults-of-1.0.0": {service10 + "GetTask", &pb10.GetTaskRequest{Id: "t-1"}, new(pb10.Task), grpcapi.Options{Statuses100: true}},
+		"1.0/faults-of-1.0.0": {service10 + "GetTask", &pb10.GetTaskRequest{Id: "t-1"}, new(pb10.Task), grpcapi.Options{FormerStatuses: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all := map[string]json.RawMessage{}
 			for k := range task.Kind(task.KindCount) {
 				if k == task.Internal || k == task.LeaseLost {
-					continue // their id is another each time
+					continue // their ids differ each time
 				}
-				s := serve(t, &rpctest.Recorder{Err: task.Errorf(k, "the detail")}, tt.opt)
+				s := serve(t, (&rpctest.Recorder{Err: task.Errorf(k, "the detail")}).As, tt.opt)
 				f := faultOf(t, s.unary(with(t), tt.method, tt.in, tt.out))
 				b, err := protojson.Marshal(f.Proto())
 				require.NoError(t, err)
@@ -131,11 +131,11 @@ func TestFaults(t *testing.T) {
 
 func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
 	t.Parallel()
-	for what, e := range map[string]operation.Engine{
-		"hunter2": &rpctest.Recorder{Err: errors.New("password=hunter2")},
-		"panic":   &rpctest.Recorder{}, // whose task is nil
+	for what, e := range map[string]*rpctest.Recorder{
+		"hunter2": {Err: errors.New("password=hunter2")},
+		"panic":   {}, // its task is nil
 	} {
-		s := serve(t, e, grpcapi.Options{})
+		s := serve(t, e.As, grpcapi.Options{})
 		_, err10 := s.young.GetTask(with(t), &pb10.GetTaskRequest{Id: "t-1"})
 		_, err03 := s.old.GetTask(with(t), &pb03.GetTaskRequest{Name: "tasks/t-1"})
 		for _, err := range []error{err10, err03} {
@@ -152,7 +152,7 @@ func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}
-	s := serve(t, e, grpcapi.Options{Limits: body.Limits{Size: 4096}})
+	s := serve(t, e.As, grpcapi.Options{Limits: body.Limits{Size: 4096}})
 	_, err := s.young.SendMessage(with(t), &pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_USER}})
 	f := faultOf(t, err)
 	require.Equal(t, codes.InvalidArgument, f.Code())
@@ -177,9 +177,9 @@ func TestBadRequests(t *testing.T) {
 
 func TestARequestThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{Limits: body.Limits{Timeout: 50 * time.Millisecond}})
+	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{Limits: body.Limits{Timeout: 50 * time.Millisecond}})
 	for method, streams := range map[string]bool{"GetTask": false, "SubscribeToTask": true} {
-		// Nothing is sent, and the sending not ended.
+		// The client neither sends anything nor ends its side.
 		stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: streams, ClientStreams: true}, "/"+service10+method)
 		require.NoError(t, err)
 		require.Equal(t, codes.Canceled, codeOf(stream.RecvMsg(new(pb10.Task))))
@@ -189,7 +189,7 @@ func TestARequestThatDoesNotArrive(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}
-	s := serve(t, e, grpcapi.Options{})
+	s := serve(t, e.As, grpcapi.Options{})
 	_, err := s.young.SendMessage(with(t, "idempotency-key", "k-1", "a2a-version", "1.0"), send10("hi"))
 	require.NoError(t, err)
 	sent, _ := e.Last().(*engine.SendRequest)
@@ -214,7 +214,7 @@ func TestMetadata(t *testing.T) {
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
-		s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{StrictVersion: strict})
+		s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{StrictVersion: strict})
 		for _, tt := range []struct {
 			young   bool
 			version string
@@ -253,24 +253,26 @@ func TestVersions(t *testing.T) {
 func TestTenantsAreAgents(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}
-	s := serve(t, e, grpcapi.Options{})
+	s := serve(t, e.As, grpcapi.Options{})
 	for tenant, agent := range map[string]string{"": "demo", "demo": "demo", "other": "other"} {
 		_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: tenant, Id: "t-1"})
 		require.NoError(t, err)
-		asked, _ := e.Last().(*engine.GetRequest)
-		require.Equal(t, agent, asked.Agent)
+		require.IsType(t, new(engine.GetRequest), e.Last())
+		_, asked := e.LastBy()
+		require.Equal(t, agent, asked)
 	}
 	_, err := s.young.GetTask(with(t), &pb10.GetTaskRequest{Tenant: "nobody", Id: "t-1"})
 	require.Equal(t, []string{"tenant: no agent of this name is served here"}, faultOf(t, err).members)
 	_, err = s.old.GetTask(with(t), &pb03.GetTaskRequest{Name: "tasks/t-1"})
 	require.NoError(t, err)
-	asked, _ := e.Last().(*engine.GetRequest)
-	require.Equal(t, "demo", asked.Agent, "0.3 cannot name one")
+	require.IsType(t, new(engine.GetRequest), e.Last())
+	_, asked := e.LastBy()
+	require.Equal(t, "demo", asked, "0.3 cannot name one")
 }
 
 func TestExtensions(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{})
+	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{})
 	for _, tt := range []struct{ said, echoed10, echoed03 string }{
 		{"a2a-extensions", "a2a-extensions", "x-a2a-extensions"},
 		{"x-a2a-extensions", "a2a-extensions", "x-a2a-extensions"},
@@ -306,7 +308,7 @@ func TestCardsAnnounceGRPC(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{})
+	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{})
 	c := grpc_health_v1.NewHealthClient(s.conn)
 	for _, service := range []string{"", strings.TrimSuffix(service10, "/"), strings.TrimSuffix(service03, "/")} {
 		r, err := c.Check(with(t), &grpc_health_v1.HealthCheckRequest{Service: service})
@@ -332,7 +334,7 @@ func TestHealth(t *testing.T) {
 
 func TestReflection(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{})
+	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{})
 	c, err := grpc_reflection_v1.NewServerReflectionClient(s.conn).ServerReflectionInfo(with(t))
 	require.NoError(t, err)
 	require.NoError(t, c.Send(&grpc_reflection_v1.ServerReflectionRequest{MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}}))
@@ -352,7 +354,7 @@ func TestReflection(t *testing.T) {
 		require.NoError(t, err)
 		var file descriptorpb.FileDescriptorProto
 		require.NoError(t, proto.Unmarshal(r.GetFileDescriptorResponse().GetFileDescriptorProto()[0], &file))
-		// What is described is served.
+		// The server serves every method that it describes.
 		for _, m := range file.GetService()[0].GetMethod() {
 			stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: true}, "/"+service+"/"+m.GetName())
 			require.NoError(t, err)
@@ -366,7 +368,7 @@ func TestReflection(t *testing.T) {
 	require.NoError(t, c.CloseSend())
 }
 
-// A client that leaves is nobody's fault.
+// A client that leaves is no fault.
 func TestACallThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
@@ -398,7 +400,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 func TestOutcomesAreCounted(t *testing.T) {
 	t.Parallel()
 	outcomes := make(chan string, 10)
-	s := serve(t, &rpctest.Recorder{Task: sample()}, grpcapi.Options{Limits: body.Limits{Size: 1000}}, func(o *operation.Options) {
+	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{Limits: body.Limits{Size: 1000}}, func(o *dispatch.Options) {
 		o.Observer.Request = func(op, version, outcome string) { outcomes <- fmt.Sprint(op, " ", version, " ", outcome) }
 	})
 	_, _ = s.young.GetTask(with(t), &pb10.GetTaskRequest{Id: "t-1"})
@@ -409,7 +411,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	require.Equal(t, "send 1.0 refused", wait(t, outcomes))
 }
 
-// rawCodec sends bytes as they are.
+// rawCodec sends bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Name() string                  { return "proto" }

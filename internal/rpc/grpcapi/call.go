@@ -16,12 +16,12 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 )
 
-// call is one call on its way, and then its stream.
+// call is the state of one call, and of its stream.
 type call struct {
-	operation.Request
+	dispatch.Request
 	b      *Binding
 	s      *service
 	op     engine.Op
@@ -32,8 +32,8 @@ type call struct {
 	opened bool   // a stream was opened, and counted
 	begun  bool   // its headers were sent
 	added  [][]byte
-	size   int // of added
-	large  int // size of the message that was sent last
+	size   int // of added, in bytes
+	large  int // size of the message that was sent last, in bytes
 }
 
 // handle answers one call.
@@ -59,13 +59,13 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	return c.answer()
 }
 
-// values gives the metadata of a name, in the form of a canonical HTTP header.
+// values returns the metadata of a name, as the values of a canonical HTTP header.
 func (c *call) values(name string) []string {
 	md, _ := metadata.FromIncomingContext(c.ctx)
 	return md.Get(name)
 }
 
-// peerChain is the certificate of the client, and those that lead to an authority.
+// peerChain returns the certificate of the client, and those that lead to an authority.
 func peerChain(ctx context.Context) []*x509.Certificate {
 	if p, ok := peer.FromContext(ctx); ok {
 		if secured, ok := p.AuthInfo.(credentials.TLSInfo); ok {
@@ -75,7 +75,7 @@ func peerChain(ctx context.Context) []*x509.Certificate {
 	return nil
 }
 
-// peerAddress is where the connection came from.
+// peerAddress returns the address that the connection came from.
 func peerAddress(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {
 		return p.Addr.String()
@@ -83,37 +83,37 @@ func peerAddress(ctx context.Context) string {
 	return ""
 }
 
-// contain keeps a panic from taking the process down.
+// contain turns a panic into an error, so that the process survives.
 func (c *call) contain(err *error) {
 	if v := recover(); v != nil {
-		*err = c.broken(operation.Panicked(v), "stack", string(debug.Stack()))
+		*err = c.broken(dispatch.Panicked(v), "stack", string(debug.Stack()))
 	}
 }
 
-// read takes the request in, within its bounds of size and time.
+// read reads the request, within its bounds of size and time.
 func (c *call) read() (frame, error) {
 	late := time.AfterFunc(c.b.Limits.Timeout, c.cancel)
 	defer late.Stop()
 	var message frame
 	err := c.stream.RecvMsg(&message)
-	if err != nil { // the library has told the client, if it is there
-		c.observe(operation.Refused)
+	if err != nil { // the library has told the client, if it is still there
+		c.observe(dispatch.Refused)
 		if status.Code(err) == codes.ResourceExhausted {
-			c.b.Operations.Limited(&c.Request, operation.LimitBody)
+			c.b.Operations.Limited(&c.Request, dispatch.LimitBody)
 		}
 	}
 	return message, err
 }
 
-// decode reads the request in the words of its version.
+// decode reads the request in the shape of its version.
 func (c *call) decode(message frame) error {
 	c.ReadHeaders(func(name string) []string {
-		if name == operation.LastEventID {
+		if name == dispatch.LastEventID {
 			name = "a2a-" + name
 		}
 		return c.values(name)
 	})
-	if err := registry.Admit(c.s, operation.First(c.values(operation.VersionHeader)), "service", c.b.StrictVersion); err != nil {
+	if err := registry.Admit(c.s, dispatch.First(c.values(dispatch.VersionHeader)), "service", c.b.StrictVersion); err != nil {
 		return err
 	}
 	var err error
@@ -121,9 +121,9 @@ func (c *call) decode(message frame) error {
 		return err
 	}
 	c.taskID = c.Call.TaskID()
-	// What the endpoint renders is JSON, like everything else that is not our codec's.
+	// The endpoint renders JSON; the codec turns it into a message.
 	if render := c.ExtendedCard; render != nil {
-		c.ExtendedCard = func(r *operation.Request) ([]byte, error) {
+		c.ExtendedCard = func(r *dispatch.Request) ([]byte, error) {
 			document, err := render(r)
 			if err != nil {
 				return nil, err
@@ -140,7 +140,7 @@ func (c *call) answer() error {
 	if err != nil {
 		return c.fail(err)
 	}
-	c.observe(operation.Succeeded)
+	c.observe(dispatch.Succeeded)
 	c.echo()
 	return c.stream.SendMsg(frame(result))
 }
@@ -153,15 +153,15 @@ func (c *call) follow() error {
 	}
 	c.opened = true
 	c.echo()
-	// It may live for hours and is to hold on to no more than it needs.
-	c.Request = operation.Request{Codec: c.Codec}
+	// The stream may live for hours, so it keeps only what it needs.
+	c.Request = dispatch.Request{Codec: c.Codec}
 	if err := st.Follow(c.ctx, c); err != nil {
 		return c.fail(err)
 	}
 	if st.Cut() {
 		return status.Error(codes.Unavailable, "the server is stopping: follow the task again")
 	}
-	return status.FromContextError(c.ctx.Err()).Err() // of a client that took nothing, as of one that has left
+	return status.FromContextError(c.ctx.Err()).Err() // the client has left, or stopped reading
 }
 
 func (c *call) observe(outcome string) { c.b.Operations.Observe(c.op, c.Codec, outcome) }
@@ -169,26 +169,26 @@ func (c *call) observe(outcome string) { c.b.Operations.Observe(c.op, c.Codec, o
 // echo names the extensions in force.
 func (c *call) echo() {
 	c.Echo(func(name, value string) {
-		_ = c.stream.SetHeader(metadata.Pairs(strings.ToLower(name), value)) // fails once they were sent, which they were not
+		_ = c.stream.SetHeader(metadata.Pairs(strings.ToLower(name), value)) // cannot fail: no headers were sent yet
 	})
 }
 
-// A stream is a message for each event.
-var _ operation.Sink = (*call)(nil)
+// Each event of a stream is one message.
+var _ dispatch.Sink = (*call)(nil)
 
-// Event adds a message. Its id is in it, for those who asked for the extension.
+// Event adds a message. The message contains its id if the client asked for the extension.
 func (c *call) Event(_ int64, document []byte) {
 	c.added = append(c.added, document)
 	c.size += len(document)
 }
 
-// KeepAlive adds nothing: the connection has its own signs of life.
+// KeepAlive adds nothing: the connection sends its own pings.
 func (c *call) KeepAlive() {}
 
 // Full reports whether it is time to flush.
 func (c *call) Full() bool { return c.size >= 64<<10 }
 
-// Flush sends what was added, and the headers first.
+// Flush sends the added messages, after the headers.
 func (c *call) Flush() error {
 	if !c.begun {
 		c.begun = true
@@ -205,11 +205,11 @@ func (c *call) Flush() error {
 	return nil
 }
 
-// drain is how many bytes in a second the client of a stream must take at least.
+// drain is the rate, in bytes per second, at which the client of a stream must read at least.
 const drain = 64 << 10
 
-// send sends one message. It waits for the ones before, of which the last may be large and
-// on its way.
+// send sends one message. It waits for the messages before it; the last of them may be large and
+// still in transit.
 func (c *call) send(document []byte) error {
 	patience := c.b.WriteTimeout + time.Duration(c.large/drain)*time.Second
 	stuck := time.AfterFunc(patience, c.cancel)

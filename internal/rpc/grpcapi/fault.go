@@ -5,46 +5,45 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // the objects that details name
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // registers the types in details
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// fail is the status of an error of an operation.
+// fail returns the status of an operation's error.
 func (c *call) fail(err error) error {
-	e, ours := operation.Known(err)
+	e, ours := dispatch.Known(err)
 	switch {
 	case !ours:
 		return c.tell(e, fault.Incident{TaskID: c.taskID})
-	case c.ctx.Err() != nil: // what breaks because the client has left is nobody's fault
+	case c.ctx.Err() != nil: // an error after the client has left is no fault
 		return status.FromContextError(c.ctx.Err()).Err()
 	}
 	return c.broken(err)
 }
 
-// broken is the status of a fault of our own. The client sees no more of it than the id
-// that it has in the log.
+// broken returns the status of an internal fault. The client sees only the id of the log line.
 func (c *call) broken(err error, attrs ...any) error {
-	id := operation.LogFault(c.b.Log, c.op, c.taskID, err, attrs...)
+	id := dispatch.LogFault(c.b.Log, c.op, c.taskID, err, attrs...)
 	return c.tell(&task.Error{Kind: task.Internal}, fault.Incident{ID: id})
 }
 
-// tell is the status of an error, with the same details in both versions: 0.3 has none of
-// its own for gRPC.
+// tell returns the status of an error. The details are the same in both versions: 0.3 defines none
+// for gRPC.
 func (c *call) tell(e *task.Error, in fault.Incident) error {
 	row := c.s.faults.Row(e.Kind)
 	if !c.opened {
 		c.observe(row.Reason)
 	}
 	fault.Headers(e, func(name, value string) {
-		if name != "Retry-After" { // which the details have
+		if name != "Retry-After" { // the details contain it
 			c.stream.SetTrailer(metadata.Pairs(strings.ToLower(name), value))
 		}
 	})

@@ -9,12 +9,12 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// frame is a message as it is on the wire: the codecs of the versions read and write it,
-// and a message that many streams show is encoded once.
+// frame is a message as it is on the wire. The codecs of the versions read and write frames, so the
+// server encodes a message once for all streams that show it.
 type frame []byte
 
-// framing passes frames on. Messages of other services, such as reflection, it leaves to
-// the usual codec.
+// framing passes frames through. It leaves messages of other services, such as reflection, to the
+// usual codec.
 type framing struct{}
 
 func (framing) Name() string { return proto.Name }
@@ -34,11 +34,11 @@ func (framing) Unmarshal(data mem.BufferSlice, v any) error {
 	return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
 }
 
-// cancelKey is where a call's context has what ends it.
+// cancelKey is the context key of a call's cancel function.
 type cancelKey struct{}
 
-// withCancel lets us end a call from outside of its handler, which may wait in a read or in
-// a write that the client does not let go on. The library has no deadlines for these.
+// withCancel lets the binding end a call from outside its handler. The handler may be blocked in a
+// read or write that depends on the client, and the library has no deadlines for these.
 func withCancel(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancel(ctx) // its parent ends with the call
 	return context.WithValue(ctx, cancelKey{}, cancel), nil

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// FuzzRequest sends any bytes to any method: the answer is a message, or an error that is
-// not a fault of ours.
+// FuzzRequest sends arbitrary bytes to any method. The answer is a message, or an error that is no
+// internal fault.
 func FuzzRequest(f *testing.F) {
 	var methods []string
 	for _, service := range []*grpc.ServiceDesc{&pb10.A2AService_ServiceDesc, &pb03.A2AService_ServiceDesc} {
@@ -41,7 +41,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		f.Add(uint8(i), []byte{})
 	}
-	s := serve(f, echoing{new(rpctest.Recorder)}, grpcapi.Options{})
+	s := serve(f, rpctest.ForAll(echoing{new(rpctest.Recorder)}), grpcapi.Options{})
 	f.Fuzz(func(t *testing.T, method uint8, message []byte) {
 		name := methods[int(method)%len(methods)]
 		stream, err := s.conn.NewStream(with(t), &grpc.StreamDesc{ServerStreams: true}, name, grpc.ForceCodec(rawCodec{}))
@@ -61,7 +61,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// echoing is an engine that knows no task, and takes every message.
+// echoing is an engine that knows no task and accepts every message.
 type echoing struct{ *rpctest.Recorder }
 
 func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {

@@ -2,12 +2,11 @@ package grpcapi
 
 import "net"
 
-// listener closes connections that cannot be written to.
+// listener closes connections after a failed write.
 //
-// The library leaves that to who reads from one, and bounds only how long a connection may
-// take to be set up. Where a write meets that bound, its writer ends; the bound is taken
-// back then, and the reader waits for as long as the client likes, with nobody left to
-// tell it that it was idle for too long.
+// The library leaves the closing to its reader, and bounds only the time to set up a connection.
+// When a write exceeds that bound, the library's writer ends and the bound is lifted. The reader
+// then waits for as long as the client likes, and no writer is left to close the idle connection.
 type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A deadline that is taken back does not bring a connection to life on which a write has met it.
+// A connection on which a write has exceeded its deadline stays closed after the deadline is
+// lifted.
 func TestAConnectionEndsWithAWriteThatFails(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

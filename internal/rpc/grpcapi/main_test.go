@@ -22,11 +22,12 @@ import (
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -34,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait: a test that is right never comes near it.
+// patience bounds every wait. A correct test never comes near it.
 const patience = 20 * time.Second
 
 // logBook collects log lines.
@@ -66,19 +67,19 @@ type server struct {
 }
 
 // serve starts a server; more changes the operations behind the binding.
-func serve(t testing.TB, e operation.Engine, o grpcapi.Options, more ...func(*operation.Options)) *server {
+func serve(t testing.TB, e func(identity.Caller, string) dispatch.Engine, o grpcapi.Options, more ...func(*dispatch.Options)) *server {
 	t.Helper()
 	s := &server{logs: new(logBook)}
 	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))
-	ops := operation.Options{Engine: e, Agents: []operation.Agent{
-		{Name: "demo", Extensions: []operation.Extension{{URI: operation.ResumeURI}, {URI: "urn:a"}}},
+	ops := dispatch.Options{Engine: e, Agents: []dispatch.Agent{
+		{Name: "demo", Extensions: []dispatch.Extension{{URI: dispatch.ResumeURI}, {URI: "urn:a"}}},
 		{Name: "other"},
-		{Name: "strict", Extensions: []operation.Extension{{URI: "urn:must", Required: true}}},
+		{Name: "strict", Extensions: []dispatch.Extension{{URI: "urn:must", Required: true}}},
 	}}
 	for _, change := range more {
 		change(&ops)
 	}
-	o.Operations = operation.New(ops)
+	o.Operations = dispatch.New(ops)
 	demo := card.Card{Name: "Demo", Version: "1", Capabilities: card.Capabilities{Streaming: true, ExtendedCard: true}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -113,7 +114,7 @@ func dial(t testing.TB, addr string, o ...grpc.DialOption) *grpc.ClientConn {
 	return conn
 }
 
-// with is a context with a deadline and metadata.
+// with returns a context with a deadline and metadata.
 func with(t testing.TB, metadataPairs ...string) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -121,17 +122,17 @@ func with(t testing.TB, metadataPairs ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, metadataPairs...)
 }
 
-// streams is a server with a real engine and a real hub on a log in memory.
+// streams is a server with a real engine and a real hub, on a log in memory.
 type streams struct {
 	*server
 	*rpctest.Log
 	closed chan struct{} // receives when a stream ends
 }
 
-func serveStreams(t testing.TB, o grpcapi.Options, more ...func(*operation.Options)) *streams {
+func serveStreams(t testing.TB, o grpcapi.Options, more ...func(*dispatch.Options)) *streams {
 	t.Helper()
 	s := &streams{Log: rpctest.NewLog(), closed: make(chan struct{}, 100)}
-	s.server = serve(t, s.Engine(), o, append(more, func(ops *operation.Options) {
+	s.server = serve(t, s.Engine(), o, append(more, func(ops *dispatch.Options) {
 		ops.Observer.StreamOpened = func(string) func() { return func() { s.closed <- struct{}{} } }
 	})...)
 	t.Cleanup(s.Hub.Close)
@@ -158,7 +159,7 @@ func sample() *task.Task {
 	}
 }
 
-// fault is an error as it is told.
+// fault is an error as an answer shows it.
 type fault struct {
 	*grpcstatus.Status
 	info    *errdetails.ErrorInfo
@@ -189,7 +190,7 @@ func faultOf(t testing.TB, err error) *fault {
 	return f
 }
 
-// ends expects a stream to be over, and cleanly.
+// ends expects a stream to end cleanly.
 func ends[M any](t testing.TB, s grpc.ServerStreamingClient[M]) {
 	t.Helper()
 	m, err := s.Recv()

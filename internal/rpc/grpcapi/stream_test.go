@@ -16,13 +16,13 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// shown puts a message of either version into short words: its id, what it is, and whether it is final.
+// shown describes a message of either version in short: its id, its kind, and whether it is final.
 func shown(m any) string {
 	var kind, state, text string
 	var md *structpb.Struct
@@ -53,7 +53,7 @@ func shown(m any) string {
 		}
 	}
 	words := []string{kind}
-	if id := md.GetFields()[operation.ResumeURI].GetStructValue().GetFields()["eventId"].GetStringValue(); id != "" {
+	if id := md.GetFields()[dispatch.ResumeURI].GetStructValue().GetFields()["eventId"].GetStringValue(); id != "" {
 		words = []string{id, kind}
 	}
 	if text += strings.ToLower(strings.TrimPrefix(state, "TASK_STATE_")); text != "" {
@@ -65,7 +65,7 @@ func shown(m any) string {
 	return strings.Join(words, " ")
 }
 
-// expect reads as many messages as are wanted, and compares.
+// expect reads as many messages as wanted, and compares them.
 func expect[M any](t testing.TB, s grpc.ServerStreamingClient[M], want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -89,7 +89,7 @@ func (s *streams) subscribe03(t testing.TB, id task.ID, pairs ...string) grpc.Se
 	return c
 }
 
-// idle waits until nobody is subscribed to anything.
+// idle waits until no stream is subscribed to anything.
 func (s *streams) idle(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool { return s.Hub.Topics() == 0 }, patience, time.Millisecond)
@@ -124,7 +124,7 @@ func TestTheHeadersComeBeforeAnythingHappens(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	request := send10("hi")
-	request.Tenant = "other" // which may answer directly, so that nothing is shown before
+	request.Tenant = "other" // it may answer directly, so the stream shows nothing earlier
 	c, err := s.young.SendStreamingMessage(with(t), request)
 	require.NoError(t, err)
 	_, err = c.Header()
@@ -161,17 +161,17 @@ func TestSubscribe(t *testing.T) {
 	require.Equal(t, codes.NotFound, faultOf(t, err).Code())
 }
 
-// A client that names the extension finds in each message the id from which it can go on.
+// A client that names the extension finds in each message the id from which it can resume.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	for _, agent := range []string{"a2a-extensions", "x-a2a-extensions"} {
 		s := serveStreams(t, grpcapi.Options{})
 		id := s.Task("0.3", status(task.StateWorking), task.Event{Kind: task.EventRun, Run: &task.RunNote{}})
-		resuming := []string{agent, operation.ResumeURI}
+		resuming := []string{agent, dispatch.ResumeURI}
 		first := s.subscribe10(t, id, resuming...)
 		header, err := first.Header()
 		require.NoError(t, err)
-		require.Equal(t, []string{operation.ResumeURI}, header.Get("a2a-extensions"))
+		require.Equal(t, []string{dispatch.ResumeURI}, header.Get("a2a-extensions"))
 		expect(t, first, "3 task working")
 		s.Add(id, chunk("x"), task.Event{Kind: task.EventArtifact, Append: true, Metadata: []byte(`{"a":1}`), Artifact: &task.Artifact{
 			ID: "a", Parts: []task.Part{task.Text("y")},
@@ -190,7 +190,7 @@ func TestResume(t *testing.T) {
 		expect(t, plain, "status completed")
 		ends(t, plain)
 
-		// Also when the task has ended, up to its end, and past it.
+		// Also after the task has ended, up to its end, and beyond it.
 		again := s.subscribe10(t, id, append(resuming, "a2a-last-event-id", "4")...)
 		expect(t, again, "5 artifact y", "6 artifact z", "7 status completed")
 		ends(t, again)
@@ -203,7 +203,7 @@ func TestResume(t *testing.T) {
 		f := faultOf(t, err)
 		require.Equal(t, codes.InvalidArgument, f.Code())
 		require.Contains(t, f.members[0], "Last-Event-ID: must be an id")
-		// What HTTP calls it means nothing here.
+		// The name of the header in HTTP has no meaning here.
 		_, err = s.subscribe10(t, id, "last-event-id", "4").Recv()
 		require.Equal(t, codes.FailedPrecondition, codeOf(err))
 	}
@@ -213,7 +213,7 @@ func TestAQuestionThatWasAnsweredHasItsID(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	id := s.Task("0.3", status(task.StateInputRequired), rpctest.Says("Rome"), status(task.StateSubmitted))
-	pairs := []string{"a2a-extensions", operation.ResumeURI, "a2a-last-event-id", "1"}
+	pairs := []string{"a2a-extensions", dispatch.ResumeURI, "a2a-last-event-id", "1"}
 	young, old := s.subscribe10(t, id, pairs...), s.subscribe03(t, id, pairs...)
 	s.Add(id, status(task.StateCompleted))
 	expect(t, young, "2 status input_required", "4 status submitted", "5 status completed")
@@ -222,13 +222,13 @@ func TestAQuestionThatWasAnsweredHasItsID(t *testing.T) {
 
 func TestABareMessageHasItsID(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{}, func(o *operation.Options) {
+	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) {
 		o.Agents[1].Extensions = o.Agents[0].Extensions
 	})
 	for range 2 { // the second time it is the opening
 		request := send10("hi")
 		request.Tenant = "other"
-		c, err := s.young.SendStreamingMessage(with(t, "a2a-extensions", operation.ResumeURI, "idempotency-key", "k"), request)
+		c, err := s.young.SendStreamingMessage(with(t, "a2a-extensions", dispatch.ResumeURI, "idempotency-key", "k"), request)
 		require.NoError(t, err)
 		select {
 		case id := <-s.Created:
@@ -243,7 +243,7 @@ func TestABareMessageHasItsID(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{}, func(o *operation.Options) { o.MaxStreams = 1 })
+	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) { o.MaxStreams = 1 })
 	id := s.Task("0.3", status(task.StateWorking))
 	first := s.subscribe10(t, id)
 	expect(t, first, "task working")
@@ -275,14 +275,14 @@ func TestAClientThatLeavesHoldsNothing(t *testing.T) {
 	require.Empty(t, s.logs.String(), "that is no error")
 }
 
-// A client that reads nothing is left alone with what it has, and delays nobody.
+// The server drops a client that reads nothing. That client keeps what it has and delays no other.
 func TestAClientThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{WriteTimeout: 500 * time.Millisecond})
 	id := s.Task("0.3", status(task.StateWorking))
 	// A window that does not grow by itself.
 	conn := dial(t, s.addr, grpc.WithStaticStreamWindowSize(64<<10))
-	stuck, err := pb10.NewA2AServiceClient(conn).SubscribeToTask(with(t, "a2a-extensions", operation.ResumeURI), &pb10.SubscribeToTaskRequest{Id: id.String()})
+	stuck, err := pb10.NewA2AServiceClient(conn).SubscribeToTask(with(t, "a2a-extensions", dispatch.ResumeURI), &pb10.SubscribeToTaskRequest{Id: id.String()})
 	require.NoError(t, err)
 	expect(t, stuck, "2 task working")
 	quick := s.subscribe10(t, id)
@@ -302,7 +302,7 @@ func TestAClientThatTakesNothing(t *testing.T) {
 	expect(t, quick, "status completed")
 	ends(t, quick)
 
-	// What it finds when it reads again is whole, in order, and says that there is more.
+	// The client later reads complete events in order, and an error that says there is more.
 	last := 2
 	for {
 		m, err := stuck.Recv()
@@ -314,7 +314,7 @@ func TestAClientThatTakesNothing(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%d artifact %s", last, text), shown(m))
 	}
 	require.Less(t, last, chunks)
-	rest := s.subscribe10(t, id, "a2a-extensions", operation.ResumeURI, "a2a-last-event-id", strconv.Itoa(last))
+	rest := s.subscribe10(t, id, "a2a-extensions", dispatch.ResumeURI, "a2a-last-event-id", strconv.Itoa(last))
 	for last++; last <= chunks+2; last++ {
 		expect(t, rest, fmt.Sprintf("%d artifact %s", last, text))
 	}
@@ -324,7 +324,7 @@ func TestAClientThatTakesNothing(t *testing.T) {
 	s.idle(t)
 }
 
-// One event may be far larger than what is sent at a time.
+// One event may be far larger than one send.
 func TestALargeEvent(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
@@ -348,7 +348,7 @@ func TestStreamsWhenTheServerStops(t *testing.T) {
 	expect(t, old, "task working")
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(t.Context()) }()
-	// New calls are refused while those under way are served.
+	// The server refuses new calls while it serves those in progress.
 	require.Eventually(t, func() bool {
 		_, err := pb10.NewA2AServiceClient(dial(t, s.addr)).GetTask(with(t), &pb10.GetTaskRequest{Id: id.String()})
 		return codeOf(err) == codes.Unavailable
@@ -383,7 +383,7 @@ func TestAStopThatTakesTooLong(t *testing.T) {
 
 func TestAPanicOnAStreamIsItsStatus(t *testing.T) {
 	t.Parallel()
-	s := serveStreams(t, grpcapi.Options{}, func(o *operation.Options) { o.MaxStreams = 1 })
+	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) { o.MaxStreams = 1 })
 	id := s.Task("0.3", status(task.StateWorking))
 	c := s.subscribe10(t, id)
 	expect(t, c, "task working")

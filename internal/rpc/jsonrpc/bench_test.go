@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -23,7 +24,7 @@ type still struct {
 func (s still) Send(context.Context, *engine.SendRequest) (*task.Task, error) { return s.t, nil }
 func (s still) Get(context.Context, *engine.GetRequest) (*task.Task, error)   { return s.t, nil }
 
-// sink is a ResponseWriter that costs nothing and, as the real one, has deadlines.
+// sink is a ResponseWriter that costs nothing. Like the real one it has deadlines.
 type sink struct{ header http.Header }
 
 func (s *sink) Header() http.Header              { return s.header }
@@ -32,12 +33,12 @@ func (s *sink) Write(p []byte) (int, error)      { return len(p), nil }
 func (s *sink) SetReadDeadline(time.Time) error  { return nil }
 func (s *sink) SetWriteDeadline(time.Time) error { return nil }
 
-// BenchmarkSend is what the binding adds to a send: routing, the envelope, the codec
-// both ways.
+// BenchmarkSend measures what the binding adds to a send: routing, the envelope, and the codec both
+// ways.
 func BenchmarkSend(b *testing.B) {
 	s := rpc.New(rpc.Options{
 		Agents:  []rpc.Agent{{Name: "demo", Default: true}},
-		JSONRPC: options{Engine: still{t: sample("0.3")}}.binding(), Log: slog.New(slog.DiscardHandler),
+		JSONRPC: options{Engine: rpctest.ForAll(still{t: sample("0.3")})}.binding(), Log: slog.New(slog.DiscardHandler),
 	})
 	for name, body := range map[string]string{
 		"0.1":       request(`"1"`, "tasks/send", calls["0.1"]["tasks/send"]),

@@ -1,6 +1,5 @@
-// Package jsonrpc is the JSON-RPC binding: one URL for every version of A2A. It
-// does the framing and nothing else; the shapes belong to the codecs, the work to
-// the engine.
+// Package jsonrpc is the JSON-RPC binding: one URL for every version of A2A. It only does the
+// framing. The codecs define the shapes; the engine does the work.
 package jsonrpc
 
 import (
@@ -14,40 +13,39 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/web"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/overhttp"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Options configures a binding. The zero value of a number means its default.
-type Options = web.Options
+// Options configures a binding. A number that is 0 means its default.
+type Options = overhttp.Options
 
 // Binding serves JSON-RPC requests.
-type Binding struct{ *web.Binding }
+type Binding struct{ *overhttp.Binding }
 
 // New makes a binding.
-func New(o Options) *Binding { return &Binding{web.New(o)} }
+func New(o Options) *Binding { return &Binding{overhttp.New(o)} }
 
-// Endpoint is where a request arrived, and whether the path pins a version.
+// Endpoint says where a request arrived, and whether the path pins a version.
 type Endpoint struct {
-	operation.Endpoint
+	dispatch.Endpoint
 	Pin string
 }
 
-// exchange is one request on its way.
+// exchange is the state of one request.
 type exchange struct {
-	web.Exchange
+	overhttp.Exchange
 	b      *Binding
 	pin    string
 	id     string // literal JSON
 	taskID string // as the request names it
-	head   []byte // what stands before each document of its stream
+	head   []byte // the bytes before each document of its stream
 }
 
 // Serve answers one request.
 func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
-	x := &exchange{Exchange: web.Begin(w, r, at.Endpoint), b: b, pin: at.Pin, id: nullID}
+	x := &exchange{Exchange: overhttp.Begin(w, r, at.Endpoint), b: b, pin: at.Pin, id: nullID}
 	defer x.Contain(x)
 	b.Limits.Begin(w)
 	if at.TurnedAway != nil {
@@ -73,17 +71,18 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	}
 }
 
-// maxTurnedAway bounds what is read of whom we do not serve, in bytes, turnedAwayWithin the time.
+// Limits for the body of a caller that no agent admits: maxTurnedAway in bytes, turnedAwayWithin in
+// time.
 const (
 	maxTurnedAway    = 64 << 10
 	turnedAwayWithin = 5 * time.Second
 )
 
-// turnAway answers to whom no agent here lets in. The request is read for its id and its
-// version alone, and not when it is large; whatever else is wrong with it is not told.
+// turnAway answers a caller that no agent here admits. It reads the request only for its id and
+// version, and does not read large requests. It reports no other fault of the request.
 func (x *exchange) turnAway(err error) {
 	version := x.requestedVersion()
-	x.Codec = v03.Codec{}
+	x.Codec = registry.Fallback()
 	if said := registry.ByVersion(cmp.Or(x.pin, version)); said != nil {
 		x.Codec = said
 	}
@@ -101,16 +100,16 @@ func (x *exchange) turnAway(err error) {
 	x.Fail(err)
 }
 
-// requestedVersion is A2A-Version, a header or a parameter of the query.
+// requestedVersion returns A2A-Version, from the header or else from the query.
 func (x *exchange) requestedVersion() string {
-	version := operation.First(x.R.Header[operation.VersionHeader])
+	version := dispatch.First(x.R.Header[dispatch.VersionHeader])
 	if version == "" && x.R.URL.RawQuery != "" {
 		version = x.R.URL.Query().Get("A2A-Version")
 	}
 	return version
 }
 
-// read takes the body in, within its bounds of size and time.
+// read reads the body, within its bounds of size and time.
 func (x *exchange) read() ([]byte, bool) {
 	content, bad := x.b.Limits.Read(x.W, x.R)
 	if bad == nil {
@@ -118,7 +117,7 @@ func (x *exchange) read() ([]byte, bool) {
 	}
 	switch bad.Status {
 	case http.StatusRequestEntityTooLarge:
-		x.b.Operations.Limited(&x.Request, operation.LimitBody)
+		x.b.Operations.Limited(&x.Request, dispatch.LimitBody)
 		x.status(bad.Status, codeInvalidRequest, "Request too large: "+bad.Msg)
 	case http.StatusRequestTimeout:
 		x.status(bad.Status, codeInvalidRequest, "Request payload validation error: "+bad.Msg)
@@ -128,7 +127,7 @@ func (x *exchange) read() ([]byte, bool) {
 	return nil, false
 }
 
-// decode finds the version and reads the params in its words.
+// decode finds the version, and reads the params in the shape of that version.
 func (x *exchange) decode(env *envelope) bool {
 	choice, err := registry.Pick(env.method, x.requestedVersion(), x.pin, x.b.StrictVersion)
 	if errors.Is(err, registry.ErrMethod) {
@@ -175,11 +174,11 @@ func (x *exchange) serve() {
 		x.Fail(err)
 		return
 	}
-	x.observe(operation.Succeeded)
+	x.observe(dispatch.Succeeded)
 	x.reply(http.StatusOK, `,"result":`, result)
 }
 
 func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, x.Codec, outcome) }
 
-// Event adds a whole response, with the document as its result, to the stream.
+// Event adds a complete response to the stream, with the document as its result.
 func (x *exchange) Event(id int64, document []byte) { x.Out.Event(id, x.head, document, tail) }

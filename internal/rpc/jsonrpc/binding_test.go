@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// spoken tells the version of an answer by its shape.
+// spoken returns the version of an answer, found by its shape.
 func spoken(t testing.TB, a *answer) string {
 	t.Helper()
 	require.Nil(t, a.Error, "%s", a.body)
@@ -68,7 +68,7 @@ func TestVersionHeader(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%q %s of a task of %s", tt.version, tt.method, tt.origin), func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, options{Engine: &fakeEngine{task: sample(tt.origin)}})
+			s := serve(t, options{fake: &fakeEngine{task: sample(tt.origin)}})
 			params := calls["0.3"][tt.method]
 			if params == "" {
 				params = calls["0.1"][tt.method]
@@ -92,7 +92,7 @@ func TestVersionHeader(t *testing.T) {
 
 func TestTheMethodComesBeforeTheVersionAndTheVersionBeforeParams(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{}})
+	s := serve(t, options{fake: &fakeEngine{}})
 	require.Equal(t, -32601, s.post(t, request("1", "SendMassage", `{}`), "A2A-Version", "99.0").Error.Code)
 	require.Equal(t, -32009, s.post(t, request("1", "message/send", `[]`), "A2A-Version", "99.0").Error.Code)
 	require.Equal(t, -32009, s.post(t, request("1", "message/send", `{"a":1,"a":1}`), "A2A-Version", "99.0").Error.Code)
@@ -102,7 +102,7 @@ func TestTheMethodComesBeforeTheVersionAndTheVersionBeforeParams(t *testing.T) {
 func TestPinnedPaths(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []string{"0.1", "0.3"} {
-		s := serve(t, options{Engine: &fakeEngine{task: sample(origin)}})
+		s := serve(t, options{fake: &fakeEngine{task: sample(origin)}})
 		for _, base := range []string{"", "/agents/demo", "/agents/other"} {
 			for _, pin := range []string{"0.1", "0.3"} {
 				for _, path := range []string{base + "/v" + pin, base + "/v" + pin + "/"} {
@@ -121,7 +121,7 @@ func TestPinnedPaths(t *testing.T) {
 func TestWhatARequestDoesNotSayIsReadInTheVersionOfTheTask(t *testing.T) {
 	t.Parallel()
 	for origin, want := range map[string]bool{"0.1": false, "0.3": true} {
-		s := serve(t, options{Engine: &fakeEngine{task: sample(origin)}})
+		s := serve(t, options{fake: &fakeEngine{task: sample(origin)}})
 		a := s.post(t, request("1", "tasks/get", `{"id":"t-1"}`))
 		require.Equal(t, want, strings.Contains(string(a.Result), `"history"`), origin)
 		a = s.post(t, request("1", "tasks/get", `{"id":"t-1","historyLength":1}`))
@@ -129,7 +129,8 @@ func TestWhatARequestDoesNotSayIsReadInTheVersionOfTheTask(t *testing.T) {
 	}
 }
 
-// The shape of an answer to a request that tells no version is the operator's choice. Whoever tells it gets it.
+// The operator chooses the shape of answers to requests without a version. Requests with a version
+// get its shape.
 func TestAmbiguousResults(t *testing.T) {
 	t.Parallel()
 	const only01, only03, both = "0.1", "0.3", "both"
@@ -145,12 +146,12 @@ func TestAmbiguousResults(t *testing.T) {
 		return document
 	}
 	for _, tt := range []struct {
-		choice                 operation.Ambiguous
+		choice                 dispatch.Ambiguous
 		of01, of03, of10, sent string
 	}{
-		{operation.AsOrigin, only01, only03, only03, only01},
-		{operation.AsUnion, both, only03, only03, only01},
-		{operation.As03, only03, only03, only03, only01},
+		{dispatch.AsOrigin, only01, only03, only03, only01},
+		{dispatch.AsUnion, both, only03, only03, only01},
+		{dispatch.AsNewest, only03, only03, only03, only01},
 	} {
 		s := serveStreams(t, options{Ambiguous: tt.choice})
 		artifact := task.Event{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("x")}}}
@@ -165,13 +166,13 @@ func TestAmbiguousResults(t *testing.T) {
 			c := s.open(t, request("1", "tasks/resubscribe", `{"id":"`+id+`"}`), "Last-Event-ID", "1")
 			require.Equal(t, want, shape(string(c.next(t).answer.Result)), "%d: the stream of a task of %s", tt.choice, origin)
 		}
-		// What is not ambiguous is what it was.
+		// Unambiguous requests are not affected.
 		go func() { s.add(<-s.created, artifact, status(task.StateCompleted)) }()
 		require.Equal(t, tt.sent, shape(string(s.post(t, request("1", "tasks/send", calls["0.1"]["tasks/send"])).Result)))
 	}
 }
 
-// codes are those of dialects.md §7.2, and what they come with on HTTP.
+// codes are those of dialects.md §7.2, with what accompanies them over HTTP.
 var codes = map[task.Kind]struct {
 	v01, v03, http int
 	onStream       bool
@@ -208,7 +209,7 @@ func TestErrorsOfEveryKind(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %s of %s", kind, method, version), func(t *testing.T) {
 					t.Parallel()
 					e := &fakeEngine{err: &task.Error{Kind: kind, Cause: errors.New("dial 10.0.0.1"), RetryAfter: 1500 * time.Millisecond}}
-					s := serve(t, options{Engine: e})
+					s := serve(t, options{fake: e})
 					a := s.do(t, s.newRequest(t, "/v"+version, strings.NewReader(request(`"x"`, method, params))))
 					require.Equal(t, want.http, a.StatusCode)
 					require.Equal(t, `"x"`, string(a.ID))
@@ -242,7 +243,7 @@ func TestErrorsOfEveryKind(t *testing.T) {
 
 func TestRetryAfterIsNeverZero(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{err: &task.Error{Kind: task.Unavailable}}})
+	s := serve(t, options{fake: &fakeEngine{err: &task.Error{Kind: task.Unavailable}}})
 	require.Equal(t, "1", s.post(t, request("1", "tasks/get", `{"id":"t-1"}`)).Header.Get("Retry-After"))
 }
 
@@ -258,7 +259,7 @@ func TestFaultsOfOurOwnAreLoggedOnceAndNotShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, method := range []string{"tasks/get", "message/stream"} {
-				s := serve(t, options{Engine: e})
+				s := serve(t, options{fake: e})
 				a := s.post(t, request("1", method, calls["0.3"][method]))
 				require.Equal(t, http.StatusOK, a.StatusCode)
 				require.Equal(t, -32603, a.Error.Code)
@@ -272,7 +273,7 @@ func TestFaultsOfOurOwnAreLoggedOnceAndNotShown(t *testing.T) {
 				id = id[strings.LastIndexByte(id, '"')+1:]
 				require.Len(t, id, 36)
 				require.Contains(t, s.logs.String(), "error_id="+id, "the client's complaint leads to the line")
-				// And the server lives.
+				// And the server survives.
 				require.Equal(t, -32601, s.post(t, request("1", "x", "{}")).Error.Code)
 			}
 		})
@@ -282,20 +283,19 @@ func TestFaultsOfOurOwnAreLoggedOnceAndNotShown(t *testing.T) {
 func TestSendCarriesWhatTheBindingKnows(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
-	s := serve(t, options{Engine: e})
+	s := serve(t, options{fake: e})
 	body := request("1", "message/send", calls["0.3"]["message/send"])
 	s.do(t, s.newRequest(t, "/agents/other", strings.NewReader(body), "Idempotency-Key", "k-1"))
 	s.post(t, request("1", "tasks/send", calls["0.1"]["tasks/send"]))
 	asked := e.requests()
 	require.Len(t, asked, 2)
 	second, first := asked[1].(*engine.SendRequest), asked[0].(*engine.SendRequest)
-	require.Equal(t, "other", first.Agent)
+	require.Equal(t, []string{"other", "demo"}, e.agents)
 	require.Equal(t, "k-1", first.IdempotencyKey)
 	require.Equal(t, "0.3", first.Dialect)
 	require.Equal(t, "message.contextId", first.ContextMember)
 	require.True(t, first.Wait)
 	require.False(t, first.MayCreate)
-	require.Equal(t, "demo", second.Agent)
 	require.Equal(t, "0.1", second.Dialect)
 	require.Equal(t, "sessionId", second.ContextMember)
 	require.True(t, second.MayCreate)
@@ -311,7 +311,7 @@ func TestSendCarriesWhatTheBindingKnows(t *testing.T) {
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
-	s := serve(t, options{Engine: e, LegacyTaskIDs: true, ReturnByDefault: true})
+	s := serve(t, options{fake: e, LegacyTaskIDs: true, ReturnByDefault: true})
 	send := func(more string) *answer {
 		return s.post(t, request("1", "message/send", `{"message":{"messageId":"m","role":"user","parts":[{"text":"x"}]`+more+`}`))
 	}
@@ -333,8 +333,8 @@ func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	counts := make(chan string, 10)
 	s := serve(t, options{
-		Engine:   &fakeEngine{err: task.Errorf(task.NotFound, "no such task")},
-		Observer: operation.Observer{Request: func(op, dialect, outcome string) { counts <- op + " " + dialect + " " + outcome }},
+		fake:     &fakeEngine{err: task.Errorf(task.NotFound, "no such task")},
+		Observer: dispatch.Observer{Request: func(op, dialect, outcome string) { counts <- op + " " + dialect + " " + outcome }},
 	})
 	s.post(t, "{")
 	require.Equal(t, "none  refused", <-counts)

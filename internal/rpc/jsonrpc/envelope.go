@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
-// The binding's own errors, which no operation raises.
+// The binding's own errors. No operation returns them.
 const (
 	codeParse          = -32700
 	codeInvalidRequest = -32600
@@ -23,15 +23,15 @@ const (
 	codeContentType    = -32005
 )
 
-// nullID is the id of an answer to a request whose id could not be read.
+// nullID is the id of an answer to a request with an unreadable id.
 const nullID = "null"
 
-// envelope is a JSON-RPC request. id keeps its literal: 1 is answered with 1.
+// envelope is a JSON-RPC request. id keeps its literal: the answer to 1 has the id 1.
 type envelope struct {
 	id      string
 	method  string
-	params  []byte // a part of the body
-	refused error  // what is in params that no version takes
+	params  []byte // a slice of the body
+	refused error  // a fault within params that every version refuses
 }
 
 // maxIDSize bounds an id, in bytes: every document of a stream repeats it.
@@ -43,13 +43,13 @@ type rpcError struct {
 	message string
 }
 
-// parse reads a request in the order of checks that every dialect accepts. The
-// envelope is returned even with an error, for its id.
+// parse reads a request in the order of checks that suits every version. It returns the envelope
+// even with an error, for its id.
 func parse(body []byte, maxDepth int) (*envelope, *rpcError) {
 	env := &envelope{id: nullID}
 	refused := strictjson.Check(body, maxDepth)
-	// What is refused was checked only as far as the fault. It is read all the same: the rest
-	// may hold the id, so that the client knows which request failed, or a graver fault.
+	// Check stops at the first fault. Read the rest as well: it may contain the id, so that the
+	// client knows which request failed, or a worse fault.
 	unread := env.read(body)
 	if refused == nil && unread == nil {
 		return env, nil
@@ -79,7 +79,7 @@ func (env *envelope) judge(refused, unread error, maxDepth int) (*envelope, *rpc
 	return env, nil
 }
 
-// read takes the members apart. It goes on after a fault, because the id may come last.
+// read reads the members. It continues after a fault, because the id may come last.
 func (env *envelope) read(body []byte) error {
 	var fault error
 	blame := func(complaint string) {
@@ -122,7 +122,7 @@ func (env *envelope) read(body []byte) error {
 	return nil
 }
 
-// members visits the members of an object. The values are parts of the body.
+// members visits the members of an object. The values are slices of the body.
 func members(body []byte, visit func(name string, v jsontext.Value)) error {
 	switch k := jsontext.Value(body).Kind(); k {
 	case '{':
@@ -161,7 +161,7 @@ func members(body []byte, visit func(name string, v jsontext.Value)) error {
 	return nil
 }
 
-// duplicates is set because strictjson looks for them.
+// duplicates is set because strictjson has already checked for them.
 var duplicates = jsontext.AllowDuplicateNames(true)
 
 var readers = sync.Pool{New: func() any { return &reader{dec: new(jsontext.Decoder)} }}
@@ -171,14 +171,14 @@ type reader struct {
 	src bytes.Buffer
 }
 
-// release returns the reader to the pool without the body it has read.
+// release returns the reader to the pool, without the body.
 func (r *reader) release() {
 	r.src = bytes.Buffer{}
 	r.dec.Reset(&r.src)
 	readers.Put(r)
 }
 
-// integer reports whether a value is a number without point and exponent.
+// integer reports whether a value is a number without a decimal point or exponent.
 func integer(v jsontext.Value) bool {
 	for i, c := range v {
 		if (c < '0' || c > '9') && (i > 0 || c != '-') {
@@ -188,7 +188,7 @@ func integer(v jsontext.Value) bool {
 	return true
 }
 
-// unquote is the string that a value is, or "".
+// unquote returns the string in a value, or "" if it is no string.
 func unquote(v jsontext.Value) string {
 	if v.Kind() != '"' {
 		return ""

@@ -16,7 +16,7 @@ import (
 
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{task: sample("0.3")}, MaxDepth: 32})
+	s := serve(t, options{fake: &fakeEngine{task: sample("0.3")}, MaxDepth: 32})
 	const get = `"method":"tasks/get","params":{"id":"t-1"}`
 	huge := strings.Repeat("9", 400)
 	tests := []struct {
@@ -24,7 +24,7 @@ func TestEnvelope(t *testing.T) {
 		code       int // 0 for a result
 		id, says   string
 	}{
-		// Ids come back as the literal they were.
+		// Ids come back as the same literal.
 		{"a number", `{"jsonrpc":"2.0","id":1,` + get + `}`, 0, `1`, ""},
 		{"a string that looks like a number", `{"jsonrpc":"2.0","id":"1",` + get + `}`, 0, `"1"`, ""},
 		{"an empty string", `{"jsonrpc":"2.0","id":"",` + get + `}`, 0, `""`, ""},
@@ -97,7 +97,7 @@ func TestEnvelope(t *testing.T) {
 		{"params that are too deep", `{"jsonrpc":"2.0","method":"tasks/get","params":{"metadata":` + nested(40) + `},"id":6}`, -32602, `6`, "nested more than 32 deep"},
 		{"params that are deeper than anybody reads", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
 
-		// 6. What the server does not have.
+		// 6. Things that the server does not have.
 		{"the extended card without params", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard"}`, -32007, `1`, "Extended Card is not configured"},
 	}
 	for _, tt := range tests {
@@ -123,7 +123,7 @@ func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repe
 
 func TestContentTypes(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{task: sample("0.3")}})
+	s := serve(t, options{fake: &fakeEngine{task: sample("0.3")}})
 	for contentType, ok := range map[string]bool{
 		"application/json":                        true,
 		"":                                        true,
@@ -152,7 +152,8 @@ func TestContentTypes(t *testing.T) {
 				require.Nil(t, a.Error)
 				return
 			}
-			// Before the body is looked at, so without its id, and broken or not.
+			// The server has not read the body yet, so the answer lacks its id, whether the body
+			// is broken or not.
 			require.Equal(t, -32005, a.Error.Code)
 			require.Equal(t, "null", string(a.ID))
 			require.Equal(t, -32005, s.post(t, "{", "Content-Type", contentType).Error.Code)
@@ -163,7 +164,7 @@ func TestContentTypes(t *testing.T) {
 func TestBodyLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 2000
-	s := serve(t, options{Engine: &fakeEngine{task: sample("0.3")}, MaxBody: limit})
+	s := serve(t, options{fake: &fakeEngine{task: sample("0.3")}, MaxBody: limit})
 	sized := func(n int) string {
 		body := request("1", "tasks/get", `{"id":"t-1","metadata":{"x":"%s"}}`)
 		return fmt.Sprintf(body, strings.Repeat("x", n-len(body)+2))
@@ -188,7 +189,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// dial sends bytes as they are, and returns the connection.
+// dial sends bytes unchanged, and returns the connection.
 func (s *server) dial(t *testing.T, raw string) *net.TCPConn {
 	t.Helper()
 	var d net.Dialer
@@ -217,7 +218,7 @@ const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{}, BodyTimeout: 50 * time.Millisecond})
+	s := serve(t, options{fake: &fakeEngine{}, BodyTimeout: 50 * time.Millisecond})
 	for _, framing := range []string{"Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"} {
 		a := readAnswer(t, s.dial(t, head+framing))
 		require.Equal(t, http.StatusRequestTimeout, a.StatusCode)
@@ -230,13 +231,14 @@ func TestSlowBody(t *testing.T) {
 func TestTheBodyTimeoutEndsWithTheBody(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
-	s := serve(t, options{Engine: e, BodyTimeout: 500 * time.Millisecond})
+	const timeout = 500 * time.Millisecond
+	s := serve(t, options{fake: e, BodyTimeout: timeout})
 	ended := make(chan error, 1)
 	e.call = func(ctx context.Context, _ any) {
 		select {
 		case <-ctx.Done():
 			ended <- ctx.Err()
-		case <-time.After(700 * time.Millisecond):
+		case <-time.After(timeout): // starts after the body has arrived, so its timeout has passed
 			ended <- nil
 		}
 	}
@@ -247,7 +249,7 @@ func TestTheBodyTimeoutEndsWithTheBody(t *testing.T) {
 
 func TestBrokenBody(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{task: sample("0.3")}})
+	s := serve(t, options{fake: &fakeEngine{task: sample("0.3")}})
 	whole := request("1", "tasks/get", `{"id":"t-1"}`)
 	for name, framing := range map[string]string{
 		"shorter than announced": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(whole)+1, whole),

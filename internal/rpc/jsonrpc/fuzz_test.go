@@ -16,13 +16,14 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/dialecttest"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// FuzzEnvelope sends any body: the answer is one document with either a result or an
-// error, under the id of the request wherever that is a valid one.
+// FuzzEnvelope sends arbitrary bodies. The answer is one document with either a result or an error,
+// under the request's id if that is valid.
 func FuzzEnvelope(f *testing.F) {
 	for _, version := range []string{"v0.", "v1."} {
 		for _, example := range dialecttest.Examples(f, version) {
@@ -36,12 +37,12 @@ func FuzzEnvelope(f *testing.F) {
 	} {
 		f.Add([]byte(body))
 	}
-	b := options{Engine: echoing{&fakeEngine{err: task.Errorf(task.NotFound, "no such task")}}, MaxBody: 1 << 20}.binding()
+	b := options{Engine: rpctest.ForAll(echoing{&fakeEngine{err: task.Errorf(task.NotFound, "no such task")}}), MaxBody: 1 << 20}.binding()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		b.Serve(w, r, jsonrpc.Endpoint{Endpoint: operation.Endpoint{Agent: "demo"}})
+		b.Serve(w, r, jsonrpc.Endpoint{Endpoint: dispatch.Endpoint{Agent: "demo", Admission: rpctest.Open{}}})
 		answered := w.Body.Bytes()
 		if w.Header().Get("Content-Type") == "text/event-stream" {
 			document, whole := bytes.CutPrefix(answered, []byte("data: "))
@@ -59,8 +60,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// wantedID is the id by another reader's word. Bodies that two readers take
-// differently (repeated members, names in another case) have the id that they got.
+// wantedID returns the id as another reader finds it. Where two readers disagree (repeated members,
+// names in another case), it returns the id of the answer.
 func wantedID(body []byte, e *rpcError) string {
 	if e != nil && e.Code == -32700 {
 		return "null"
@@ -89,7 +90,7 @@ func wantedID(body []byte, e *rpcError) string {
 	return id
 }
 
-// echoing is an engine that knows no task, and takes every message.
+// echoing is an engine that knows no task and accepts every message.
 type echoing struct{ *fakeEngine }
 
 func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {
@@ -98,8 +99,8 @@ func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error
 	return t, nil
 }
 
-// FuzzHeaders sends any value in the headers that the binding reads: it reaches the engine as it
-// was written, or is refused by its name.
+// FuzzHeaders sends arbitrary values in the headers that the binding reads. A value reaches the
+// engine unchanged, or the server refuses it by the header's name.
 func FuzzHeaders(f *testing.F) {
 	for _, last := range []string{
 		"", "0", "7", "007", "-1", "+1", "1.0", "0x1", " 1", "1_0", "9223372036854775807", "9223372036854775808",
@@ -115,14 +116,14 @@ func FuzzHeaders(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, last, key, version string) {
 		e := &fakeEngine{err: task.Errorf(task.NotFound, "no such task")}
-		b := options{Engine: e}.binding()
+		b := options{fake: e}.binding()
 		serve := func(method, params string) *rpcError {
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(request("1", method, params)))
 			r.Header.Set("Last-Event-ID", last)
 			r.Header.Set("Idempotency-Key", key)
 			r.Header.Set("A2A-Version", version)
 			w := httptest.NewRecorder()
-			b.Serve(w, r, jsonrpc.Endpoint{Endpoint: operation.Endpoint{Agent: "demo"}})
+			b.Serve(w, r, jsonrpc.Endpoint{Endpoint: dispatch.Endpoint{Agent: "demo", Admission: rpctest.Open{}}})
 			var a answer
 			a.decode(t, bytes.TrimSuffix(bytes.TrimPrefix(w.Body.Bytes(), []byte("data: ")), []byte("\n\n")))
 			require.NotNil(t, a.Error, "%s", w.Body)
@@ -130,7 +131,7 @@ func FuzzHeaders(f *testing.F) {
 		}
 		said := serve("message/send", calls["0.3"]["message/send"])
 		if said.Code == -32009 {
-			// The method is 0.3's, whatever published version the header names.
+			// The method belongs to 0.3, whatever published version the header names.
 			require.NotRegexp(t, `^(0\.[123]|1\.0)?$`, version)
 			require.Empty(t, e.requests())
 			return

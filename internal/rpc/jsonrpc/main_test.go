@@ -17,26 +17,36 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait: a test that is right never comes near it.
+// patience bounds every wait. A correct test never comes near it.
 const patience = 20 * time.Second
 
-// fakeEngine answers every operation alike, and remembers what it was asked.
+// fakeEngine gives every operation the same answer, and remembers its requests.
 type fakeEngine struct {
 	task *task.Task
 	err  error
-	call func(ctx context.Context, request any) // before the answer
+	call func(ctx context.Context, request any) // called before the answer
 
-	mu    sync.Mutex
-	asked []any
+	mu     sync.Mutex
+	asked  []any
+	agents []string // whose view was requested
+}
+
+// As returns the engine for every caller.
+func (f *fakeEngine) As(_ identity.Caller, agent string) dispatch.Engine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.agents = append(f.agents, agent)
+	return f
 }
 
 func (f *fakeEngine) ask(ctx context.Context, request any) (*task.Task, error) {
@@ -136,9 +146,10 @@ type server struct {
 	logs *logBook
 }
 
-// options are those of a binding and of the operations behind it.
+// options are the options of a binding and of the operations behind it.
 type options struct {
-	Engine          operation.Engine
+	Engine          func(identity.Caller, string) dispatch.Engine
+	fake            *fakeEngine // used instead of Engine
 	MaxBody         int64
 	MaxDepth        int
 	BodyTimeout     time.Duration
@@ -147,16 +158,19 @@ type options struct {
 	MaxStreams      int
 	LegacyTaskIDs   bool
 	ReturnByDefault bool
-	Ambiguous       operation.Ambiguous
+	Ambiguous       dispatch.Ambiguous
 	StrictVersion   bool
-	Agents          []operation.Agent
-	Observer        operation.Observer
+	Agents          []dispatch.Agent
+	Observer        dispatch.Observer
 	Log             *slog.Logger
 }
 
 func (o options) binding() *jsonrpc.Binding {
+	if o.fake != nil {
+		o.Engine = o.fake.As
+	}
 	return jsonrpc.New(jsonrpc.Options{
-		Operations: operation.New(operation.Options{
+		Operations: dispatch.New(dispatch.Options{
 			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs,
 			ReturnByDefault: o.ReturnByDefault, Ambiguous: o.Ambiguous, Agents: o.Agents, Observer: o.Observer,
 		}),
@@ -178,7 +192,7 @@ func serve(t testing.TB, o options) *server {
 	return s
 }
 
-// answer is a JSON-RPC response with what HTTP says about it.
+// answer is a JSON-RPC response with its HTTP status and headers.
 type answer struct {
 	*http.Response
 	body    []byte
@@ -194,7 +208,7 @@ type rpcError struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// newRequest makes a POST; headers are pairs of name and value.
+// newRequest makes a POST. headers are pairs of name and value.
 func (s *server) newRequest(t testing.TB, path string, body io.Reader, headers ...string) *http.Request {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -226,7 +240,7 @@ func (s *server) do(t testing.TB, r *http.Request) *answer {
 	return a
 }
 
-// decode takes a response apart and checks what is true of every one.
+// decode parses a response and checks what holds for every response.
 func (a *answer) decode(t testing.TB, body []byte) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal(body, &a.members), "%s", body)
@@ -246,7 +260,7 @@ func (s *server) post(t testing.TB, body string, headers ...string) *answer {
 	return s.do(t, s.newRequest(t, "/", strings.NewReader(body), headers...))
 }
 
-// request words a request.
+// request renders a request.
 func request(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + `}`
 }
@@ -257,7 +271,7 @@ const (
 	message03 = `{"kind":"message","messageId":"m-1","role":"user","parts":[{"kind":"text","text":"hi"}]}`
 )
 
-// calls is one valid call of each operation, by version.
+// calls contains one valid call of each operation, by version.
 var calls = map[string]map[string]string{
 	"0.1": {
 		"tasks/send":          `{"id":"t-1","message":` + message01 + `}`,
@@ -283,7 +297,7 @@ var calls = map[string]map[string]string{
 	},
 }
 
-// sample is a task of a version.
+// sample returns a task of a version.
 func sample(version string) *task.Task {
 	return &task.Task{
 		PublicID: "t-1", ContextID: "c-1", Dialect: version, LastSeq: 2,

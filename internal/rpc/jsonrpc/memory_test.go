@@ -16,9 +16,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// streams is a server with a real engine and a real hub on a log in memory.
+// streams is a server with a real engine and a real hub, on a log in memory.
 type streams struct {
 	*server
 	log     *rpctest.Log
@@ -34,7 +35,7 @@ func serveStreams(t testing.TB, o options) *streams {
 	o.Engine = l.Engine()
 	o.Observer.StreamOpened = func(string) func() { return func() { s.closed <- struct{}{} } }
 	s.server = serve(t, o)
-	t.Cleanup(l.Hub.Close) // before the server closes, which waits for streams
+	t.Cleanup(l.Hub.Close) // before the server closes, since that waits for streams
 	return s
 }
 
@@ -49,17 +50,17 @@ var says, status, chunk, direct = rpctest.Says, rpctest.Status, rpctest.Chunk, r
 type client struct {
 	*http.Response
 	lines *bufio.Reader
-	id    string // of the request, which every document repeats
+	id    string // of the request; every document repeats it
 }
 
 // frame is one event, or a comment.
 type frame struct {
-	id      int64 // 0 when there was none
+	id      int64 // 0 without an id
 	comment string
 	answer  *answer
 }
 
-// open posts a request and reads no further than the headers.
+// open posts a request and reads only the headers.
 func (s *streams) open(t testing.TB, body string, headers ...string) *client {
 	t.Helper()
 	return s.openAt(t, "/", body, headers...)
@@ -90,7 +91,7 @@ func subscribe(id task.ID) string {
 	return request(`"s"`, "tasks/resubscribe", `{"id":"`+id.String()+`"}`)
 }
 
-// next reads one frame strictly: an id or none, one line of data, an empty line.
+// next reads one frame strictly: at most one id, one line of data, an empty line.
 func (c *client) next(t testing.TB) frame {
 	t.Helper()
 	var f frame
@@ -121,7 +122,7 @@ func (c *client) line(t testing.TB) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// ends expects the stream to be over, and cleanly.
+// ends expects the stream to end cleanly.
 func (c *client) ends(t testing.TB) {
 	t.Helper()
 	rest, err := io.ReadAll(c.lines)
@@ -129,24 +130,23 @@ func (c *client) ends(t testing.TB) {
 	require.Empty(t, string(rest))
 }
 
-// idle waits until nobody is subscribed to anything.
+// idle waits until no stream is subscribed to anything.
 func (s *streams) idle(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool { return s.hub.Topics() == 0 }, patience, time.Millisecond)
 }
 
-// openWhenFree opens a stream as soon as there is room for one.
-func (s *streams) openWhenFree(t testing.TB, body string) *client {
+// openWhenFree opens a stream as soon as there is a free place for one.
+func (s *streams) openWhenFree(t testing.TB, body string) (c *client) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if c := s.request(t, "/", body); c.StatusCode == http.StatusOK || time.Now().After(deadline) {
-			require.Equal(t, http.StatusOK, c.StatusCode)
-			return c
-		}
-	}
+	waittest.Eventually(t, "there is room", func() error {
+		c = s.request(t, "/", body)
+		return waittest.Unless(c.StatusCode == http.StatusOK, "%s", c.Status)
+	})
+	return c
 }
 
-// shown puts frames into short words: seq, what it is, and whether it is final.
+// shown describes a frame in short: its seq, its kind, and whether it is final.
 func shown(f frame) string {
 	if f.comment != "" {
 		return ": " + f.comment
@@ -158,7 +158,7 @@ func shown(f frame) string {
 	if f.answer.Error != nil {
 		return seq + " error " + strconv.Itoa(f.answer.Error.Code)
 	}
-	// A document of 1.0 is one member, whose name says what it is.
+	// A document of 1.0 has one member, whose name is its kind.
 	var wrapped map[string]json.RawMessage
 	document := f.answer.Result
 	wrapper := ""
@@ -199,7 +199,7 @@ func shown(f frame) string {
 	return strings.Join(words, " ")
 }
 
-// expect reads as many frames as are wanted, and compares.
+// expect reads as many frames as wanted, and compares them.
 func (c *client) expect(t testing.TB, want ...string) {
 	t.Helper()
 	for _, w := range want {

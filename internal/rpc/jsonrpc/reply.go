@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -23,7 +23,7 @@ var tail = []byte("}")
 // reply writes a plain JSON answer.
 func (x *exchange) reply(status int, member string, value []byte) {
 	x.Replied = true
-	// A client that takes nothing must not hold the goroutine and the answer for good.
+	// A client that reads nothing must not hold the goroutine and the answer forever.
 	_ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(x.b.Limits.Timeout))
 	head := make([]byte, 0, 128)
 	head = append(head, envelopeHead...)
@@ -43,13 +43,13 @@ func (x *exchange) reply(status int, member string, value []byte) {
 func (x *exchange) refuse(code int, message string) { x.status(http.StatusOK, code, message) }
 
 func (x *exchange) status(status, code int, message string) {
-	x.observe(operation.Refused)
+	x.observe(dispatch.Refused)
 	x.reply(status, `,"error":`, errorObject(code, message, nil))
 }
 
-// refuseVersion answers in the words of the version whose method was asked for.
+// refuseVersion answers in the shape of the version that has the method.
 func (x *exchange) refuseVersion(c dialect.Codec, err error) {
-	x.observe(operation.Refused)
+	x.observe(dispatch.Refused)
 	var e *task.Error
 	errors.As(err, &e)
 	code, message := c.Error(e)
@@ -69,11 +69,11 @@ func errorObject(code int, message string, data []byte) []byte {
 	return append(b, '}')
 }
 
-// Fail answers with an error of an operation, in the words of the request's version.
+// Fail answers with an error of an operation, in the shape of the request's version.
 func (x *exchange) Fail(err error) {
-	e, ours := operation.Known(err)
+	e, ours := dispatch.Known(err)
 	if ours {
-		// What breaks because the client has left is nobody's fault.
+		// An error after the client has left is no fault.
 		if x.Ctx.Err() == nil {
 			x.Broken(err)
 		}
@@ -86,24 +86,23 @@ func (x *exchange) Fail(err error) {
 	x.tell(e.Kind, errorObject(code, message, x.Codec.Details(e, fault.Incident{TaskID: x.taskID})))
 }
 
-// Broken answers for a fault of our own. The client sees no more of it than the id
-// that it has in the log.
+// Broken answers with an internal fault. The client sees only the id of the log line.
 func (x *exchange) Broken(err error, attrs ...any) {
-	id := operation.LogFault(x.b.Log, x.Op, x.taskID, err, attrs...)
+	id := dispatch.LogFault(x.b.Log, x.Op, x.taskID, err, attrs...)
 	if x.Replied {
 		return
 	}
-	var c dialect.Codec = v03.Codec{} // before one was chosen
-	if x.Codec != nil {
-		c = x.Codec
+	c := x.Codec
+	if c == nil { // no version is known yet
+		c = registry.Fallback()
 	}
 	fatal := &task.Error{Kind: task.Internal}
 	code, message := c.Error(fatal)
 	x.tell(task.Internal, errorObject(code, message, c.Details(fatal, fault.Incident{ID: id})))
 }
 
-// tell brings an error to the client. Once asked for, a stream is what the failure of
-// a task is told on: clients of 0.2 and the Go client read nothing else.
+// tell sends an error to the client. If the request asked for a stream, failures of the task go to
+// the stream: clients of 0.2 and the Go client read nothing else.
 func (x *exchange) tell(kind task.Kind, object []byte) {
 	row := fault.Base.Row(kind)
 	if x.Out == nil {
@@ -122,13 +121,13 @@ func (x *exchange) tell(kind task.Kind, object []byte) {
 	_ = x.Out.Flush()
 }
 
-// ofTheTask marks the failures of a task; the others are of the request.
+// ofTheTask marks the failures of a task; the others concern the request.
 var ofTheTask = [task.KindCount]bool{
 	task.NotFound: true, task.Terminal: true, task.Busy: true, task.ContentType: true, task.NotCancelable: true, task.Internal: true,
 }
 
-// ofHTTP marks the failures that have a status of HTTP: they are about the connection
-// or the caller, and proxies act on them.
+// ofHTTP marks the failures with an HTTP status of their own. They concern the connection or the
+// caller, and proxies act on them.
 var ofHTTP = [task.KindCount]bool{
 	task.Unavailable: true, task.RateLimited: true, task.TooLarge: true, task.Unauthenticated: true, task.Forbidden: true,
 }

@@ -34,7 +34,7 @@ func TestSendStream(t *testing.T) {
 		c.expect(t, want[0])
 		s.add(id, status(task.StateWorking))
 		c.expect(t, want[1])
-		// What no client sees takes a seq and no frame.
+		// An event that no client sees takes a seq and no frame.
 		s.add(id, task.Event{Kind: task.EventRun, Run: &task.RunNote{}}, chunk("x"), chunk("y"))
 		c.expect(t, want[2], want[3])
 		s.add(id, status(task.StateCompleted))
@@ -260,7 +260,7 @@ func TestAnAgentThatMayAnswerWithABareMessageAndDoesNot(t *testing.T) {
 		id := wait(t, s.created)
 		s.add(id, status(task.StateWorking))
 		c.expect(t, want[:2]...)
-		// No bare message any more: the task has been shown.
+		// No bare message any more: the client has seen the task.
 		s.add(id, direct("hello"))
 		c.expect(t, want[2])
 		c.ends(t)
@@ -328,7 +328,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 	c.ends(t)
 
-	// Also while nothing may be shown yet.
+	// Also while there is nothing to show yet.
 	c = s.openAt(t, "/agents/other", stream03)
 	c.expect(t, ": keep-alive")
 }
@@ -383,7 +383,7 @@ func TestASlowClientDelaysNobody(t *testing.T) {
 	quick.expect(t, "2 task working")
 
 	text := strings.Repeat("x", 64<<10)
-	const chunks = 200 // far more than the sockets of the kernel take
+	const chunks = 200 // far more than the kernel's socket buffers hold
 	start := time.Now()
 	go func() {
 		for range chunks {
@@ -410,7 +410,7 @@ func TestAPlainAnswerThatNobodyTakes(t *testing.T) {
 	big := sample("0.3")
 	big.Artifacts = []task.Artifact{{ID: "a", Parts: []task.Part{task.Text(strings.Repeat("x", 32<<20))}}}
 	done := make(chan struct{})
-	s := serve(t, options{Engine: &fakeEngine{task: big}, BodyTimeout: 300 * time.Millisecond})
+	s := serve(t, options{fake: &fakeEngine{task: big}, BodyTimeout: 300 * time.Millisecond})
 	s.Config.Handler = handlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.rpc.ServeHTTP(w, r)
 		close(done)
@@ -429,13 +429,14 @@ func (f handlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) { f(w, r)
 
 func TestStreamsEndCleanlyWhenTheServerStops(t *testing.T) {
 	t.Parallel()
-	// The write deadline is long over when the server stops: the end of the body still arrives.
-	s := serveStreams(t, options{WriteTimeout: 300 * time.Millisecond})
+	// The write deadline has long passed when the server stops. The end of the body still arrives.
+	const timeout = 300 * time.Millisecond
+	s := serveStreams(t, options{WriteTimeout: timeout})
 	id := s.task("0.3", status(task.StateWorking))
 	open := []*client{s.open(t, subscribe(id)), s.open(t, stream03), s.openAt(t, "/agents/other", stream03)}
 	open[0].expect(t, "2 task working")
 	open[1].expect(t, "1 task submitted")
-	time.Sleep(400 * time.Millisecond)
+	<-time.After(timeout) // starts after the last write, so its deadline has passed
 	s.hub.Close()
 	for _, c := range open {
 		c.ends(t)
@@ -495,7 +496,7 @@ func TestManySubscribersSeeTheSame(t *testing.T) {
 	}
 }
 
-// The deadline of a request's context ends a stream as a leaving client does.
+// The deadline of a request's context ends a stream in the same way as a client that leaves.
 func TestStreamOfARequestThatIsOver(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})

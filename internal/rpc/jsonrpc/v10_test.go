@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// What 1.0 has over JSON-RPC that the older versions do not.
+// Behaviour that 1.0 has over JSON-RPC and older versions do not.
 
 var stream10 = request("1", "SendStreamingMessage", calls["1.0"]["SendStreamingMessage"])
 
@@ -49,7 +49,7 @@ func TestSendStream10(t *testing.T) {
 	c.expect(t, "1 task TASK_STATE_SUBMITTED")
 	s.add(id, status(task.StateWorking), chunk("x"), status(task.StateAuthRequired))
 	c.expect(t, "2 statusUpdate TASK_STATE_WORKING", "3 artifactUpdate artifact x", "4 statusUpdate TASK_STATE_AUTH_REQUIRED")
-	// It stays open: the credentials may come another way, and the task goes on.
+	// It stays open: the credentials may arrive another way, and the task continues.
 	s.add(id, says("token"), status(task.StateSubmitted), status(task.StateInputRequired))
 	c.expect(t, "6 statusUpdate TASK_STATE_SUBMITTED", "7 statusUpdate TASK_STATE_INPUT_REQUIRED")
 	c.ends(t)
@@ -115,7 +115,7 @@ func TestSubscribe10(t *testing.T) {
 			want: []string{"2 task TASK_STATE_WORKING", "3 statusUpdate TASK_STATE_COMPLETED"},
 		},
 		{
-			// As without a header: nothing is known of what the client has seen.
+			// As without a header: the server does not know what the client has seen.
 			name: "from an id that the log of an ended task has not reached", last: "99", before: []task.Event{status(task.StateCompleted)},
 			want: []string{"- error -32004"},
 		},
@@ -145,7 +145,7 @@ func TestSubscribe10(t *testing.T) {
 
 func TestATaskOf10ForMethodsThatItDoesNotHave(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{task: sample("1.0")}})
+	s := serve(t, options{fake: &fakeEngine{task: sample("1.0")}})
 	require.Equal(t, "0.3", spoken(t, s.post(t, request("1", "tasks/get", `{"id":"t-1"}`))))
 	require.Equal(t, "0.1", spoken(t, s.post(t, request("1", "tasks/get", `{"id":"t-1"}`), "A2A-Version", "0.1")))
 }
@@ -153,7 +153,7 @@ func TestATaskOf10ForMethodsThatItDoesNotHave(t *testing.T) {
 func TestTenantsAreAgents(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("1.0")}
-	s := serve(t, options{Engine: e, Agents: []operation.Agent{{Name: "demo"}, {Name: "other"}}})
+	s := serve(t, options{fake: e, Agents: []dispatch.Agent{{Name: "demo"}, {Name: "other"}}})
 	for _, tt := range []struct{ path, tenant, agent string }{
 		{"/", "", "demo"},
 		{"/", "demo", "demo"},
@@ -167,7 +167,7 @@ func TestTenantsAreAgents(t *testing.T) {
 	} {
 		for method, params := range calls["1.0"] {
 			if method == "SendStreamingMessage" || method == "SubscribeToTask" {
-				continue // the engine of this test opens none
+				continue // the engine of this test opens no streams
 			}
 			params = strings.Replace(params, "{", `{"tenant":"`+tt.tenant+`",`, 1)
 			a := s.do(t, s.newRequest(t, tt.path, strings.NewReader(request("1", method, params))))
@@ -177,26 +177,16 @@ func TestTenantsAreAgents(t *testing.T) {
 				continue
 			}
 			require.Nil(t, a.Error, "%s", a.body)
-			asked := e.requests()
-			switch r := asked[len(asked)-1].(type) {
-			case *engine.SendRequest:
-				require.Equal(t, tt.agent, r.Agent)
-			case *engine.GetRequest:
-				require.Equal(t, tt.agent, r.Agent)
-			case *engine.ListRequest:
-				require.Equal(t, tt.agent, r.Agent)
-			case *engine.CancelRequest:
-				require.Equal(t, tt.agent, r.Agent)
-			}
+			require.Equal(t, tt.agent, e.agents[len(e.agents)-1])
 		}
 	}
 }
 
 func TestExtensions(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{task: sample("1.0")}, Agents: []operation.Agent{
-		{Name: "demo", Extensions: []operation.Extension{{URI: "urn:a"}, {URI: "urn:b"}}},
-		{Name: "other", Extensions: []operation.Extension{{URI: "urn:must", Required: true}, {URI: "urn:may"}}},
+	s := serve(t, options{fake: &fakeEngine{task: sample("1.0")}, Agents: []dispatch.Agent{
+		{Name: "demo", Extensions: []dispatch.Extension{{URI: "urn:a"}, {URI: "urn:b"}}},
+		{Name: "other", Extensions: []dispatch.Extension{{URI: "urn:must", Required: true}, {URI: "urn:may"}}},
 	}})
 	for _, tt := range []struct {
 		path, method, header, value string
@@ -240,7 +230,7 @@ func TestExtensions(t *testing.T) {
 func TestTheVersionHeaderOf10(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
-		s := serve(t, options{Engine: &fakeEngine{task: sample("1.0")}, StrictVersion: strict})
+		s := serve(t, options{fake: &fakeEngine{task: sample("1.0")}, StrictVersion: strict})
 		for _, tt := range []struct {
 			method, version string
 			ok              bool
@@ -272,7 +262,7 @@ func TestTheVersionHeaderOf10(t *testing.T) {
 
 func TestDetailsOfErrors(t *testing.T) {
 	t.Parallel()
-	s := serve(t, options{Engine: &fakeEngine{err: task.Errorf(task.NotFound, "task not found")}})
+	s := serve(t, options{fake: &fakeEngine{err: task.Errorf(task.NotFound, "task not found")}})
 	a := s.post(t, request("1", "GetTask", `{"id":"t-9"}`))
 	require.Equal(t, -32001, a.Error.Code)
 	require.Equal(t, []reason{{
@@ -292,7 +282,7 @@ func TestDetailsOfErrors(t *testing.T) {
 func TestHeadersOf10(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("1.0")}
-	s := serve(t, options{Engine: e, LegacyTaskIDs: true, ReturnByDefault: true})
+	s := serve(t, options{fake: e, LegacyTaskIDs: true, ReturnByDefault: true})
 	require.Nil(t, s.post(t, request("1", "SendMessage", calls["1.0"]["SendMessage"]), "Idempotency-Key", "k-1").Error)
 	require.Nil(t, s.post(t, request("1", "ListTasks", `{}`), "Prefer", "respond-async, count=exact").Error)
 	require.Nil(t, s.post(t, request("1", "ListTasks", `{}`), "Prefer", "count=estimated").Error)
@@ -310,15 +300,16 @@ func TestHeadersOf10(t *testing.T) {
 	}
 }
 
-// The ids of a task that took over another's id go on behind those of that one, wherever they stand.
+// When a task takes over an id, its event ids continue after those of the earlier task, wherever
+// they appear.
 func TestIDsOfATaskThatWasReopened(t *testing.T) {
 	t.Parallel()
-	const inside = `"` + operation.ResumeURI + `":{"eventId":"`
-	s := serveStreams(t, options{Agents: []operation.Agent{{Name: "demo", Extensions: []operation.Extension{{URI: operation.ResumeURI}}}}})
+	const inside = `"` + dispatch.ResumeURI + `":{"eventId":"`
+	s := serveStreams(t, options{Agents: []dispatch.Agent{{Name: "demo", Extensions: []dispatch.Extension{{URI: dispatch.ResumeURI}}}}})
 	s.log.Base = 100
 	id := s.task("1.0", status(task.StateWorking), chunk("x"))
 	for last, want := range map[string]string{"": "task", "102": "artifactUpdate", "99": "task", "104": "task"} {
-		headers := []string{"A2A-Extensions", operation.ResumeURI}
+		headers := []string{"A2A-Extensions", dispatch.ResumeURI}
 		if last != "" {
 			headers = append(headers, "Last-Event-ID", last)
 		}
@@ -329,24 +320,24 @@ func TestIDsOfATaskThatWasReopened(t *testing.T) {
 	}
 }
 
-// A client whose library keeps the ids of server-sent events to itself finds them in the documents.
+// A client whose library hides the ids of server-sent events finds them in the documents.
 func TestIDsInDocuments(t *testing.T) {
 	t.Parallel()
-	const in = `"metadata":{"` + operation.ResumeURI + `":{"eventId":"`
-	agents := []operation.Agent{{Name: "demo", Extensions: []operation.Extension{{URI: operation.ResumeURI}}}}
+	const in = `"metadata":{"` + dispatch.ResumeURI + `":{"eventId":"`
+	agents := []dispatch.Agent{{Name: "demo", Extensions: []dispatch.Extension{{URI: dispatch.ResumeURI}}}}
 	for _, body := range []string{stream10, stream03, stream01} {
-		for _, named := range []string{"", operation.ResumeURI} {
+		for _, named := range []string{"", dispatch.ResumeURI} {
 			s := serveStreams(t, options{Agents: agents})
 			c := s.open(t, body, "A2A-Extensions", named)
 			id := wait(t, s.created)
-			wants := named != "" && body != stream01 // which has no extensions
+			wants := named != "" && body != stream01 // 0.1 has no extensions
 			f := c.next(t)
 			require.Equal(t, wants, strings.Contains(string(f.answer.Result), in+`1"}}`), "%s", f.answer.Result)
 			s.add(id, chunk("x"), task.Event{Kind: task.EventStatus, State: task.StateCompleted, Metadata: []byte(`{"a":1}`)})
 			f = c.next(t)
 			require.Equal(t, wants, strings.Contains(string(f.answer.Result), in+`2"}}`), "%s", f.answer.Result)
 			f = c.next(t)
-			require.Equal(t, wants, strings.Contains(string(f.answer.Result), `"metadata":{"a":1,"`+operation.ResumeURI+`":{"eventId":"3"}}`), "%s", f.answer.Result)
+			require.Equal(t, wants, strings.Contains(string(f.answer.Result), `"metadata":{"a":1,"`+dispatch.ResumeURI+`":{"eventId":"3"}}`), "%s", f.answer.Result)
 			c.ends(t)
 		}
 	}

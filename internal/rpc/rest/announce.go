@@ -1,12 +1,19 @@
 package rest
 
-import "github.com/holdfast-a2a/holdfast/internal/rpc/card"
+import (
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/httpjson"
+)
 
-// Announced is the binding as cards have it. Clients append to the address paths that begin with
-// a slash; those of 0.3 have their prefix.
+// Announced returns the binding as cards list it. Clients append paths to the address. These paths
+// begin with a slash, and with the version's prefix if it has one.
 func Announced() card.Binding {
-	return card.Binding{
-		Name: "HTTP+JSON", Versions: []string{version10.Version(), version03.Version()},
+	b := card.Binding{
+		Name:    "HTTP+JSON",
 		Address: func(_, below string) (url, tenant string) { return below, "" },
 	}
+	for _, v := range httpjson.Versions {
+		b.Versions = append(b.Versions, v.Version())
+	}
+	return b
 }

@@ -1,6 +1,6 @@
-// Package rest is the HTTP+JSON binding, of 1.0 and of 0.3: it finds the operation by
-// path and verb, makes its request of path, query and body, and shows documents bare
-// and errors with a status. The shapes belong to the codecs, the work to the operations.
+// Package rest is the HTTP+JSON binding. It finds the operation by path and verb, and builds its
+// request from path, query and body. It answers with bare documents, and with errors that have a
+// status. The codecs define the shapes; package dispatch runs the operations.
 package rest
 
 import (
@@ -9,30 +9,30 @@ import (
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/web"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/overhttp"
 )
 
-// Options configures a binding. The zero value of a number means its default.
-type Options = web.Options
+// Options configures a binding. A number that is 0 means its default.
+type Options = overhttp.Options
 
 // Binding serves HTTP+JSON requests.
-type Binding struct{ *web.Binding }
+type Binding struct{ *overhttp.Binding }
 
 // New makes a binding.
-func New(o Options) *Binding { return &Binding{web.New(o)} }
+func New(o Options) *Binding { return &Binding{overhttp.New(o)} }
 
-// exchange is one request on its way.
+// exchange is the state of one request.
 type exchange struct {
-	web.Exchange
+	overhttp.Exchange
 	*Target
 	b *Binding
 }
 
-// Serve answers one request, whose path leads to t.
-func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at operation.Endpoint, t *Target) {
-	x := &exchange{Exchange: web.Begin(w, r, at), Target: t, b: b}
+// Serve answers one request whose path leads to t.
+func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at dispatch.Endpoint, t *Target) {
+	x := &exchange{Exchange: overhttp.Begin(w, r, at), Target: t, b: b}
 	x.Codec = t.version
 	defer x.Contain(x)
 	if !x.route() {
@@ -75,12 +75,12 @@ func (x *exchange) route() bool {
 	return false
 }
 
-// requestedVersion is A2A-Version, a header or a parameter of the query.
+// requestedVersion returns A2A-Version, from the header or else from the query.
 func (x *exchange) requestedVersion() string {
 	return cmp.Or(x.R.Header.Get("A2a-Version"), x.R.URL.Query().Get("A2A-Version"))
 }
 
-// decode reads the request in the words of its version.
+// decode reads the request in the shape of its version.
 func (x *exchange) decode() bool {
 	params, ok := x.params()
 	if !ok {
@@ -110,18 +110,15 @@ func (x *exchange) serve() {
 		x.Fail(err)
 		return
 	}
-	x.observe(operation.Succeeded)
+	x.observe(dispatch.Succeeded)
 	x.reply(http.StatusOK, x.mediaType(), result)
 }
 
 func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, x.Codec, outcome) }
 
-// faults is the table of the version that the request speaks.
+// faults returns the error table of the request's version.
 func (x *exchange) faults() *fault.Table {
-	if x.b.Statuses100 && x.version == version10 {
-		return fault.Edition100
-	}
-	return x.version.faults
+	return x.version.Faults(x.b.FormerStatuses)
 }
 
 // Event adds a bare document to the stream.

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Every operation of both versions; the answers are golden.
+// Every operation of both versions. The answers are golden files.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}
@@ -95,7 +95,7 @@ func TestStreamsOfUnknownTasks(t *testing.T) {
 	require.Contains(t, a.fault10(t).Message, "Last-Event-ID: must be an id")
 }
 
-// A stream that was begun has no other status to give.
+// A stream that has begun can send no other status.
 func TestAFaultOnAStreamIsItsLastEvent(t *testing.T) {
 	t.Parallel()
 	working := sample()
@@ -126,7 +126,7 @@ func TestAFaultOnAStreamIsItsLastEvent(t *testing.T) {
 	}
 }
 
-// faults is one golden of every kind of error.
+// faults compares every kind of error with one golden file.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for golden, tt := range map[string]struct {
@@ -134,12 +134,12 @@ func TestFaults(t *testing.T) {
 		opt  rest.Options
 	}{
 		"0.3/faults": {path: "/v1/tasks/t-1"}, "1.0/faults": {path: "/tasks/t-1"},
-		"1.0/faults-of-1.0.0": {path: "/tasks/t-1", opt: rest.Options{Statuses100: true}},
+		"1.0/faults-of-1.0.0": {path: "/tasks/t-1", opt: rest.Options{FormerStatuses: true}},
 	} {
 		all := map[string]json.RawMessage{}
 		for k := range task.Kind(task.KindCount) {
 			if k == task.Internal || k == task.LeaseLost {
-				continue // their id is another each time
+				continue // their ids differ each time
 			}
 			s := serve(t, &rpctest.Recorder{Err: task.Errorf(k, "the detail")}, tt.opt)
 			a := s.do(t, "GET", tt.path, "")
@@ -162,7 +162,7 @@ func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
 		_, id, found := strings.Cut(string(a.body), `"errorId":"`)
 		require.True(t, found)
 		id, _, _ = strings.Cut(id, `"`)
-		s.Close() // so that the log is still
+		s.Close() // so that nothing writes to the log any more
 		require.Contains(t, s.logs.String(), "error_id="+id)
 		require.Contains(t, s.logs.String(), "hunter2")
 	}
@@ -170,7 +170,7 @@ func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
 
 func TestAPanicIsAnError(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{}, rest.Options{}) // whose task is nil
+	s := serve(t, &rpctest.Recorder{}, rest.Options{}) // its task is nil
 	a := s.do(t, "GET", "/tasks/t-1", "")
 	require.Equal(t, http.StatusInternalServerError, a.StatusCode)
 	require.Equal(t, "INTERNAL", a.fault10(t).Status)
@@ -334,15 +334,15 @@ func TestTenantsAreAgents(t *testing.T) {
 			continue
 		}
 		require.Equal(t, http.StatusOK, a.StatusCode, "%s: %s", tt.path, a.body)
-		asked, ok := e.Last().(*engine.GetRequest)
-		require.True(t, ok)
-		require.Equal(t, tt.agent, asked.Agent, tt.path)
+		require.IsType(t, new(engine.GetRequest), e.Last())
+		_, agent := e.LastBy()
+		require.Equal(t, tt.agent, agent, tt.path)
 	}
 	a := s.do(t, "POST", "/other/message:send", strings.Replace(send10, "{", `{"tenant":"demo",`, 1))
 	require.Equal(t, http.StatusOK, a.StatusCode, "the path decides: %s", a.body)
-	asked, ok := e.Last().(*engine.SendRequest)
-	require.True(t, ok)
-	require.Equal(t, "other", asked.Agent)
+	require.IsType(t, new(engine.SendRequest), e.Last())
+	_, agent := e.LastBy()
+	require.Equal(t, "other", agent)
 }
 
 func TestIDs(t *testing.T) {
@@ -391,9 +391,11 @@ func TestQueries(t *testing.T) {
 			require.True(t, ok)
 			require.True(t, at.Equal(asked.Since))
 			require.Equal(t, &engine.ListRequest{
-				Caller: engine.Caller{Agent: "demo", Address: asked.Address}, ContextID: "c/1", State: task.StateAuthRequired, Since: asked.Since,
+				ContextID: "c/1", State: task.StateAuthRequired, Since: asked.Since,
 				PageSize: 7, PageToken: "p", WithArtifacts: true, ExactTotal: true,
 			}, asked)
+			_, agent := e.LastBy()
+			require.Equal(t, "demo", agent)
 		}
 	}
 }

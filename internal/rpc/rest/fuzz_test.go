@@ -13,14 +13,14 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// FuzzRequest sends any path, query and body: the answer is one document, and an error
-// has the shape of its version and is never a fault of ours.
+// FuzzRequest sends arbitrary paths, queries and bodies. The answer is one document. An error has
+// the shape of its version, and is never an internal fault.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []struct{ verb, path, query, body string }{
 		{"POST", "/message:send", "", send10},
@@ -35,7 +35,7 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(seed.verb, seed.path, seed.query, seed.body)
 	}
-	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: operation.New(operation.Options{Engine: echoing{new(rpctest.Recorder)}})})
+	b := rest.New(rest.Options{Limits: body.Limits{Size: 1 << 16}, Operations: dispatch.New(dispatch.Options{Engine: rpctest.ForAll(echoing{new(rpctest.Recorder)})})})
 	f.Fuzz(func(t *testing.T, verb, path, query, content string) {
 		u, err := url.Parse("http://x/" + strings.TrimLeft(path, "/"))
 		if err != nil {
@@ -49,7 +49,7 @@ func FuzzRequest(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(content))
 		r.Method, r.URL = verb, u
 		w := httptest.NewRecorder()
-		b.Serve(w, r, operation.Endpoint{Agent: "demo", Common: true}, target)
+		b.Serve(w, r, dispatch.Endpoint{Agent: "demo", Common: true, Admission: rpctest.Open{}}, target)
 		if verb == http.MethodOptions && w.Code == http.StatusNoContent {
 			return
 		}
@@ -61,7 +61,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// echoing is an engine that knows no task, and takes every message.
+// echoing is an engine that knows no task and accepts every message.
 type echoing struct{ *rpctest.Recorder }
 
 func (echoing) Send(_ context.Context, r *engine.SendRequest) (*task.Task, error) {

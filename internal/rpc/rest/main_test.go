@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -23,22 +23,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait: a test that is right never comes near it.
+// patience bounds every wait. A correct test never comes near it.
 const patience = 20 * time.Second
 
 // server is the whole public server on a real listener.
 type server struct {
 	*httptest.Server
 	engine *rpctest.Recorder
-	logs   *strings.Builder // to be read after an answer
+	logs   *strings.Builder // read it only after an answer
 }
 
 func serve(t testing.TB, e *rpctest.Recorder, o rest.Options) *server {
 	t.Helper()
 	s := &server{engine: e, logs: new(strings.Builder)}
 	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))
-	o.Operations = operation.New(operation.Options{Engine: e, Agents: []operation.Agent{
-		{Name: "demo", Extensions: []operation.Extension{{URI: "urn:a"}}}, {Name: "other"},
+	o.Operations = dispatch.New(dispatch.Options{Engine: e.As, Agents: []dispatch.Agent{
+		{Name: "demo", Extensions: []dispatch.Extension{{URI: "urn:a"}}}, {Name: "other"},
 	}})
 	s.Server = httptest.NewServer(rpc.New(rpc.Options{
 		Agents: []rpc.Agent{{Name: "demo", Default: true}, {Name: "other"}},
@@ -53,7 +53,7 @@ type answer struct {
 	body []byte
 }
 
-// do sends a request; headers are pairs of name and value.
+// do sends a request. headers are pairs of name and value.
 func (s *server) do(t testing.TB, verb, path, body string, headers ...string) *answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -82,7 +82,7 @@ type fault struct {
 	}
 }
 
-// fault10 reads an error of 1.0 and checks what is true of every one.
+// fault10 reads an error of 1.0 and checks what holds for every such error.
 func (a *answer) fault10(t testing.TB) *fault {
 	t.Helper()
 	var members struct{ Error *fault }

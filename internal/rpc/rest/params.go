@@ -10,20 +10,20 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// params is the request message as JSON. What the path says stands in it whatever
-// query or body have by that name.
+// params returns the request message as JSON. Members from the path override those of the query or
+// body.
 func (x *exchange) params() ([]byte, bool) {
 	if x.R.Method == http.MethodPost {
 		return x.ofBody()
 	}
-	// What a client sends beside a query means nothing, and is taken in all the same: net/http
-	// would wait for it without a limit.
+	// A body next to a query has no meaning. Read it anyway, within limits: net/http would wait
+	// for it without any.
 	if x.R.ContentLength != 0 {
 		x.b.Limits.Begin(x.W)
 		if _, bad := x.b.Limits.Read(x.W, x.R); bad != nil {
@@ -42,8 +42,8 @@ func (x *exchange) params() ([]byte, bool) {
 	return params, true
 }
 
-// ofBody reads the message that a body holds. Operations that the path says all about
-// may have none: clients send nothing, null or {}.
+// ofBody reads the message in a body. For operations that the path describes fully, the body may be
+// empty, null or {}.
 func (x *exchange) ofBody() ([]byte, bool) {
 	x.b.Limits.Begin(x.W)
 	if !body.IsJSON(x.R.Header.Get("Content-Type")) {
@@ -57,7 +57,7 @@ func (x *exchange) ofBody() ([]byte, bool) {
 		return nil, false
 	}
 	content = bytes.Trim(content, " \t\r\n")
-	members := x.version.members(x.Target)
+	members := x.version.Members(&x.Resource)
 	if len(members) > 0 && x.Op != engine.OpPushSet && (len(content) == 0 || string(content) == "null") {
 		content = []byte("{}")
 	}
@@ -70,16 +70,16 @@ func (x *exchange) ofBody() ([]byte, bool) {
 		return nil, false
 	}
 	for _, m := range members {
-		content = wire.Without(content, m.name)
-		if m.field != "" {
-			content = wire.Without(content, m.field)
+		content = jsonrw.Without(content, m.Name)
+		if m.Field != "" {
+			content = jsonrw.Without(content, m.Field)
 		}
-		content = wire.With(content, m.name, wire.AppendString(nil, m.value))
+		content = jsonrw.With(content, m.Name, jsonrw.AppendString(nil, m.Value))
 	}
 	return content, true
 }
 
-// check refuses what no codec shall meet.
+// check refuses JSON that no codec may see.
 func (x *exchange) check(params []byte) error {
 	err := strictjson.Check(params, x.b.Limits.Depth)
 	var bad *strictjson.Error
@@ -97,8 +97,8 @@ func (x *exchange) check(params []byte) error {
 // syntaxError is a body that is not JSON.
 type syntaxError struct{ error }
 
-// parameters are those of a query, by operation: whether each is true or false, and
-// otherwise stands in quotes, where codecs read numbers too.
+// parameters are the query parameters by operation. The value says whether a parameter is a
+// boolean. Others become JSON strings; codecs also read numbers from strings.
 var parameters = map[engine.Op]map[string]bool{
 	engine.OpGet: {"tenant": false, "historyLength": false},
 	engine.OpList: {
@@ -112,11 +112,11 @@ var parameters = map[engine.Op]map[string]bool{
 	engine.OpExtendedCard: {"tenant": false},
 }
 
-// aliases are names in use that no document has: the official Go client's.
+// aliases are parameter names that no document has. The official Go client uses them.
 var aliases = map[string]string{"lastUpdatedAfter": "statusTimestampAfter"}
 
-// ofQuery makes a message of path and query. Parameters that an operation does not have
-// are passed over.
+// ofQuery makes a message from path and query. It ignores parameters that the operation does not
+// have.
 func (x *exchange) ofQuery() ([]byte, error) {
 	query, err := url.ParseQuery(x.R.URL.RawQuery)
 	if err != nil {
@@ -129,8 +129,8 @@ func (x *exchange) ofQuery() ([]byte, error) {
 		}
 		params = append(append(append(append(params, '"'), name...), '"', ':'), value...)
 	}
-	for _, m := range x.version.members(x.Target) {
-		add(m.name, wire.AppendString(nil, m.value))
+	for _, m := range x.version.Members(&x.Resource) {
+		add(m.Name, jsonrw.AppendString(nil, m.Value))
 	}
 	for _, given := range slices.Sorted(maps.Keys(query)) {
 		name := string(proto.CamelCase([]byte(given)))
@@ -138,14 +138,14 @@ func (x *exchange) ofQuery() ([]byte, error) {
 			name = official
 		}
 		isBool, known := parameters[x.Op][name]
-		if !known || name == "tenant" && x.version != version10 { // which alone has them
+		if !known || name == "tenant" && !x.version.Traits().Tenants {
 			continue
 		}
-		for _, value := range query[given] { // a second one is found by the check
+		for _, value := range query[given] { // check refuses a second one
 			if isBool && (value == "true" || value == "false") {
 				add(name, []byte(value))
 			} else {
-				add(name, wire.AppendString(nil, value))
+				add(name, jsonrw.AppendString(nil, value))
 			}
 		}
 	}

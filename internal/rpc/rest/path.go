@@ -8,17 +8,16 @@ import (
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/httpjson"
 )
 
-// Target is what a path leads to.
+// Target is the destination of a path.
 type Target struct {
-	version *version
+	httpjson.Resource
+	version *httpjson.Version
 	tenant  string // "" where the path names none
-	task    string
-	configs bool   // it is about push configurations
-	config  string // one of them
-	// verbs are the operations, by verb. Nil for a path that has the form of a version and
-	// is none of its paths.
+	// verbs are the operations, by verb. Nil for a path that begins like a version's paths but is
+	// none of them.
 	verbs verbs
 }
 
@@ -39,42 +38,45 @@ var (
 	}
 )
 
-// Match finds what a path below the base of an agent leads to, as it was escaped by the
-// client. It is nil for a path that is none of this binding.
+// Match finds the target of a path below an agent's base. The path keeps the client's escapes.
+// Match returns nil for a path that does not belong to this binding.
 func Match(path string) *Target {
 	// A client may join its base and the path with two slashes, or end the path with one.
 	segments := strings.Split(strings.TrimSuffix(strings.TrimLeft(path, "/"), "/"), "/")
-	if segments[0] == prefix03 && len(segments) > 1 {
+	for _, v := range httpjson.Versions {
+		if t := match(v, segments); t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// match finds the target of a path if it belongs to the version.
+func match(v *httpjson.Version, segments []string) *Target {
+	switch {
+	case v.Prefix != "" && segments[0] == v.Prefix && len(segments) > 1:
 		segments = segments[1:]
-		if segments[0] == prefix03 { // the base had it already
+		if segments[0] == v.Prefix { // the base already contains the prefix
 			segments = segments[1:]
 		}
-		return find(version03, segments)
-	}
-	switch {
-	case begins10(segments[0]):
-		return find(version10, segments)
-	case len(segments) > 1 && begins10(segments[1]) && !noTenant.MatchString(segments[0]):
-		t := find(version10, segments[1:])
+		return find(v, segments)
+	case v.Prefix != "":
+	case v.Begins(segments[0]):
+		return find(v, segments)
+	case len(segments) > 1 && v.Begins(segments[1]) && !noTenant.MatchString(segments[0]):
+		t := find(v, segments[1:])
 		t.tenant = unescape(segments[0])
 		return t
 	}
 	return nil
 }
 
-// noTenant matches what begins other paths: the catalog, well-known names, JSON-RPC in one version.
+// noTenant matches the first segment of other paths: the catalog, well-known names, JSON-RPC in one
+// version.
 var noTenant = regexp.MustCompile(`^(agents|\.well-known|v\d+(\.\d+)?)$`)
 
-// prefix03 begins the paths of 0.3.
-const prefix03 = "v1"
-
-// begins10 reports whether a segment begins a path of 1.0, which has no prefix.
-func begins10(segment string) bool {
-	return strings.HasPrefix(segment, "message:") || segment == "tasks" || segment == version10.card
-}
-
-// find looks a path up that belongs to a version.
-func find(v *version, segments []string) *Target {
+// find looks up a path of a version.
+func find(v *httpjson.Version, segments []string) *Target {
 	t := &Target{version: v}
 	first := ""
 	if len(segments) > 0 {
@@ -88,14 +90,14 @@ func find(v *version, segments []string) *Target {
 		t.verbs = sendVerbs
 	case first == "message:stream":
 		t.verbs = streamVerbs
-	case first == v.card:
+	case first == v.Card:
 		t.verbs = cardVerbs
 	}
 	return t
 }
 
-// tasks looks up what is below tasks. An action is behind the last colon; one that was
-// escaped is a part of the id.
+// tasks looks up a path below tasks. An action follows the last colon; an escaped colon belongs to
+// the id.
 func (t *Target) tasks(segments []string) {
 	if len(segments) == 0 {
 		t.verbs = tasksVerbs
@@ -115,22 +117,22 @@ func (t *Target) tasks(segments []string) {
 		}
 	case segments[1] != "pushNotificationConfigs":
 	case len(segments) == 2:
-		t.verbs, t.configs = configsVerbs, true
+		t.verbs, t.Configs = configsVerbs, true
 	case len(segments) == 3 && segments[2] != "":
-		t.verbs, t.config = configVerbs, unescape(segments[2])
+		t.verbs, t.Config = configVerbs, unescape(segments[2])
 	}
-	if t.task = unescape(id); t.task == "" {
+	if t.Task = unescape(id); t.Task == "" {
 		t.verbs = nil
 	}
 }
 
-// unescape undoes the escapes of a segment, which net/http has found to be sound.
+// unescape removes the escapes of a segment. net/http has already validated them.
 func unescape(segment string) string {
 	plain, _ := url.PathUnescape(segment)
 	return plain
 }
 
-// allow is the header of this name.
+// allow returns the value of the Allow header.
 func (v verbs) allow() string {
 	all := []string{http.MethodOptions}
 	for verb, op := range v {
@@ -143,8 +145,8 @@ func (v verbs) allow() string {
 	return strings.Join(all, ", ")
 }
 
-// operation is what a verb does here. HEAD is GET whose answer has no body, and a
-// stream without one is none.
+// operation returns the operation of a verb. HEAD is a GET without a body. It does not apply to
+// streams, which are nothing but a body.
 func (v verbs) operation(verb string) (engine.Op, bool) {
 	if verb == http.MethodHead {
 		op, ok := v[http.MethodGet]

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/httpjson"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/operation"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Codes of JSON-RPC for the binding's own errors, which a body of 0.3 shows.
+// JSON-RPC codes for the binding's own errors. Some versions show them.
 const (
 	codeParse          = -32700
 	codeInvalidRequest = -32600
@@ -24,11 +25,19 @@ const (
 
 const mediaJSON = "application/json"
 
-// written are the media types that this binding answers with, over all operations. An
-// Accept that names one of them is not taken at its word: clients send the wrong one.
-var written = [...]string{mediaJSON, version10.media, "text/event-stream"}
+// written are the media types that this binding answers with, over all operations. An Accept that
+// names any of them is good enough, because clients often send the wrong one.
+var written = func() []string {
+	all := []string{mediaJSON, "text/event-stream"}
+	for _, v := range httpjson.Versions {
+		if v.Media != "" {
+			all = append(all, v.Media)
+		}
+	}
+	return all
+}()
 
-// negotiate refuses a client that can read nothing of ours.
+// negotiate refuses a client that can read none of the written types.
 func (x *exchange) negotiate() bool {
 	lists := x.R.Header["Accept"]
 	if len(lists) == 0 {
@@ -47,7 +56,7 @@ func (x *exchange) negotiate() bool {
 	return false
 }
 
-// accepted are the media types of an Accept.
+// accepted returns the media types of an Accept.
 func accepted(lists []string) map[string]bool {
 	all := map[string]bool{}
 	for _, list := range lists {
@@ -62,10 +71,10 @@ func accepted(lists []string) map[string]bool {
 	return all
 }
 
-// mediaType is what a result is sent as: the version's own type to who has shown to
-// know it, by Accept or by sending it, and the plain one else.
+// mediaType returns the media type of a result. It is the version's own type if the client has
+// accepted or sent that type, and application/json otherwise.
 func (x *exchange) mediaType() string {
-	own := x.version.media
+	own := x.version.Media
 	if own == "" {
 		return mediaJSON
 	}
@@ -80,7 +89,7 @@ func (x *exchange) mediaType() string {
 // reply writes a plain answer.
 func (x *exchange) reply(status int, mediaType string, document []byte) {
 	x.Replied = true
-	// A client that takes nothing must not hold the goroutine and the answer for good.
+	// A client that reads nothing must not hold the goroutine and the answer forever.
 	_ = http.NewResponseController(x.W).SetWriteDeadline(time.Now().Add(x.b.Limits.Timeout))
 	h := x.W.Header()
 	x.Echo(h.Set)
@@ -94,19 +103,15 @@ func (x *exchange) reply(status int, mediaType string, document []byte) {
 
 // refuse answers with an error of the binding itself.
 func (x *exchange) refuse(status int, reason, grpc string, code int, message string) {
-	x.observe(operation.Refused)
-	f := &failure{http: status, status: grpc, code: code, message: message}
-	if x.version == version10 {
-		f.details = fault.Info(reason)
-	}
-	x.reply(status, mediaJSON, x.version.body(f))
+	x.observe(dispatch.Refused)
+	x.reply(status, mediaJSON, x.version.ErrorBody(&httpjson.Failure{HTTP: status, Status: grpc, Code: code, Message: message, Reason: reason}))
 }
 
-// unread answers to a body that was not read.
+// unread answers to a body that could not be read.
 func (x *exchange) unread(bad *body.Fault) {
 	switch bad.Status {
 	case http.StatusRequestEntityTooLarge:
-		x.b.Operations.Limited(&x.Request, operation.LimitBody)
+		x.b.Operations.Limited(&x.Request, dispatch.LimitBody)
 		row := x.faults().Row(task.TooLarge)
 		x.refuse(bad.Status, row.Reason, fault.StatusName(row.GRPC), row.Code, row.Message+": "+bad.Msg)
 	case http.StatusRequestTimeout:
@@ -116,39 +121,38 @@ func (x *exchange) unread(bad *body.Fault) {
 	}
 }
 
-// Fail answers with an error of an operation, in the words of the request's version.
+// Fail answers with an error of an operation, in the shape of the request's version.
 func (x *exchange) Fail(err error) {
 	var syntax *syntaxError
 	if errors.As(err, &syntax) {
 		x.refuse(http.StatusBadRequest, "PARSE_ERROR", "INVALID_ARGUMENT", codeParse, "Invalid JSON payload: "+syntax.Error())
 		return
 	}
-	e, ours := operation.Known(err)
+	e, ours := dispatch.Known(err)
 	switch {
 	case !ours:
-		x.tell(e, fault.Incident{TaskID: x.task})
-	case x.Ctx.Err() == nil: // what breaks because the client has left is nobody's fault
+		x.tell(e, fault.Incident{TaskID: x.Task})
+	case x.Ctx.Err() == nil: // an error after the client has left is no fault
 		x.Broken(err)
 	}
 }
 
-// Broken answers for a fault of our own. The client sees no more of it than the id
-// that it has in the log.
+// Broken answers with an internal fault. The client sees only the id of the log line.
 func (x *exchange) Broken(err error, attrs ...any) {
-	id := operation.LogFault(x.b.Log, x.Op, x.task, err, attrs...)
+	id := dispatch.LogFault(x.b.Log, x.Op, x.Task, err, attrs...)
 	if !x.Replied {
 		x.tell(&task.Error{Kind: task.Internal}, fault.Incident{ID: id})
 	}
 }
 
-// tell brings an error to the client: by its status, or on a stream that was begun as
-// the last document of it.
+// tell sends an error to the client: as an answer with a status, or as the last document of an open
+// stream.
 func (x *exchange) tell(e *task.Error, in fault.Incident) {
 	faults := x.faults()
 	row := faults.Row(e.Kind)
-	f := &failure{http: row.HTTP, status: fault.StatusName(row.GRPC), details: x.Codec.Details(e, in)}
-	f.code, f.message = faults.Describe(e)
-	document := x.version.body(f)
+	f := &httpjson.Failure{HTTP: row.HTTP, Status: fault.StatusName(row.GRPC), Reason: row.Reason, Details: x.Codec.Details(e, in)}
+	f.Code, f.Message = faults.Describe(e)
+	document := x.version.ErrorBody(f)
 	if x.Out != nil {
 		x.Out.Event(0, document)
 		_ = x.Out.Flush()

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Writer writes one stream. It belongs to one goroutine. After an error nothing
-// more can be written: the client is gone, and resumes by the last id it saw.
+// Writer writes one stream. It belongs to one goroutine. After an error it cannot write any more:
+// the client is gone, and resumes by the last id it saw.
 type Writer struct {
 	to      transport
 	timeout time.Duration
-	buf     *[]byte // of buffers; nil while nothing is added
+	buf     *[]byte // of buffers; nil while no event is waiting
 }
 
-// transport is what a stream is written to.
+// transport is the destination of a stream.
 type transport interface {
 	SetWriteDeadline(t time.Time) error
 	Write(p []byte) (int, error)
 	Flush() error
 }
 
-// Start sends the headers of a stream. A client that takes nothing for longer than
-// timeout ends it, so that a dead one holds nothing.
+// Start sends the headers of a stream. The stream ends when its client reads nothing for longer
+// than timeout, so that a dead client holds nothing.
 func Start(w http.ResponseWriter, timeout time.Duration) *Writer {
 	announce(w.Header())
 	w.WriteHeader(http.StatusOK)
@@ -37,7 +37,7 @@ func announce(h http.Header) {
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// response writes by way of net/http.
+// response writes through net/http.
 type response struct {
 	*http.ResponseController
 	w http.ResponseWriter
@@ -45,8 +45,8 @@ type response struct {
 
 func (r response) Write(p []byte) (int, error) { return r.w.Write(p) }
 
-// Event adds an event to the next Flush. data is the parts of one document
-// without line breaks; id 0 leaves the id out.
+// Event adds an event to the next Flush. data is one document, in parts and without line breaks. id
+// 0 omits the id.
 func (s *Writer) Event(id int64, data ...[]byte) {
 	b := s.added()
 	if id > 0 {
@@ -61,13 +61,13 @@ func (s *Writer) Event(id int64, data ...[]byte) {
 	*s.buf = append(b, '\n', '\n')
 }
 
-// KeepAlive adds a comment, which clients ignore and proxies count as life.
+// KeepAlive adds a comment: clients ignore it, and proxies see activity.
 func (s *Writer) KeepAlive() { *s.buf = append(s.added(), ": keep-alive\n\n"...) }
 
-// buffers are shared, so that a quiet stream has none.
+// buffers is a shared pool, so that a quiet stream holds no buffer.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxPooled bounds what a buffer may hold on to after an unusually large event.
+// maxPooled is the size in bytes above which a buffer does not return to the pool.
 const maxPooled = 256 << 10
 
 func (s *Writer) added() []byte {
@@ -77,14 +77,13 @@ func (s *Writer) added() []byte {
 	return *s.buf
 }
 
-// piece is what must be taken within one timeout. An event of any size comes through to a
-// client that takes it steadily.
+// piece is the amount, in bytes, that a client must read within one timeout. A client that reads
+// steadily gets events of any size.
 const piece = 32 << 10
 
-// Flush sends what was added. Its deadline also holds for what net/http writes when
-// the handler returns, so a stream that ends after a silence is flushed once more,
-// even if nothing was added: the end of the body would come too late otherwise.
-// Before the next request net/http clears the deadline.
+// Flush sends the added events. Its deadline also covers what net/http writes after the handler
+// returns. Flush a stream that ends after a silence once more, even if nothing was added: otherwise
+// the end of the body exceeds the deadline. net/http clears the deadline before the next request.
 func (s *Writer) Flush() error {
 	s.extend()
 	if s.buf != nil {
@@ -114,9 +113,9 @@ func (s *Writer) write(b []byte) error {
 }
 
 func (s *Writer) extend() {
-	// Not every ResponseWriter has deadlines (tests); a stream without is still a stream.
+	// Some ResponseWriters have no deadlines (tests). The stream works without.
 	_ = s.to.SetWriteDeadline(time.Now().Add(s.timeout))
 }
 
-// Full reports whether enough is added to be sent before more is encoded.
+// Full reports whether the stream should be flushed before it takes more.
 func (s *Writer) Full() bool { return s.buf != nil && len(*s.buf) >= 64<<10 }

@@ -13,10 +13,10 @@ import (
 
 // Streams runs the streams of a server.
 //
-// Over HTTP/1 it takes the connection out of net/http's hands, and the stream goes on
-// after the handler has returned: net/http would keep two buffers, the request, and
-// the handler's stack for each stream, which is most of what a stream that waits
-// costs. Such a connection is closed at the end of its stream.
+// Over HTTP/1 it hijacks the connection from net/http, and the stream continues after the handler
+// has returned. net/http would keep two buffers, the request, and the handler's stack for each
+// stream, which is most of the cost of an idle stream. The connection closes at the end of its
+// stream.
 type Streams struct {
 	timeout time.Duration
 	base    context.Context //nolint:containedctx // the life of the streams, which outlive their requests
@@ -24,17 +24,17 @@ type Streams struct {
 	open    sync.WaitGroup
 }
 
-// NewStreams makes a group of streams that end when their client takes nothing for longer
-// than timeout.
+// NewStreams makes a group of streams. A stream ends when its client reads nothing for longer than
+// timeout.
 func NewStreams(timeout time.Duration) *Streams {
 	base, cut := context.WithCancel(context.Background())
 	return &Streams{timeout: timeout, base: base, cut: cut}
 }
 
-// Serve begins a stream and calls run to write it, at once or from another goroutine:
-// what run uses must not be bound to the request. Its context ends when the client leaves.
+// Serve begins a stream and calls run to write it, either at once or from another goroutine. run
+// must not use anything that is bound to the request. Its context ends when the client leaves.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, out *Writer)) {
-	// Counted before net/http stops counting the connection.
+	// Count the stream before net/http stops counting the connection.
 	s.open.Add(1)
 	defer s.open.Done()
 	c := take(w, r)
@@ -50,7 +50,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, run func(ctx con
 	})
 	s.open.Go(func() {
 		defer cancel()
-		// There is no net/http below to contain a panic that run itself did not.
+		// No net/http handler contains a panic here.
 		defer func() {
 			if recover() != nil {
 				_ = c.Close()
@@ -61,7 +61,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, run func(ctx con
 	})
 }
 
-// Wait returns when every stream has ended. When ctx ends before, it cuts them.
+// Wait blocks until every stream has ended. When ctx ends first, Wait cuts them.
 func (s *Streams) Wait(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -77,9 +77,9 @@ func (s *Streams) Wait(ctx context.Context) error {
 	}
 }
 
-// sendBuffer is what the kernel may hold of a stream for a client that is behind. Left alone
-// it is megabytes, for each of the dead; and since a full one takes no more before a third is
-// free again, a client that reads slowly would look like one that reads nothing.
+// sendBuffer bounds the kernel's buffer for a client that lags behind, in bytes. The default is
+// megabytes, for every dead client too. A full buffer accepts no more until a third of it is free,
+// so with a large one a slow client would look dead.
 const sendBuffer = 128 << 10
 
 // connection is an HTTP/1 connection after the request.
@@ -87,10 +87,10 @@ type connection struct {
 	net.Conn
 	head    []byte // not sent yet
 	chunked bool
-	broken  error // of a write: what was cut off there must not go on with anything else
+	broken  error // the error of a failed write: nothing may follow the truncated bytes
 }
 
-// take returns nil where there is no such connection (HTTP/2, tests).
+// take hijacks the connection. It returns nil where that is impossible (HTTP/2, tests).
 func take(w http.ResponseWriter, r *http.Request) *connection {
 	if r.ProtoMajor != 1 {
 		return nil
@@ -104,7 +104,7 @@ func take(w http.ResponseWriter, r *http.Request) *connection {
 		beneath = secured.NetConn()
 	}
 	if tcp, ok := beneath.(interface{ SetWriteBuffer(bytes int) error }); ok {
-		_ = tcp.SetWriteBuffer(sendBuffer) // a stream on the system's buffer is still a stream
+		_ = tcp.SetWriteBuffer(sendBuffer) // on failure the stream uses the default buffer
 	}
 	c := &connection{Conn: conn, chunked: r.ProtoAtLeast(1, 1)}
 	h := w.Header()
@@ -115,16 +115,16 @@ func take(w http.ResponseWriter, r *http.Request) *connection {
 		h.Set("Transfer-Encoding", "chunked")
 	}
 	head := bytes.NewBufferString(r.Proto + " 200 OK\r\n")
-	_ = h.Write(head) // a buffer does not fail
+	_ = h.Write(head) // writing to a buffer cannot fail
 	head.WriteString("\r\n")
 	c.head = head.Bytes()
 	return c
 }
 
-// maxIgnored is how much a client may send behind its request.
+// maxIgnored bounds the bytes that a client may send after its request.
 const maxIgnored = 64 << 10
 
-// untilLeft returns when the client has closed the connection. It has nothing more to say.
+// untilLeft blocks until the client closes the connection or exceeds maxIgnored.
 func (c *connection) untilLeft() {
 	ignored := make([]byte, 64)
 	for total := 0; total < maxIgnored; {
@@ -145,7 +145,7 @@ func (c *connection) Write(p []byte) (int, error) {
 	return len(p), c.send(append(strconv.AppendInt(size[:0], int64(len(p)), 16), "\r\n"...), p, []byte("\r\n"))
 }
 
-// Flush sends the head, if nothing was written yet.
+// Flush sends the head, if it was not sent yet.
 func (c *connection) Flush() error {
 	if c.head == nil {
 		return nil
@@ -168,8 +168,8 @@ func (c *connection) send(parts ...[]byte) error {
 	return c.broken
 }
 
-// linger is how long the client may take to close the connection, too. Closing it under
-// bytes that the client still sends would destroy what it has not yet read.
+// linger is how long the server waits for the client to close its side, too. Closing while the
+// client still sends would discard data that the client has not read yet.
 const linger = 500 * time.Millisecond
 
 func (c *connection) end(timeout time.Duration) {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 20 * time.Second
 
-// serve answers every request with a stream. returned gets a value when a handler has.
+// serve answers every request with a stream. returned receives a value when a handler has returned.
 func serve(t *testing.T, g *sse.Streams, http2 bool, run func(context.Context, *sse.Writer)) (s *httptest.Server, returned chan struct{}) {
 	t.Helper()
 	returned = make(chan struct{}, 1)
@@ -63,7 +63,7 @@ func wait[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// slowly is a response whose connection takes its time to be handed over.
+// slowly is a response whose connection takes its time to be hijacked.
 type slowly struct {
 	http.ResponseWriter
 	conn     net.Conn
@@ -75,7 +75,8 @@ func (w *slowly) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.conn, nil, nil
 }
 
-// While a stream begins, net/http does not count its connection any more. Somebody has to, or a stop would miss it.
+// While a stream begins, net/http no longer counts its connection. Streams must count it, or a stop
+// would miss it.
 func TestWaitingForAStreamThatIsJustBeginning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestWaitingForAStreamThatIsJustBeginning(t *testing.T) {
 				defer close(waited)
 				_ = g.Wait(context.Background())
 			}()
-			synctest.Wait() // until it waits, or has done so
+			synctest.Wait() // until it waits, or has returned
 			select {
 			case <-waited:
 				t.Error("nobody was waited for")
@@ -102,7 +103,7 @@ func TestWaitingForAStreamThatIsJustBeginning(t *testing.T) {
 	})
 }
 
-// A stream has no net/http below it, which would contain a panic.
+// No net/http handler contains a panic in a stream.
 func TestAPanicEndsItsStreamAndNothingElse(t *testing.T) {
 	t.Parallel()
 	g := sse.NewStreams(time.Second)
@@ -121,7 +122,8 @@ func TestAPanicEndsItsStreamAndNothingElse(t *testing.T) {
 	require.NoError(t, g.Wait(t.Context()))
 }
 
-// A client has nothing to say behind its request. Some is passed over; one that goes on is let go.
+// A client has nothing to send after its request. The server ignores some bytes, and drops a client
+// that sends more.
 func TestAClientThatGoesOnSendingIsLetGo(t *testing.T) {
 	t.Parallel()
 	g := sse.NewStreams(time.Second)
@@ -140,7 +142,7 @@ func TestAClientThatGoesOnSendingIsLetGo(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	_, err = c.Write(make([]byte, 128<<10))
-	if err != nil { // it was let go before it had said all
+	if err != nil { // it was dropped before it had sent everything
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	}
 	wait(t, left)
@@ -162,7 +164,7 @@ func TestAStreamOutlivesItsHandler(t *testing.T) {
 		_ = out.Flush()
 		_ = out.Flush()
 	})
-	resp := get(t, s) //nolint:bodyclose // in get; returns with the headers alone
+	resp := get(t, s) //nolint:bodyclose // in get; returns after the headers
 	wait(t, returned)
 	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
 	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"))
@@ -176,7 +178,7 @@ func TestAStreamOutlivesItsHandler(t *testing.T) {
 	require.NoError(t, g.Wait(t.Context()))
 }
 
-// HTTP/2 has no connection to take: the handler writes the stream.
+// HTTP/2 has no connection to hijack: the handler writes the stream.
 func TestAStreamOverHTTP2(t *testing.T) {
 	t.Parallel()
 	g := sse.NewStreams(time.Second)
@@ -197,7 +199,7 @@ func TestAStreamOverHTTP2(t *testing.T) {
 	wait(t, returned)
 }
 
-// HTTP/1.0 has no chunks: the end of the connection is that of the body.
+// HTTP/1.0 has no chunks: the end of the connection is the end of the body.
 func TestAStreamOverHTTP10(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, sse.NewStreams(time.Second), false, func(_ context.Context, out *sse.Writer) {
@@ -236,7 +238,8 @@ func TestAClientThatLeavesEndsTheContext(t *testing.T) {
 	}
 }
 
-// What a client sends after its request is of no interest, and must not cost it the end of the stream.
+// The server ignores what a client sends after its request. The client must still get the end of
+// the stream.
 func TestAClientThatSendsMore(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
@@ -297,8 +300,8 @@ func TestWait(t *testing.T) {
 	require.NoError(t, g.Wait(t.Context()))
 }
 
-// A client that takes little at a time gets an event that is larger than what it takes within
-// the timeout; the buffer between the two must not be larger than that either.
+// A client that reads slowly gets an event larger than what it reads within the timeout. The buffer
+// in between must not be larger than that either.
 func TestASlowClientGetsALargeEvent(t *testing.T) {
 	t.Parallel()
 	const size = 12 << 20
@@ -315,7 +318,7 @@ func TestASlowClientGetsALargeEvent(t *testing.T) {
 	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(128<<10))
 	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.NoError(t, err)
-	// The whole takes a multiple of the timeout at this pace.
+	// Reading everything takes a multiple of the timeout at this pace.
 	got, p := 0, make([]byte, 64<<10)
 	pace := time.NewTicker(50 * time.Millisecond)
 	defer pace.Stop()
@@ -328,8 +331,8 @@ func TestASlowClientGetsALargeEvent(t *testing.T) {
 	require.NoError(t, wait(t, flushed))
 }
 
-// What is left in a connection that was cut off ends in the middle. The end of a proper stream behind
-// it would be read as the rest of an event, and with its id.
+// A connection with a failed write ends in the middle of an event. If the proper end of a stream
+// followed, the client would read it as the rest of the event, with its id.
 func TestNothingFollowsAWriteThatFailed(t *testing.T) {
 	t.Parallel()
 	event := strings.Repeat("x", 8<<20)

@@ -1,6 +1,6 @@
-// Package strictjson is the door for JSON from outside: one pass over a request
-// body refuses what the rest of the server must never meet. Behind it a codec may
-// read members in any order and keep opaque values as they came.
+// Package strictjson checks JSON from outside: one pass over a request body refuses what the rest
+// of the server must never see. After the check a codec may read members in any order and keep
+// opaque values unchanged.
 package strictjson
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxDepth is the default bound on nested objects and arrays. Published examples
-// stay below 10; a bound keeps every later reader's stack and cost small.
+// MaxDepth is the default bound on nested objects and arrays. Published examples stay below 10. The
+// bound limits the stack and the cost of every later reader.
 const MaxDepth = 64
 
 // Error says what is wrong with a body, and where.
 type Error struct {
-	// Syntax is set when the body is not JSON at all: bad grammar, bad UTF-8, more
-	// than one value. Otherwise it is JSON, as far as it was read, that we do not take.
+	// Syntax is set when the body is not JSON at all: bad grammar, bad UTF-8, more than one value.
+	// Otherwise the part read so far is JSON, but the server refuses it.
 	Syntax bool
 	// Path is the member at fault, such as params.message.parts[0].text; "" is the body itself.
 	Path string
@@ -41,10 +41,10 @@ func (e *Error) InParams() bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// Check reports the first fault of a body: a syntax error, invalid UTF-8, objects
-// and arrays nested deeper than maxDepth, a member name that an object has twice,
-// or a NUL character in a string or a name, which PostgreSQL cannot store.
-// The error is an *Error. The body is neither kept nor changed.
+// Check reports the first fault of a body: a syntax error, invalid UTF-8, objects and arrays nested
+// deeper than maxDepth, or a duplicate member name. A NUL character in a string or a name is also a
+// fault, since PostgreSQL cannot store it. The error is an *Error. Check neither keeps nor changes
+// the body.
 func Check(body []byte, maxDepth int) error {
 	s := scanners.Get().(*scanner)
 	defer s.release()
@@ -53,7 +53,7 @@ func Check(body []byte, maxDepth int) error {
 	return s.check(maxDepth, bytes.Contains(body, nulEscape))
 }
 
-// A NUL character can only come as this escape: raw control characters are bad syntax.
+// A NUL character is always written as this escape: raw control characters are a syntax error.
 var nulEscape = []byte(`\u0000`)
 
 var scanners = sync.Pool{New: func() any { return &scanner{dec: new(jsontext.Decoder)} }}
@@ -63,7 +63,7 @@ type scanner struct {
 	src bytes.Buffer
 }
 
-// release returns the scanner to the pool without the body it has read.
+// release returns the scanner to the pool, without the body.
 func (s *scanner) release() {
 	s.src = bytes.Buffer{}
 	s.dec.Reset(&s.src)
@@ -84,8 +84,7 @@ func (s *scanner) check(maxDepth int, mayHaveNUL bool) error {
 	}
 }
 
-// step reads one token. Strings and names are read as raw values, so that nothing
-// is unescaped or allocated.
+// step reads one token. It reads strings and names as raw values, without unescaping or allocating.
 func (s *scanner) step(mayHaveNUL bool) error {
 	if s.dec.PeekKind() != jsontext.KindString {
 		if _, err := s.dec.ReadToken(); err != nil {
@@ -103,7 +102,7 @@ func (s *scanner) step(mayHaveNUL bool) error {
 	return nil
 }
 
-// end makes sure that the body holds nothing after its one value.
+// end checks that the body contains only one value.
 func (s *scanner) end() error {
 	_, err := s.dec.ReadToken()
 	switch {
@@ -133,8 +132,8 @@ func (s *scanner) syntax(err error) error {
 	return &Error{Syntax: true, Path: path, Msg: fmt.Sprintf("%v at byte %d", at.Err, at.ByteOffset)}
 }
 
-// hasNUL finds the escape in a raw string, where `\\u0000` is a backslash and
-// ordinary characters.
+// hasNUL finds the escape in a raw string. `\\u0000` is a backslash and ordinary characters, and
+// does not count.
 func hasNUL(raw []byte) bool {
 	for {
 		i := bytes.IndexByte(raw, '\\')

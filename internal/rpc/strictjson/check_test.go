@@ -8,7 +8,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
@@ -100,16 +99,16 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			var fault *strictjson.Error
 			require.ErrorAs(t, err, &fault)
-			if fault.Syntax && json.Valid(body) { // encoding/json is content with any bytes and any escape
+			if fault.Syntax && json.Valid(body) { // encoding/json accepts any bytes and any escape
 				require.True(t, !utf8.Valid(body) || bytes.Contains(bytes.ToLower(body), []byte(`\ud`)), "%v", err)
 			}
 			return
 		}
 		require.True(t, json.Valid(body))
-		want := jsontext.Value(bytes.Clone(body))
-		require.NoError(t, want.Compact())
+		var want bytes.Buffer
+		require.NoError(t, json.Compact(&want, body))
 		got := strictjson.Compact(body)
-		require.Equal(t, string(want), string(got))
+		require.Equal(t, want.String(), string(got))
 		require.Equal(t, string(got), string(strictjson.Compact(got)))
 		require.NotContains(t, string(got), "\n")
 	})
@@ -140,7 +139,7 @@ func BenchmarkCheck(b *testing.B) {
 }
 
 func BenchmarkCompact(b *testing.B) {
-	raw := []byte(strings.Repeat(`{ "name" : "value", "n" : 1.50 },`, 1000))
+	raw := []byte(`[ 0` + strings.Repeat(`, { "name" : "value", "n" : 1.50 }`, 1000) + ` ]`)
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
 		strictjson.Compact(raw)

@@ -8,12 +8,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxName bounds how much of a stranger's member name is shown in a message.
+// maxName bounds how much of a client's member name a message shows.
 const maxName = 64
 
-// Path writes the position of a decoder the way people do, as in
-// params.message.parts[0].text. ptr is where an error occurred; when it is empty
-// the path is that of the value read last.
+// Path returns the position of a decoder in readable form, such as params.message.parts[0].text.
+// ptr is where an error occurred. If it is empty, the path is that of the last value read.
 func Path(d *jsontext.Decoder, ptr jsontext.Pointer) string {
 	if ptr == "" {
 		ptr = d.StackPointer()
@@ -33,7 +32,7 @@ func Path(d *jsontext.Decoder, ptr jsontext.Pointer) string {
 	return b.String()
 }
 
-// Join appends a member to the path of the object that holds it.
+// Join appends a member to the path of the object that contains it.
 func Join(path, member string) string {
 	if path == "" {
 		return member
@@ -59,7 +58,7 @@ func writeName(b *strings.Builder, name string) {
 	b.WriteString(name)
 }
 
-// special tells characters that would blur the path or the line it is shown in.
+// special reports characters that would make the path or its line ambiguous.
 func special(r rune) bool {
 	return r <= ' ' || r == '.' || r == '[' || r == ']' || r == '"' || !strconv.IsPrint(r)
 }

@@ -67,7 +67,7 @@ func TestEventsOf10(t *testing.T) {
 
 func TestMinimalBodiesOf01(t *testing.T) {
 	t.Parallel()
-	n := webhook.Encoder{MinimalV01: true}
+	n := webhook.Encoder{Brief: true}
 	require.False(t, n.Whole("0.1"))
 	require.True(t, n.Whole("0.3"))
 	of := dialecttest.Tasks()["working"]

@@ -1,4 +1,4 @@
-// Package schema brings a database to the version of this binary and tells how far it is.
+// Package schema migrates a database to the version of this binary and reports its version.
 package schema
 
 import (
@@ -19,11 +19,19 @@ import (
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
 
-// versionTable is goose's own, in our schema so that nothing of ours lies elsewhere.
-const versionTable = "holdfast.goose_db_version"
+// VersionTable is the table of goose. It is in our schema, so that Holdfast has no objects
+// elsewhere.
+const VersionTable = "holdfast.schema_version"
 
-// Migrate brings the schema to the version of this binary. Any number of processes may do so at once: one works, the
-// others wait for it and find nothing left to do. A database that is not up yet is waited for, up to a minute.
+// unreleasedTable had the versions before the first release, which no version can migrate.
+const unreleasedTable = "holdfast.goose_db_version"
+
+// ErrUnreleased says that an unreleased version created the schema.
+var ErrUnreleased = errors.New("the database was made by an unreleased version of Holdfast, and no version can migrate it: create a new database")
+
+// Migrate migrates the schema to the version of this binary. Any number of processes may call it at
+// once: one migrates, and the others block until it is done. It waits up to a minute for a database
+// that is not up yet.
 //
 // The URL must lead to PostgreSQL itself or a pooler in session mode, since the lock belongs to a session.
 func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
@@ -35,9 +43,19 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 
 	// goose keeps its table in the schema, and looks for it before the first step runs.
 	err = persist(ctx, log, func() error {
+		var unreleased bool
+		if err := db.QueryRowContext(ctx, isUnreleased).Scan(&unreleased); err != nil {
+			return err
+		}
+		if unreleased {
+			return ErrUnreleased
+		}
 		_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS holdfast")
 		return err
 	})
+	if errors.Is(err, ErrUnreleased) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("migrate: create schema: %w", err)
 	}
@@ -46,7 +64,7 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
-		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+		goose.WithTableName(VersionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -66,7 +84,7 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	})
 }
 
-// persist repeats an idempotent step for up to a minute while its failure is one that passes.
+// persist retries an idempotent step for up to a minute while its error is temporary.
 func persist(ctx context.Context, log *slog.Logger, do func() error) error {
 	deadline := time.Now().Add(time.Minute)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -90,7 +108,7 @@ func passes(err error) bool {
 		return errors.As(err, &refused) || pgconn.SafeToRetry(err)
 	}
 	switch answer.Code {
-	case "23505", "42P06": // somebody else created the schema in the same instant
+	case "23505", "42P06": // another process created the schema at the same moment
 	case "55P03", "40P01": // a step's lock_timeout, a deadlock: running tasks were in the way
 	case "57P01", "57P02", "57P03", "53300": // going down, coming up, full
 	default:
@@ -99,21 +117,36 @@ func passes(err error) bool {
 	return true
 }
 
-// Version tells how far a database is.
+// Version is the schema version of a database.
 type Version struct {
 	Applied int64 // newest step in the database
 	Latest  int64 // newest step this binary knows
 }
 
-// Current reports whether the database has everything this binary needs. It may have more: during a deploy a newer
-// version's steps come first.
+// Current reports whether the database has all steps of this binary. It may have more: in a rollout
+// the newer version migrates first.
 func (v Version) Current() bool { return v.Applied >= v.Latest }
 
 type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// ReadVersion looks at db; a database that was never migrated has version 0.
+const isUnreleased = "SELECT to_regclass('" + unreleasedTable + "') IS NOT NULL"
+
+// refuseUnreleased returns ErrUnreleased if the schema in db is of an unreleased version.
+func refuseUnreleased(ctx context.Context, db rowQuerier) error {
+	var unreleased bool
+	if err := db.QueryRow(ctx, isUnreleased).Scan(&unreleased); err != nil {
+		return err
+	}
+	if unreleased {
+		return ErrUnreleased
+	}
+	return nil
+}
+
+// ReadVersion reads the version of db; a database without a schema has version 0. Errors:
+// ErrUnreleased for an unreleased schema.
 func ReadVersion(ctx context.Context, db rowQuerier) (Version, error) {
 	v := Version{}
 	files, err := fs.Glob(migrations.FS, "*.sql")
@@ -127,7 +160,10 @@ func ReadVersion(ctx context.Context, db rowQuerier) (Version, error) {
 		}
 		v.Latest = max(v.Latest, step)
 	}
-	err = db.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&v.Applied)
+	if err := refuseUnreleased(ctx, db); err != nil {
+		return v, err
+	}
+	err = db.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+VersionTable+" WHERE is_applied").Scan(&v.Applied)
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) && answer.Code == "42P01" {
 		return v, nil
@@ -152,8 +188,11 @@ func Status(ctx context.Context, databaseURL string) ([]Step, error) {
 		return nil, fmt.Errorf("schema status: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := refuseUnreleased(ctx, conn); err != nil {
+		return nil, err
+	}
 	applied := map[int64]time.Time{}
-	rows, err := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM "+versionTable+" WHERE is_applied")
+	rows, err := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE current_setting('TimeZone') FROM "+VersionTable+" WHERE is_applied")
 	if err == nil {
 		var version int64
 		var at time.Time

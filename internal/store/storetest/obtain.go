@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 )
 
-// throwaway makes a cluster fast that nobody will miss.
+// throwaway has the settings for a fast cluster without durability.
 var throwaway = map[string]string{
 	"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB", "max_connections": "500", "jit": "off",
 }
@@ -60,13 +60,13 @@ func container(ctx context.Context) (*server, error) {
 	return &server{url: url, keep: func() {}}, nil
 }
 
-// cluster uses the throwaway cluster of this user, which all test processes share.
+// cluster starts or uses the throwaway cluster of this user, which all test processes share.
 func cluster(ctx context.Context, log *slog.Logger) (*server, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-test-%d", os.Geteuid()))
 	if err := private(dir); err != nil {
 		return nil, err
 	}
-	// It stays ours until this process ends, however it ends; then the janitor notices.
+	// This process keeps its lease until it ends in any way; then the janitor notices.
 	s, err := pgembed.Start(ctx, pgembed.Options{Dir: dir, Log: log, Settings: throwaway})
 	if err != nil {
 		return nil, err
@@ -78,7 +78,8 @@ func cluster(ctx context.Context, log *slog.Logger) (*server, error) {
 	return &server{url: s.DSN(), keep: keep, cluster: s}, nil
 }
 
-// private makes a directory that only we can write to. Its name is predictable, so somebody else may have made it.
+// private creates a directory that only this user can write to. Its name is predictable, so another
+// user may have created it.
 func private(dir string) error {
 	err := os.Mkdir(dir, 0o755) //nolint:gosec // as root, PostgreSQL's user passes through
 	if err != nil && !errors.Is(err, os.ErrExist) {
@@ -94,13 +95,14 @@ func private(dir string) error {
 	return nil
 }
 
-// A test process cannot tell that it is the last of `go test ./...`, and may be killed. So each starts a janitor: this
-// same binary in a mode of its own. One of them stays (the others see its lock and leave), waits until no test process
-// has used the cluster for a while, and removes it.
+// A test process does not know whether it is the last of `go test ./...`, and may be killed. So
+// each one starts a janitor: this same binary in a special mode. One janitor stays; the others see
+// its lock and exit. It waits until no test process has used the cluster for a while, and removes
+// it.
 const (
 	envJanitor = "HOLDFAST_STORETEST_JANITOR"
 	keptFile   = "kept"           // touched when a failed test left its database
-	linger     = 15 * time.Second // between two packages, nobody may use the cluster for a moment
+	linger     = 15 * time.Second // between two packages, no process may use the cluster for a moment
 	keptFor    = 30 * time.Minute
 )
 
@@ -109,7 +111,8 @@ func callJanitor(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("test cluster: %w", err)
 	}
-	// No pipes: go test would wait for whoever holds them. No context either, as it is to outlive us.
+	// No pipes: go test would wait until they are closed. No context either, because the janitor
+	// must outlive this process.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), envJanitor+"="+dir)

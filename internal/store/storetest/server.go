@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
-// PrivateServer is a PostgreSQL of one test, to take away and bring back. Its address stays the same.
+// PrivateServer is a PostgreSQL server of one test, which the test can stop and start. Its address
+// stays the same.
 type PrivateServer struct {
 	URL string // a migrated database on it
 
@@ -21,8 +22,8 @@ type PrivateServer struct {
 	pg       *pgembed.Server // nil while stopped
 }
 
-// Server starts a cluster for this test alone; it takes about two seconds. Without settings it keeps its promises to
-// disk as in production.
+// Server starts a cluster only for this test; it takes about two seconds. Without settings it syncs
+// to disk as in production.
 func Server(t testing.TB, settings map[string]string) *PrivateServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
@@ -50,7 +51,7 @@ func Server(t testing.TB, settings map[string]string) *PrivateServer {
 	return s
 }
 
-// Stop shuts the server down as an operator would: sessions are told and cut.
+// Stop shuts the server down as an operator would: the server ends its sessions with an error.
 func (s *PrivateServer) Stop() {
 	s.t.Helper()
 	if err := s.pg.Stop(context.WithoutCancel(s.t.Context())); err != nil {
@@ -59,8 +60,8 @@ func (s *PrivateServer) Stop() {
 	s.pg = nil
 }
 
-// Crash ends the server at once, as a power cut would but for the kernel's caches: connections break without a word,
-// and the next Start recovers from the log.
+// Crash ends the server at once, like a power cut, except that the kernel's caches survive.
+// Connections break without an error message, and the next Start recovers from the log.
 func (s *PrivateServer) Crash() {
 	s.t.Helper()
 	if err := syscall.Kill(s.pg.PID(), syscall.SIGQUIT); err != nil {
@@ -69,7 +70,7 @@ func (s *PrivateServer) Crash() {
 	s.Stop() // waits for the end
 }
 
-// Start brings the server back, with the settings it had.
+// Start starts the server again with the same settings.
 func (s *PrivateServer) Start() {
 	s.t.Helper()
 	pg, err := pgembed.Start(context.WithoutCancel(s.t.Context()), pgembed.Options{

@@ -4,8 +4,8 @@
 // this machine, which all test processes of one user share; a container, where Docker answers; the throwaway cluster
 // again, from downloaded binaries or the distribution's package.
 //
-// Databases are cloned from a template that has the schema. They are whole databases and not schemas, since NOTIFY
-// channels belong to a database, and their time zone is an awkward one.
+// Databases are cloned from a template that has the schema. They are whole databases instead of
+// schemas, because NOTIFY channels belong to a database. They have an unusual time zone.
 package storetest
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
@@ -33,10 +34,10 @@ import (
 // EnvURL names a server for the tests: a URL whose role may create databases.
 const EnvURL = "HOLDFAST_TEST_DATABASE_URL"
 
-// zone is no whole number of hours away from UTC, so a wrong conversion shows.
+// zone is not a whole number of hours from UTC, so that a wrong conversion shows.
 const zone = "Asia/Kathmandu"
 
-// patience bounds each conversation with the server about databases.
+// patience bounds each operation that creates or drops databases.
 const patience = 2 * time.Minute
 
 // DB is a database with the schema and no rows.
@@ -47,8 +48,8 @@ type DB struct {
 	server *server
 }
 
-// New makes a database for the test and drops it afterwards. If the test fails, the database stays for a look, and the
-// test's output says how to get there.
+// New creates a database for the test and drops it afterwards. If the test fails, the database
+// stays, and the test's output shows how to connect to it.
 func New(t testing.TB) *DB {
 	t.Helper()
 	db, err := Create(context.WithoutCancel(t.Context()), t.Name())
@@ -68,7 +69,7 @@ func New(t testing.TB) *DB {
 	return db
 }
 
-// Create makes a database for something other than a test. The label becomes part of its name.
+// Create creates a database outside of a test. The label becomes part of its name.
 func Create(ctx context.Context, label string) (*DB, error) {
 	s, err := shared()
 	if err != nil {
@@ -84,7 +85,7 @@ func Create(ctx context.Context, label string) (*DB, error) {
 	return &DB{URL: s.databaseURL(name), Name: name, server: s}, nil
 }
 
-// Drop removes the database, whoever is connected to it.
+// Drop drops the database and closes all connections to it.
 func (db *DB) Drop(ctx context.Context) error {
 	return db.server.exec(ctx, "DROP DATABASE "+db.Name+" WITH (FORCE)")
 }
@@ -107,17 +108,21 @@ type server struct {
 	url      string // of its maintenance database
 	keep     func() // called when a failed test leaves its database behind
 	template string
-	// Were the cluster collected as garbage, its files would be closed, and our lease on it would end with them.
+	// Keeps the cluster from garbage collection, which would close its files and end our lease on
+	// it.
 	cluster *pgembed.Server
 }
 
-// templateName depends on the steps, so that a change of the schema is a new template and switching branches is free.
+// templateName depends on the migrations. So a changed schema gets a new template, and switching
+// branches costs nothing.
 func templateName() (string, error) {
 	files, err := fs.Glob(migrations.FS, "*.sql") // sorted
 	if err != nil {
 		return "", fmt.Errorf("read migrations: %w", err)
 	}
 	sum := sha256.New()
+	_, _ = sum.Write([]byte("partitions by month and by day\n")) // the partitions that makeTemplate adds
+	_, _ = fmt.Fprintln(sum, schema.VersionTable)
 	for _, file := range files {
 		content, err := migrations.FS.ReadFile(file)
 		if err != nil {
@@ -128,8 +133,9 @@ func templateName() (string, error) {
 	return fmt.Sprintf("holdfast_template_%x", sum.Sum(nil)[:6]), nil
 }
 
-// makeTemplate makes sure that the template exists. The advisory lock makes test processes that start together take
-// turns; the template mark is set last, so a database without it is what a killed process left.
+// makeTemplate makes sure that the template exists. With the advisory lock, test processes that
+// start together take turns. The template mark is set last, so a killed process left a database
+// without it.
 func (s *server) makeTemplate(ctx context.Context, log *slog.Logger) error {
 	name, err := templateName()
 	if err != nil {
@@ -160,8 +166,51 @@ func (s *server) makeTemplate(ctx context.Context, log *slog.Logger) error {
 	if err := schema.Migrate(ctx, s.databaseURL(name), log); err != nil {
 		return fmt.Errorf("test template: %w", err)
 	}
+	if err := Partitions(ctx, s.databaseURL(name), time.Now(), time.Now().AddDate(0, 0, 1)); err != nil {
+		return fmt.Errorf("test template: %w", err)
+	}
 	if _, err := conn.Exec(ctx, "ALTER DATABASE "+name+" IS_TEMPLATE true"); err != nil {
 		return fmt.Errorf("test template: %w", err)
+	}
+	return nil
+}
+
+// Partitions creates partitions between two times, as a server does for now when it starts. It is
+// for tests that write rows of other times by SQL. Idempotency keys and delivery attempts have one
+// partition per day, so a range of more than 60 days leaves them out.
+func Partitions(ctx context.Context, databaseURL string, from, to time.Time) error {
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		return fmt.Errorf("partitions: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, f := range partition.Families {
+		width := partition.Month
+		if f.Name == partition.Keys.Name || f.Name == partition.Attempts.Name {
+			if width = partition.Day; to.Sub(from) > 60*24*time.Hour {
+				continue
+			}
+		}
+		if _, err := partition.Ensure(ctx, conn, f, width, from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Days creates the partitions for the days of the given times.
+func Days(ctx context.Context, databaseURL string, moments ...time.Time) error {
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		return fmt.Errorf("partitions: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, at := range moments {
+		for _, f := range partition.Families {
+			if _, err := partition.Ensure(ctx, conn, f, partition.Day, at, at.Add(time.Millisecond)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
-// Package binary speaks the versions that have a proto file as their messages are on the
-// wire, which is what gRPC carries. It decides nothing: a request is turned into the
-// ProtoJSON that the version's own codec reads, and what that codec writes is turned into
-// messages. So a version has one codec, and gRPC shows what the other bindings show.
+// Package binary speaks the versions with a proto file as binary messages, which is what gRPC
+// carries. It decides nothing. It converts a request to the ProtoJSON that the version's own codec
+// reads, and converts what that codec writes back to messages. So each version has one codec, and
+// gRPC shows what the other bindings show.
 package binary
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v10"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
@@ -26,6 +27,7 @@ import (
 type Codec struct {
 	dialect.Codec // as ProtoJSON
 	id            dialect.ID
+	traits        dialect.Traits
 	depth         int
 	service       string
 	methods       []Method
@@ -41,12 +43,14 @@ type Method struct {
 	Op   engine.Op
 }
 
-// New03 makes the codec of 0.3. Metadata and data of requests may be nested to a depth, as JSON.
+// New03 makes the codec of 0.3. depth bounds the nesting of metadata and data in requests, as JSON.
 func New03(depth int) *Codec {
-	return newCodec(v03proto.Codec{Younger: true}, dialect.V03Binary, pb03.File_a2a_proto, depth)
+	c := newCodec(v03proto.Codec{Younger: true}, dialect.V03Binary, pb03.File_a2a_proto, depth)
+	c.traits.Card = card.RenderBinary
+	return c
 }
 
-// New10 makes the codec of 1.0.
+// New10 makes the codec of 1.0. depth is as for New03.
 func New10(depth int) *Codec {
 	return newCodec(v10.Codec{}, dialect.V10Binary, pb10.File_a2av1_proto, depth)
 }
@@ -54,7 +58,7 @@ func New10(depth int) *Codec {
 func newCodec(c dialect.Codec, id dialect.ID, file protoreflect.FileDescriptor, depth int) *Codec {
 	service := file.Services().ByName("A2AService")
 	b := &Codec{
-		Codec: c, id: id, depth: cmp.Or(depth, strictjson.MaxDepth), service: string(service.FullName()),
+		Codec: c, id: id, traits: *c.Traits(), depth: cmp.Or(depth, strictjson.MaxDepth), service: string(service.FullName()),
 		requests: map[engine.Op]protoreflect.MessageType{}, replies: map[engine.Op]protoreflect.MessageType{},
 	}
 	for i := range service.Methods().Len() {
@@ -72,7 +76,7 @@ func newCodec(c dialect.Codec, id dialect.ID, file protoreflect.FileDescriptor, 
 func messageType(d protoreflect.MessageDescriptor) protoreflect.MessageType {
 	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
 	if err != nil {
-		panic(err) // generated code registers what it uses
+		panic(err) // cannot happen: generated code registers its types
 	}
 	return t
 }
@@ -80,14 +84,17 @@ func messageType(d protoreflect.MessageDescriptor) protoreflect.MessageType {
 // ID returns dialect.V03Binary or dialect.V10Binary.
 func (c *Codec) ID() dialect.ID { return c.id }
 
-// Service is the full name of the version's service.
+// Traits returns the traits of the version over gRPC.
+func (c *Codec) Traits() *dialect.Traits { return &c.traits }
+
+// Service returns the full name of the version's service.
 func (c *Codec) Service() string { return c.service }
 
-// Methods are those of the service that are served.
+// Methods returns the served methods of the service.
 func (c *Codec) Methods() []Method { return c.methods }
 
-// Decode reads the request message of an operation. Unlike those of other codecs, its
-// bytes may be anything.
+// Decode reads the request message of an operation. Unlike for other codecs, its bytes may be
+// arbitrary.
 func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
 	m := c.requests[op].New().Interface()
 	if err := proto.Unmarshal(message, m); err != nil {
@@ -124,7 +131,7 @@ func (c *Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	return c.encode(op, document, err)
 }
 
-// Opening renders what a stream begins with.
+// Opening renders the first documents of a stream.
 func (c *Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 	documents, err := c.Codec.Opening(op, t)
 	for i := range documents {
@@ -141,7 +148,7 @@ func (c *Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	return c.encode(engine.OpStream, document, err)
 }
 
-// Passed renders a status that once ended streams.
+// Passed renders a status that ended earlier streams, on a stream that continues after it.
 func (c *Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
 	document, err := c.Codec.Passed(t, e)
 	return c.encode(engine.OpStream, document, err)
@@ -153,7 +160,7 @@ func (c *Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) {
 	return c.encode(engine.OpStream, document, err)
 }
 
-// Encode turns an answer of an operation into its message.
+// Encode converts an answer of an operation to its message.
 func (c *Codec) Encode(op engine.Op, document []byte) ([]byte, error) {
 	return c.encode(op, document, nil)
 }

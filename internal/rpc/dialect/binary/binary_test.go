@@ -30,12 +30,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// version is a codec beside the one whose documents it carries.
+// version is a codec, with the codec whose documents it carries.
 type version struct {
 	binary   *binary.Codec
 	json     dialect.Codec
 	examples string
-	// The messages that documents are.
+	// Constructors of the messages that documents become.
 	task, sent, page, event func() proto.Message
 }
 
@@ -56,8 +56,8 @@ var versions = map[string]*version{
 	},
 }
 
-// same compares a message with the document that it was made of. Zero values may be
-// missing from it, and numbers are doubles.
+// same compares a message with the document that it was made from. Zero values may be missing in
+// the message, and numbers are doubles.
 func same(t *testing.T, document, message []byte, m proto.Message) {
 	t.Helper()
 	require.NoError(t, proto.Unmarshal(message, m))
@@ -95,7 +95,7 @@ func doubles(v any) any {
 	return v
 }
 
-// prune leaves out of a document the zero values that its message does not show.
+// prune removes from a document the zero values that its message does not show.
 func prune(document, message any) any {
 	switch d := document.(type) {
 	case map[string]any:
@@ -118,7 +118,7 @@ func prune(document, message any) any {
 	return document
 }
 
-// Whatever the codec of a version shows, its binary form shows, too.
+// The binary form shows everything that the codec of a version shows.
 func TestMessagesAreTheDocuments(t *testing.T) {
 	t.Parallel()
 	for name, v := range versions {
@@ -163,7 +163,7 @@ func TestMessagesAreTheDocuments(t *testing.T) {
 			require.NoError(t, err)
 			encoded, err := v.binary.Page(page, all)
 			require.NoError(t, err)
-			if name == "0.3" { // whose page does not repeat its size
+			if name == "0.3" { // its page does not repeat the size
 				document = bytes.Replace(document, []byte(`"pageSize":2,`), nil, 1)
 			}
 			same(t, document, encoded, v.page())
@@ -176,8 +176,8 @@ func TestMessagesAreTheDocuments(t *testing.T) {
 	}
 }
 
-// request makes the message of an operation from a published example; ok is false for
-// one that is not ProtoJSON, which other bindings read all the same.
+// request makes the message of an operation from a published example. ok is false for an example
+// that is not ProtoJSON, which other bindings still read.
 func (v *version) request(t testing.TB, op string, params []byte) (message []byte, ok bool) {
 	t.Helper()
 	file := pb10.File_a2av1_proto
@@ -200,14 +200,14 @@ func (v *version) request(t testing.TB, op string, params []byte) (message []byt
 	return message, true
 }
 
-// What a request says, its binary form says, too.
+// The binary form of a request says everything that the request says.
 func TestRequestsAreRead(t *testing.T) {
 	t.Parallel()
 	for name, v := range versions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			read := 0
-			// Spaces and the order of members are not kept.
+			// Spaces and the order of members may change.
 			opaque := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().Type() == reflect.TypeFor[json.RawMessage]() },
 				cmp.Transformer("JSON", func(raw json.RawMessage) any {
 					if len(raw) == 0 {
@@ -228,7 +228,7 @@ func TestRequestsAreRead(t *testing.T) {
 				got, err := v.binary.Decode(op, message)
 				require.Equal(t, wantErr == nil, err == nil, "%s: %v, %v", example.Name, wantErr, err)
 				if want != nil && name == "0.3" && want.View.History == 0 {
-					want.View.History = engine.AllHistory // a length of 0 cannot be told from none
+					want.View.History = engine.AllHistory // a length of 0 looks like a missing one
 				}
 				require.Empty(t, cmp.Diff(want, got, opaque), example.Name)
 				read++
@@ -325,7 +325,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		_, err = versions["1.0"].binary.Decode(op, b)
 		require.ErrorContains(t, err, tt.want, name)
 	}
-	for _, bytes := range []string{"\x0a\xff", "\x12\x04\x0a\x02\xff\xfe", strings.Repeat("\x0b", 20000)} { // cut off, not UTF-8, endless groups
+	for _, bytes := range []string{"\x0a\xff", "\x12\x04\x0a\x02\xff\xfe", strings.Repeat("\x0b", 20000)} { // truncated, not UTF-8, endless groups
 		_, err := versions["1.0"].binary.Decode(engine.OpSend, []byte(bytes))
 		require.ErrorIs(t, err, task.Invalid)
 		require.ErrorContains(t, err, "cannot be parsed")
@@ -336,7 +336,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "name: must be tasks/ and an id")
 }
 
-// A document that names what its message has no field for, and a number that no double holds.
+// A document with a member that its message has no field for, and a number that fits no double.
 func TestWhatAMessageCannotHold(t *testing.T) {
 	t.Parallel()
 	b, err := versions["1.0"].binary.Encode(engine.OpGet, []byte(`{"id":"t","unknown":{"a":1},"metadata":{"big":-1e400,"n":1e300,"s":"1e400"}}`))
@@ -350,8 +350,8 @@ func TestWhatAMessageCannotHold(t *testing.T) {
 	}
 }
 
-// Any bytes are refused by an error of the domain or understood, and what is understood has
-// a form that is understood alike.
+// Decode either refuses bytes with an error of the domain, or understands them. It then understands
+// its own form of them in the same way.
 func FuzzDecode(f *testing.F) {
 	ops := []engine.Op{
 		engine.OpSend, engine.OpStream, engine.OpGet, engine.OpList, engine.OpCancel, engine.OpSubscribe,
@@ -394,7 +394,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkCodec is what the binary form costs beside ProtoJSON, which it is made of.
+// BenchmarkCodec measures the cost of the binary form over ProtoJSON, which it is made from.
 func BenchmarkCodec(b *testing.B) {
 	identity := &task.Task{PublicID: "019ab", ContextID: "019ac"}
 	chunk := &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{

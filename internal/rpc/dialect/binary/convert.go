@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
-// toJSON renders a message, without the spaces that the library puts in at random: what
-// is opaque in it is kept as it stands.
+// toJSON renders a message, without the spaces that the library adds at random: codecs keep opaque
+// values byte by byte.
 func toJSON(m proto.Message) ([]byte, error) {
 	b, err := protojson.Marshal(m)
 	return strictjson.Compact(b), err
@@ -22,11 +22,10 @@ func toJSON(m proto.Message) ([]byte, error) {
 
 var reading = protojson.UnmarshalOptions{DiscardUnknown: true}
 
-// fromJSON renders a document as a message. Members that the message has no field for
-// are left out.
+// fromJSON converts a document to a message. It omits members without a field in the message.
 func fromJSON(document []byte, m proto.Message) ([]byte, error) {
 	if err := reading.Unmarshal(document, m); err != nil {
-		// Rarely is there a number in opaque JSON that a double cannot hold.
+		// On rare occasions opaque JSON contains a number that does not fit a double.
 		plain, changed := withinDouble(document)
 		if !changed {
 			return nil, fmt.Errorf("binary form: %w", err)
@@ -39,7 +38,7 @@ func fromJSON(document []byte, m proto.Message) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// withinDouble writes numbers that a double cannot hold as strings of their digits.
+// withinDouble replaces numbers that do not fit a double by strings of their digits.
 func withinDouble(document []byte) (plain []byte, changed bool) {
 	d := jsontext.NewDecoder(bytes.NewReader(document))
 	var out bytes.Buffer

@@ -1,5 +1,5 @@
-// Package dialecttest is what the tests of all codecs share: the published examples
-// and schemas, goldens, and tasks and events that show every feature.
+// Package dialecttest is shared by the tests of all codecs. It has the published examples and
+// schemas, golden files, and tasks and events that show every feature.
 package dialecttest
 
 import (
@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the goldens")
 
-// Golden compares a document with testdata/<name>.json of the package under test. The
-// file is indented for the reader; the document itself must be one line.
+// Golden compares a document with testdata/<name>.json of the package under test. The file is
+// indented for readers; the document itself must be one line.
 func Golden(t *testing.T, name string, document []byte) {
 	t.Helper()
 	require.NotContains(t, string(document), "\n", "a document is one line")
@@ -82,11 +82,10 @@ type Example struct {
 	Params []byte
 }
 
-// Examples returns the requests of the published documents whose name begins so, such
-// as "v0.1".
+// Examples returns the requests of the published documents whose name has a prefix, such as "v0.1".
 func Examples(t testing.TB, documents string) []Example {
 	t.Helper()
-	root := filepath.Join(repository(), "integration/testdata/published")
+	root := filepath.Join(repository(), "integration/protocol/testdata/published")
 	switch {
 	case strings.HasPrefix(documents, "v1"):
 		root = filepath.Join(repository(), "internal/rpc/dialect/v10/testdata/published")
@@ -112,7 +111,7 @@ func Examples(t testing.TB, documents string) []Example {
 	return examples
 }
 
-// repository is the root of the source tree.
+// repository returns the root of the source tree.
 func repository() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "../../../..")

@@ -12,30 +12,30 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	rpcfault "github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Suite says when a codec is done.
+// Suite is the test suite that a codec must pass.
 type Suite struct {
 	Codec    dialect.Codec
-	Examples string   // whose requests it must understand, see Examples
+	Examples string   // the published requests that it must understand, see Examples
 	Schemas  []string // the versions whose schemas its documents satisfy
-	Proto    string   // or the version whose proto file does
-	// Later are fields that the proto file got after it was published: by message and by
-	// JSON name, their types.
+	Proto    string   // or the version whose proto file they satisfy
+	// Later lists fields added to the proto file after publication: their types, by message and
+	// JSON name.
 	Later map[string]map[string]string
-	// Send makes params of a send from a message as the codec renders it.
+	// Send makes the params of a send from a message as the codec renders it.
 	Send func(message []byte) []byte
 
 	schemas []*Schemas
 	proto   *Proto
 }
 
-// Exercise runs the suite. Goldens are in testdata of the package under test.
+// Exercise runs the suite. The golden files are in testdata of the package under test.
 func (s Suite) Exercise(t *testing.T) {
 	t.Helper()
 	for _, version := range s.Schemas {
@@ -59,8 +59,8 @@ func (s Suite) Exercise(t *testing.T) {
 	t.Run("opaque JSON", s.opaque)
 }
 
-// check validates against every schema. What a document is, its members tell; in a
-// proto file it has a name.
+// check validates a document against every schema. Its members determine the definition. For a
+// proto file, name does.
 func (s Suite) check(t *testing.T, name string, document []byte) {
 	t.Helper()
 	require.NoError(t, strictjson.Check(document, 2*strictjson.MaxDepth))
@@ -84,7 +84,7 @@ func (s Suite) check(t *testing.T, name string, document []byte) {
 	}
 }
 
-// requests decodes each published example; what comes out is golden.
+// requests decodes each published example, and compares the outcome with a golden file.
 func (s Suite) requests(t *testing.T) {
 	for _, example := range Examples(t, s.Examples) {
 		op, ok := s.Codec.Operation(example.Method)
@@ -102,8 +102,8 @@ func (s Suite) requests(t *testing.T) {
 	}
 }
 
-// meaning is what a codec has understood, for a golden: without what the binding
-// adds to a request later.
+// meaning returns the decoded call for a golden file. It omits what the binding adds to a request
+// later.
 func meaning(call *dialect.Call) map[string]any {
 	m := map[string]any{"task": call.TaskID(), "history": call.View.History, "show empty history": call.View.ShowEmpty}
 	if call.Tenant != "" {
@@ -138,7 +138,7 @@ func (s Suite) results(t *testing.T) {
 	Golden(t, "results/direct-in-answer-to-send", sent)
 }
 
-// pages are those of versions that can list.
+// pages renders pages, for versions that can list.
 func (s Suite) pages(t *testing.T) {
 	if _, lists := s.Codec.Operation("ListTasks"); !lists {
 		_, err := s.Codec.Page(&engine.Page{}, dialect.View{})
@@ -159,7 +159,7 @@ func (s Suite) pages(t *testing.T) {
 	}
 }
 
-// pushes renders configurations of webhooks, and reads back what it shows.
+// pushes renders configurations of webhooks, and reads them back.
 func (s Suite) pushes(t *testing.T) {
 	configs := []task.PushConfig{
 		{ID: "t-1", URL: "https://hook.example/a?b=<c>", Token: "secret", Schemes: []string{"Bearer", "Basic"}, Credentials: "secret"},
@@ -208,7 +208,7 @@ func (s Suite) pushes(t *testing.T) {
 	}
 }
 
-// PushMethods are those of all versions.
+// PushMethods are the push methods of all versions.
 var PushMethods = []string{
 	"tasks/pushNotification/set", "tasks/pushNotification/get", "tasks/pushNotificationConfig/set", "tasks/pushNotificationConfig/get",
 	"tasks/pushNotificationConfig/list", "tasks/pushNotificationConfig/delete", "CreateTaskPushNotificationConfig",
@@ -256,7 +256,7 @@ func (s Suite) events(t *testing.T) {
 	}
 }
 
-// faults is one golden of every kind.
+// faults compares every kind of error with one golden file.
 func (s Suite) faults(t *testing.T) {
 	type fault struct {
 		Code    int             `json:"code"`
@@ -284,7 +284,7 @@ func (s Suite) faults(t *testing.T) {
 	Golden(t, "faults", dump)
 }
 
-// opaque sends JSON through the codec and back, spread over lines on the way in.
+// opaque sends JSON through the codec and back. The input contains line breaks.
 func (s Suite) opaque(t *testing.T) {
 	spread := "{ \"a\" :\n[ 1.0 ,\r\n\t1e400 ] }"
 	compact := `{"a":[1.0,1e400]}`
@@ -316,8 +316,8 @@ func (s Suite) resend(t *testing.T, m *task.Message) *dialect.Call {
 	return call
 }
 
-// FuzzDecode feeds any params to every operation. Whatever a send accepts must come
-// back from its own rendering as it was.
+// FuzzDecode feeds arbitrary params to every operation. If a send accepts a message, decoding its
+// own rendering must return the same message.
 func (s Suite) FuzzDecode(f *testing.F) {
 	ops := []engine.Op{
 		engine.OpSend, engine.OpStream, engine.OpGet, engine.OpCancel, engine.OpSubscribe,
@@ -357,7 +357,7 @@ func (s Suite) FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, op uint8, params []byte) {
 		if strictjson.Check(params, strictjson.MaxDepth) != nil {
-			params = append([]byte(nil), params...) // must not panic; what comes of it does not matter
+			params = append([]byte(nil), params...) // must not panic; the result does not matter
 			_, _ = s.Codec.Decode(ops[int(op)%len(ops)], params)
 			return
 		}
@@ -382,7 +382,7 @@ func (s Suite) FuzzDecode(f *testing.F) {
 	})
 }
 
-// reset renders a configuration that was set, and sets that.
+// reset renders a configuration that was set, and sets the result.
 func (s Suite) reset(t *testing.T, p *engine.PushRequest) {
 	t.Helper()
 	want := p.Set.PushConfig
@@ -395,12 +395,12 @@ func (s Suite) reset(t *testing.T, p *engine.PushRequest) {
 	require.Empty(t, cmp.Diff(want, call.Push.Set.PushConfig))
 }
 
-// unmarked drops the one member of metadata that belongs to the codecs: the mark of
-// wrapped data, and with it the difference between no metadata and none left.
+// unmarked drops the one metadata member that belongs to the codecs: the mark of wrapped data. This
+// also drops the difference between absent and empty metadata.
 func unmarked(m *task.Message) *task.Message {
 	for i := range m.Parts {
 		if p := &m.Parts[i]; p.Kind == task.PartData && p.Data[0] != '{' {
-			p.Metadata = wire.Without(p.Metadata, v0.Compat)
+			p.Metadata = jsonrw.Without(p.Metadata, v0.Compat)
 		}
 	}
 	return m

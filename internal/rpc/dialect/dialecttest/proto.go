@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Proto validates ProtoJSON documents against a published proto file. It reads as
-// much of the language as that file uses, and is stricter than a parser of ProtoJSON:
-// nothing unknown, no null but as a Value, and required fields are there.
+// Proto validates ProtoJSON documents against a published proto file. It parses the subset of the
+// language that the file uses. It is stricter than a ProtoJSON parser: no unknown members, null
+// only as a Value, and all required fields.
 type Proto struct {
 	messages map[string]map[string]field // by name, by JSON name
 	enums    map[string][]string

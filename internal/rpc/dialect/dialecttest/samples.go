@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// At is when everything in the samples happens.
+// At is the time of everything in the samples.
 var At = time.Date(2026, 1, 5, 11, 0, 2, 120987000, time.FixedZone("CET", 3600))
 
-// Opaque is JSON that must pass through every codec without a change: numbers that no
-// machine type holds, key order, escapes, characters that HTML would escape.
+// Opaque is JSON that must pass through every codec unchanged: numbers that fit no machine type,
+// key order, escapes, characters that HTML would escape.
 const Opaque = `{"z":12345678901234567890123,"a":1.0,"m":1e400,"nested":{"b":[1,2.50,null],"a":{}},"esc":"\u00e9 \/ é 😀 <&>"}`
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
@@ -25,8 +25,8 @@ func agentSays(text string) *task.Message {
 	return &m
 }
 
-// Parts are parts of every kind. The last ones are those that a strict schema of
-// before 1.0 has no place for: a file that is only named.
+// Parts returns parts of every kind. The last ones have no place in a strict schema before 1.0: a
+// file with only a name.
 func Parts() []task.Part {
 	return []task.Part{
 		task.Text("plain <text> & \"quotes\"\n\u2028second line"),
@@ -41,7 +41,7 @@ func Parts() []task.Part {
 	}
 }
 
-// Tasks are tasks in every state and shape, by a name that suits a file.
+// Tasks returns tasks in every state and shape, by names that suit a file.
 func Tasks() map[string]*task.Task {
 	base := func(s task.State, m *task.Message) *task.Task {
 		return &task.Task{PublicID: "t-1", ContextID: "c-1", Status: task.Status{State: s, Message: m, At: At}}
@@ -87,7 +87,7 @@ func Tasks() map[string]*task.Task {
 	}
 }
 
-// Events are events of the task t-1, by a name that suits a file.
+// Events returns events of the task t-1, by names that suit a file.
 func Events() map[string]*task.Event {
 	status := func(s task.State, m *task.Message) *task.Event {
 		return &task.Event{Seq: 3, Kind: task.EventStatus, At: At, State: s, Message: m}

@@ -7,15 +7,15 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Member is the name of the present member. ProtoJSON parsers take the names of the
-// proto file as well, such as message_id.
-func Member(r *wire.Reader) []byte { return CamelCase(r.Name()) }
+// Member returns the name of the current member. ProtoJSON parsers also accept the names of the
+// proto file, such as message_id.
+func Member(r *jsonrw.Reader) []byte { return CamelCase(r.Name()) }
 
-// CamelCase is the JSON name of a field.
+// CamelCase returns the JSON name of a field.
 func CamelCase(name []byte) []byte {
 	if bytes.IndexByte(name, '_') < 0 {
 		return name
@@ -32,8 +32,8 @@ func CamelCase(name []byte) []byte {
 	return camel
 }
 
-// Count reads an integer that is not negative, which may be written as a string.
-func Count(r *wire.Reader) int {
+// Count reads an integer that is not negative, as a number or a string.
+func Count(r *jsonrw.Reader) int {
 	if !r.IsString() {
 		return r.Count()
 	}
@@ -45,8 +45,8 @@ func Count(r *wire.Reader) int {
 	return int(n)
 }
 
-// Role reads a Role, by name or number. With short it may be named as on JSON-RPC.
-func Role(r *wire.Reader, short bool) task.Role {
+// Role reads a Role, by name or number. With short it also accepts the names of JSON-RPC.
+func Role(r *jsonrw.Reader, short bool) task.Role {
 	if r.IsNumber() {
 		if n := r.Count(); n < len(roleNames) {
 			return task.Role(n)
@@ -66,9 +66,9 @@ func Role(r *wire.Reader, short bool) task.Role {
 	return task.RoleUnspecified
 }
 
-// State reads a TaskState, by name or number. An example of 1.0.0 has the name in
-// small letters and without its prefix.
-func State(r *wire.Reader) task.State {
+// State reads a TaskState, by name or number. An example of 1.0.0 has the name in lower case and
+// without its prefix.
+func State(r *jsonrw.Reader) task.State {
 	if r.IsNumber() {
 		if n := r.Count(); n < len(stateNumbers) {
 			return stateNumbers[n]
@@ -87,9 +87,9 @@ func State(r *wire.Reader) task.State {
 	return task.StateUnspecified
 }
 
-// Message reads a Message, and into send the task and context it belongs to. Its parts
-// may stand under parts in every version.
-func (s *Style) Message(r *wire.Reader, send *engine.SendRequest) *task.Message {
+// Message reads a Message. It stores the task and context of the message in send. In every version
+// the parts may be in the member parts.
+func (s *Style) Message(r *jsonrw.Reader, send *engine.SendRequest) *task.Message {
 	m := new(task.Message)
 	for r.Object(); r.Next(); {
 		switch string(Member(r)) {
@@ -119,7 +119,7 @@ func (s *Style) Message(r *wire.Reader, send *engine.SendRequest) *task.Message 
 	return m
 }
 
-func (s *Style) readParts(r *wire.Reader) []task.Part {
+func (s *Style) readParts(r *jsonrw.Reader) []task.Part {
 	var all []task.Part
 	for r.Array(); r.Item(); {
 		all = append(all, s.ReadPart(r))
@@ -137,7 +137,7 @@ const (
 )
 
 // List reads ListTasksRequest.
-func List(r *wire.Reader, call *dialect.Call) *engine.ListRequest {
+func List(r *jsonrw.Reader, call *dialect.Call) *engine.ListRequest {
 	l := &engine.ListRequest{PageSize: defaultPage}
 	for r.Object(); r.Next(); {
 		switch string(Member(r)) {
@@ -155,7 +155,7 @@ func List(r *wire.Reader, call *dialect.Call) *engine.ListRequest {
 			l.PageToken = r.String()
 		case "historyLength":
 			call.View.History = Count(r)
-		case "statusTimestampAfter", "lastUpdatedTime": // the latter in the younger proto files of 0.3
+		case "statusTimestampAfter", "lastUpdatedTime": // lastUpdatedTime is in the younger proto files of 0.3
 			l.Since = r.Time()
 		case "includeArtifacts":
 			l.WithArtifacts = r.Bool()

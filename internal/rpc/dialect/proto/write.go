@@ -6,11 +6,11 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// stateNames are those of the enumeration TaskState; Style has one that differs.
+// stateNames are the names in the enumeration TaskState. Style has the one that differs.
 var stateNames = [...]string{
 	task.StateUnspecified:   "TASK_STATE_UNSPECIFIED",
 	task.StateSubmitted:     "TASK_STATE_SUBMITTED",
@@ -23,32 +23,32 @@ var stateNames = [...]string{
 	task.StateRejected:      "TASK_STATE_REJECTED",
 }
 
-// stateNumbers are those of the enumeration TaskState, in its order.
+// stateNumbers are the values of the enumeration TaskState, in its order.
 var stateNumbers = [...]task.State{
 	task.StateUnspecified, task.StateSubmitted, task.StateWorking, task.StateCompleted, task.StateFailed,
 	task.StateCanceled, task.StateInputRequired, task.StateRejected, task.StateAuthRequired,
 }
 
-// roleNames are those of the enumeration Role, whose numbers are ours.
+// roleNames are the names in the enumeration Role. Its numbers equal those of task.Role.
 var roleNames = [...]string{
 	task.RoleUnspecified: "ROLE_UNSPECIFIED",
 	task.RoleUser:        "ROLE_USER",
 	task.RoleAgent:       "ROLE_AGENT",
 }
 
-// Style is how a version words what both have.
+// Style describes how a version writes the shared messages.
 type Style struct {
 	Canceled   string // the name of that state
-	Parts      string // the member of a message that holds its parts
+	Parts      string // the member of a message that contains its parts
 	Part       func(dst []byte, p *task.Part) []byte
-	ReadPart   func(r *wire.Reader) task.Part
-	ShortRoles bool // roles are read as JSON-RPC names them, too
+	ReadPart   func(r *jsonrw.Reader) task.Part
+	ShortRoles bool // roles may also have their JSON-RPC names
 	References bool // messages name the tasks that they refer to
 	Final      bool // status events say whether they end a stream
 }
 
-// Result renders a Task, or in answer to a send a SendMessageResponse: the task or the
-// agent's bare message.
+// Result renders a Task. For a send it renders a SendMessageResponse: the task or the agent's bare
+// message.
 func (s *Style) Result(op engine.Op, t *task.Task, v dialect.View) []byte {
 	dst := make([]byte, 0, 512)
 	switch {
@@ -60,20 +60,20 @@ func (s *Style) Result(op engine.Op, t *task.Task, v dialect.View) []byte {
 	return append(s.appendTask(append(dst, `{"task":`...), t, v), '}')
 }
 
-// Page renders a ListTasksResponse, all of whose members are always there.
+// Page renders a ListTasksResponse. All of its members are always present.
 func (s *Style) Page(p *engine.Page, v dialect.View) []byte {
 	dst := append(make([]byte, 0, 512*(len(p.Tasks)+1)), `{"tasks":`...)
-	dst = wire.AppendArray(dst, p.Tasks, func(dst []byte, t **task.Task) []byte {
+	dst = jsonrw.AppendArray(dst, p.Tasks, func(dst []byte, t **task.Task) []byte {
 		return s.appendTask(dst, *t, v)
 	})
-	dst = wire.AppendString(wire.AppendMember(dst, "nextPageToken"), p.NextToken)
-	dst = strconv.AppendInt(wire.AppendMember(dst, "pageSize"), int64(p.Size), 10)
-	dst = strconv.AppendInt(wire.AppendMember(dst, "totalSize"), int64(p.Total), 10)
+	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "nextPageToken"), p.NextToken)
+	dst = strconv.AppendInt(jsonrw.AppendMember(dst, "pageSize"), int64(p.Size), 10)
+	dst = strconv.AppendInt(jsonrw.AppendMember(dst, "totalSize"), int64(p.Total), 10)
 	return append(dst, '}')
 }
 
-// Opening renders a StreamResponse with the task and all its history. A send that was
-// answered by a bare message already has that for its whole stream.
+// Opening renders a StreamResponse with the task and all its history. If a bare message has
+// answered a stream request, that message is the whole stream.
 func (s *Style) Opening(op engine.Op, t *task.Task) []byte {
 	if op == engine.OpStream && t.Direct && t.Status.Message != nil {
 		return s.appendBare(nil, t, t.Status.Message)
@@ -87,14 +87,14 @@ func (s *Style) Event(t *task.Task, e *task.Event, final bool) []byte {
 	case task.EventStatus:
 		return s.appendStatusEvent(make([]byte, 0, 320), t, e, final)
 	case task.EventArtifact:
-		return s.appendArtifactEvent(make([]byte, 0, 320+wire.Size(e.Artifact.Parts)), t, e)
+		return s.appendArtifactEvent(make([]byte, 0, 320+jsonrw.Size(e.Artifact.Parts)), t, e)
 	case task.EventMessage, task.EventRun:
 	}
 	return nil
 }
 
-// Direct renders a StreamResponse with a bare message. An event without one is the
-// plain end of its task.
+// Direct renders a StreamResponse with a bare message. An event without a message becomes the
+// status event that ends its task.
 func (s *Style) Direct(t *task.Task, e *task.Event) []byte {
 	if e.Message == nil {
 		return s.Event(t, e, true)
@@ -102,9 +102,8 @@ func (s *Style) Direct(t *task.Task, e *task.Event) []byte {
 	return s.appendBare(nil, t, e.Message)
 }
 
-// appendBare appends a response with a message that stands for itself. The client
-// shall not take it for a part of a task, so it names none; its context is where the
-// talk goes on.
+// appendBare appends a response with a bare message. The message names no task, so that the client
+// does not take it for a part of one. It names its context, in which the conversation continues.
 func (s *Style) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 	bare := *m
 	bare.TaskID, bare.ContextID = "", t.ContextID
@@ -113,40 +112,40 @@ func (s *Style) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 
 func (s *Style) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = wire.AppendString(dst, t.PublicID)
-	dst = wire.AppendString(wire.AppendMember(dst, "contextId"), t.ContextID)
-	dst = wire.AppendMember(dst, "status")
+	dst = jsonrw.AppendString(dst, t.PublicID)
+	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
+	dst = jsonrw.AppendMember(dst, "status")
 	dst = s.appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
 	if len(t.Artifacts) > 0 {
-		dst = wire.AppendMember(dst, "artifacts")
-		dst = wire.AppendArray(dst, t.Artifacts, s.appendArtifact)
+		dst = jsonrw.AppendMember(dst, "artifacts")
+		dst = jsonrw.AppendArray(dst, t.Artifacts, s.appendArtifact)
 	}
 	history := t.History
 	if v.History != engine.AllHistory {
 		history = t.Tail(v.History)
 	}
 	if len(history) > 0 {
-		dst = wire.AppendMember(dst, "history")
-		dst = wire.AppendArray(dst, history, s.appendMessage)
+		dst = jsonrw.AppendMember(dst, "history")
+		dst = jsonrw.AppendArray(dst, history, s.appendMessage)
 	}
-	dst = wire.AppendRawMember(dst, "metadata", t.Metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", t.Metadata)
 	return append(dst, '}')
 }
 
 func (s *Style) appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = appendIdentity(append(dst, `{"statusUpdate":{"taskId":`...), t)
-	dst = wire.AppendMember(dst, "status")
+	dst = jsonrw.AppendMember(dst, "status")
 	dst = s.appendStatus(dst, e.State, e.Message, e.At)
 	if s.Final {
-		dst = strconv.AppendBool(wire.AppendMember(dst, "final"), final)
+		dst = strconv.AppendBool(jsonrw.AppendMember(dst, "final"), final)
 	}
-	dst = wire.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}', '}')
 }
 
 func (s *Style) appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []byte {
 	dst = appendIdentity(append(dst, `{"artifactUpdate":{"taskId":`...), t)
-	dst = wire.AppendMember(dst, "artifact")
+	dst = jsonrw.AppendMember(dst, "artifact")
 	dst = s.appendArtifact(dst, e.Artifact)
 	if e.Append {
 		dst = append(dst, `,"append":true`...)
@@ -154,14 +153,14 @@ func (s *Style) appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []b
 	if e.Last {
 		dst = append(dst, `,"lastChunk":true`...)
 	}
-	dst = wire.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}', '}')
 }
 
-// appendIdentity names the task that an event is about.
+// appendIdentity appends the ids of an event's task and context.
 func appendIdentity(dst []byte, t *task.Task) []byte {
-	dst = wire.AppendString(dst, t.PublicID)
-	return wire.AppendString(wire.AppendMember(dst, "contextId"), t.ContextID)
+	dst = jsonrw.AppendString(dst, t.PublicID)
+	return jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
 }
 
 func (s *Style) appendStatus(dst []byte, state task.State, m *task.Message, at time.Time) []byte {
@@ -173,10 +172,10 @@ func (s *Style) appendStatus(dst []byte, state task.State, m *task.Message, at t
 	}
 	dst = append(dst, '"')
 	if !at.IsZero() {
-		dst = wire.AppendTime(wire.AppendMember(dst, "timestamp"), at)
+		dst = jsonrw.AppendTime(jsonrw.AppendMember(dst, "timestamp"), at)
 	}
 	if m != nil {
-		dst = wire.AppendMember(dst, "message")
+		dst = jsonrw.AppendMember(dst, "message")
 		dst = s.appendMessage(dst, m)
 	}
 	return append(dst, '}')
@@ -184,30 +183,30 @@ func (s *Style) appendStatus(dst []byte, state task.State, m *task.Message, at t
 
 func (s *Style) appendMessage(dst []byte, m *task.Message) []byte {
 	dst = append(dst, `{"messageId":`...)
-	dst = wire.AppendString(dst, m.ID)
+	dst = jsonrw.AppendString(dst, m.ID)
 	dst = append(dst, `,"role":"`...)
 	dst = append(dst, roleNames[m.Role]...)
 	dst = append(dst, '"')
-	dst = wire.AppendStringMember(dst, "taskId", m.TaskID)
-	dst = wire.AppendStringMember(dst, "contextId", m.ContextID)
-	dst = wire.AppendMember(dst, s.Parts)
-	dst = wire.AppendArray(dst, m.Parts, s.Part)
-	dst = wire.AppendRawMember(dst, "metadata", m.Metadata)
-	dst = wire.AppendStringsMember(dst, "extensions", m.Extensions)
+	dst = jsonrw.AppendStringMember(dst, "taskId", m.TaskID)
+	dst = jsonrw.AppendStringMember(dst, "contextId", m.ContextID)
+	dst = jsonrw.AppendMember(dst, s.Parts)
+	dst = jsonrw.AppendArray(dst, m.Parts, s.Part)
+	dst = jsonrw.AppendRawMember(dst, "metadata", m.Metadata)
+	dst = jsonrw.AppendStringsMember(dst, "extensions", m.Extensions)
 	if s.References {
-		dst = wire.AppendStringsMember(dst, "referenceTaskIds", m.References)
+		dst = jsonrw.AppendStringsMember(dst, "referenceTaskIds", m.References)
 	}
 	return append(dst, '}')
 }
 
 func (s *Style) appendArtifact(dst []byte, a *task.Artifact) []byte {
 	dst = append(dst, `{"artifactId":`...)
-	dst = wire.AppendString(dst, a.ID)
-	dst = wire.AppendStringMember(dst, "name", a.Name)
-	dst = wire.AppendStringMember(dst, "description", a.Description)
-	dst = wire.AppendMember(dst, "parts")
-	dst = wire.AppendArray(dst, a.Parts, s.Part)
-	dst = wire.AppendRawMember(dst, "metadata", a.Metadata)
-	dst = wire.AppendStringsMember(dst, "extensions", a.Extensions)
+	dst = jsonrw.AppendString(dst, a.ID)
+	dst = jsonrw.AppendStringMember(dst, "name", a.Name)
+	dst = jsonrw.AppendStringMember(dst, "description", a.Description)
+	dst = jsonrw.AppendMember(dst, "parts")
+	dst = jsonrw.AppendArray(dst, a.Parts, s.Part)
+	dst = jsonrw.AppendRawMember(dst, "metadata", a.Metadata)
+	dst = jsonrw.AppendStringsMember(dst, "extensions", a.Extensions)
 	return append(dst, '}')
 }

@@ -7,15 +7,16 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Codec is what these versions answer alike.
+// Codec is the common part of these versions' codecs.
 type Codec struct{}
 
-// Page is never asked for: no method of these versions lists tasks.
+// Page is never called: no method of these versions lists tasks.
 func (Codec) Page(*engine.Page, dialect.View) ([]byte, error) {
 	return nil, &task.Error{Kind: task.Unsupported}
 }
 
-// Details renders what leads an operator to the log. These versions define no more.
+// Details renders the id that leads an operator to the log line. These versions define nothing
+// else.
 func (Codec) Details(_ *task.Error, in fault.Incident) []byte {
 	if in.ID == "" {
 		return nil

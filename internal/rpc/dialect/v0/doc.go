@@ -1,4 +1,3 @@
-// Package v0 is what the 0.x versions have in common on JSON-RPC: parts, files
-// and roles. They differ in the name of a part's discriminator,
-// and each accepts both on input.
+// Package v0 is the common part of the 0.x versions on JSON-RPC: parts, files and roles. These
+// versions differ in the name of a part's discriminator, and each accepts both names on input.
 package v0

@@ -3,17 +3,17 @@ package v0
 import (
 	"encoding/json"
 
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Compat marks, in a part's metadata, data that was not an object and therefore
-// stands as {"value": ...}. The converters of the official Go and Python libraries
-// use the same convention.
+// Compat marks data that is not an object and is therefore wrapped as {"value": ...}. The mark is
+// in the metadata of the part. The converters of the official Go and Python libraries use the same
+// convention.
 const Compat = "data_part_compat"
 
 // Parts reads the parts of a message: at least one.
-func Parts(r *wire.Reader) []task.Part {
+func Parts(r *jsonrw.Reader) []task.Part {
 	var parts []task.Part
 	for r.Array(); r.Item(); {
 		parts = append(parts, part(r))
@@ -24,9 +24,8 @@ func Parts(r *wire.Reader) []task.Part {
 	return parts
 }
 
-// part reads one part. Its members may come in any order, so what they are is
-// decided at the end.
-func part(r *wire.Reader) task.Part {
+// part reads one part. Its members may come in any order, so part decides on its kind at the end.
+func part(r *jsonrw.Reader) task.Part {
 	var p task.Part
 	var kind string
 	var hasText, hasFile bool
@@ -69,7 +68,7 @@ func part(r *wire.Reader) task.Part {
 	return task.Part{}
 }
 
-// soleContent is the kind of a part that does not say it, when only one is possible.
+// soleContent returns the kind of a part that does not state it, if only one is possible.
 func soleContent(text, file, data bool) string {
 	switch {
 	case text && !file && !data:
@@ -82,9 +81,9 @@ func soleContent(text, file, data bool) string {
 	return ""
 }
 
-// file reads the content of a file part. The examples of the first documents have the
-// bytes under data.
-func file(r *wire.Reader, p *task.Part) {
+// file reads the content of a file part. The examples of the first documents have the bytes in the
+// member data.
+func file(r *jsonrw.Reader, p *task.Part) {
 	var raw []byte
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -105,8 +104,8 @@ func file(r *wire.Reader, p *task.Part) {
 	}
 }
 
-// SetFile makes a file of a part whose URL has been read, and of its bytes: one of them
-// at most. A file with neither is only named, and kept as an empty URL.
+// SetFile turns p, whose URL was already read, and raw into a file. A file has at most one of URL
+// and bytes. With neither it has only a name, and is stored with an empty URL.
 func SetFile(p *task.Part, raw []byte) (ok bool) {
 	if raw != nil && p.URL == "" {
 		p.Kind, p.Raw = task.PartRaw, raw
@@ -118,22 +117,22 @@ func SetFile(p *task.Part, raw []byte) (ok bool) {
 
 // Unwrap undoes the wrapping of data that is not an object.
 func Unwrap(p task.Part) task.Part {
-	if mark, ok := wire.Lookup(p.Metadata, Compat); !ok || string(mark) != "true" {
+	if mark, ok := jsonrw.Lookup(p.Metadata, Compat); !ok || string(mark) != "true" {
 		return p
 	}
-	value, ok := wire.Lookup(p.Data, "value")
-	if !ok || wire.Without(p.Data, "value") != nil {
+	value, ok := jsonrw.Lookup(p.Data, "value")
+	if !ok || jsonrw.Without(p.Data, "value") != nil {
 		return p
 	}
 	p.Data = value
-	p.Metadata = wire.Without(p.Metadata, Compat)
+	p.Metadata = jsonrw.Without(p.Metadata, Compat)
 	return p
 }
 
-// Style is how a version writes parts.
+// Style describes how a version writes parts.
 type Style struct {
 	Discriminator string // "type" or "kind"
-	Second        string // another one, with the same value
+	Second        string // a second discriminator, with the same value
 	Arrays        bool   // data may be an array; otherwise only an object
 }
 
@@ -148,17 +147,17 @@ func (s Style) AppendPart(dst []byte, p *task.Part) []byte {
 	case task.PartData:
 		var data json.RawMessage
 		data, metadata = Wrap(p, s.Arrays)
-		dst = wire.AppendRaw(append(s.appendKind(dst, "data"), `"data":`...), data)
+		dst = jsonrw.AppendRaw(append(s.appendKind(dst, "data"), `"data":`...), data)
 	case task.PartText:
 		dst = append(s.appendKind(dst, "text"), `"text":`...)
-		dst = wire.AppendString(dst, p.Text)
+		dst = jsonrw.AppendString(dst, p.Text)
 		metadata = FileMembers(p)
 	}
-	dst = wire.AppendRawMember(dst, "metadata", metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", metadata)
 	return append(dst, '}')
 }
 
-// appendKind appends what tells the kind of a part, and a comma.
+// appendKind appends the discriminators of a part, each with a comma.
 func (s Style) appendKind(dst []byte, kind string) []byte {
 	for _, name := range [...]string{s.Discriminator, s.Second} {
 		if name != "" {
@@ -170,22 +169,22 @@ func (s Style) appendKind(dst []byte, kind string) []byte {
 
 func appendFile(dst []byte, p *task.Part) []byte {
 	open := len(dst)
-	dst = wire.AppendStringMember(dst, "name", p.Filename)
-	dst = wire.AppendStringMember(dst, "mimeType", p.MediaType)
+	dst = jsonrw.AppendStringMember(dst, "name", p.Filename)
+	dst = jsonrw.AppendStringMember(dst, "mimeType", p.MediaType)
 	if p.Kind == task.PartRaw {
-		dst = wire.AppendBytes(wire.AppendMember(dst, "bytes"), p.Raw)
+		dst = jsonrw.AppendBytes(jsonrw.AppendMember(dst, "bytes"), p.Raw)
 	} else {
-		dst = wire.AppendStringMember(dst, "uri", p.URL)
+		dst = jsonrw.AppendStringMember(dst, "uri", p.URL)
 	}
 	if len(dst) == open {
 		return append(dst, '{', '}')
 	}
-	dst[open] = '{' // in place of the first member's comma
+	dst[open] = '{' // replaces the first member's comma
 	return append(dst, '}')
 }
 
-// Wrap is what a data part shows as its data, which must be an object (or, if it may,
-// an array), and as its metadata.
+// Wrap returns the data and the metadata that a data part shows. The data must be an object, or
+// with arrays also an array; other data is wrapped.
 func Wrap(p *task.Part, arrays bool) (data, metadata json.RawMessage) {
 	metadata = FileMembers(p)
 	if !wraps(p.Data, arrays) {
@@ -193,7 +192,7 @@ func Wrap(p *task.Part, arrays bool) (data, metadata json.RawMessage) {
 	}
 	data = append(make([]byte, 0, len(`{"value":}`)+len(p.Data)), `{"value":`...)
 	data = append(append(data, orNull(p.Data)...), '}')
-	return data, wire.With(wire.Without(metadata, Compat), Compat, json.RawMessage("true"))
+	return data, jsonrw.With(jsonrw.Without(metadata, Compat), Compat, json.RawMessage("true"))
 }
 
 // wraps reports whether data must be wrapped, by its first byte.
@@ -219,8 +218,9 @@ func orNull(data json.RawMessage) json.RawMessage {
 	return data
 }
 
-// FileMembers is the metadata of a text or data part with its media type and its file
-// name, which have no members of their own before 1.0, where those names are free.
+// FileMembers returns the metadata of a text or data part, with its media type and file name.
+// Before 1.0 these have no members of their own, so they go into the metadata if their names are
+// free there.
 func FileMembers(p *task.Part) json.RawMessage {
 	metadata := addFree(p.Metadata, "mediaType", p.MediaType)
 	return addFree(metadata, "filename", p.Filename)
@@ -230,8 +230,8 @@ func addFree(metadata json.RawMessage, name, value string) json.RawMessage {
 	if value == "" {
 		return metadata
 	}
-	if _, taken := wire.Lookup(metadata, name); taken {
+	if _, taken := jsonrw.Lookup(metadata, name); taken {
 		return metadata
 	}
-	return wire.With(metadata, name, wire.AppendString(nil, value))
+	return jsonrw.With(metadata, name, jsonrw.AppendString(nil, value))
 }

@@ -2,13 +2,13 @@ package v0
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// PushConfig reads a PushNotificationConfig. name is the canonical name of the member under way; the id is passed over
-// where the version has none.
-func PushConfig(r *wire.Reader, name func(*wire.Reader) []byte, withID bool) *engine.PushSetting {
+// PushConfig reads a PushNotificationConfig. name returns the canonical name of the current member.
+// Without withID the version has no id, and PushConfig skips it.
+func PushConfig(r *jsonrw.Reader, name func(*jsonrw.Reader) []byte, withID bool) *engine.PushSetting {
 	s := new(engine.PushSetting)
 	for r.Object(); r.Next(); {
 		switch member := string(name(r)); {
@@ -38,16 +38,17 @@ func PushConfig(r *wire.Reader, name func(*wire.Reader) []byte, withID bool) *en
 	return s
 }
 
-// AppendPushConfig appends a PushNotificationConfig. Its secrets are for the receiver alone: they are left out, and not
-// masked, so that a client which sends back what it was shown does not set a mask.
+// AppendPushConfig appends a PushNotificationConfig. It omits the secrets, which are for the
+// receiver alone. It does not mask them, since a client that sends the configuration back would
+// then set the mask.
 func AppendPushConfig(dst []byte, c *task.PushConfig, withID bool) []byte {
-	dst = wire.AppendString(append(dst, `{"url":`...), c.URL)
+	dst = jsonrw.AppendString(append(dst, `{"url":`...), c.URL)
 	if withID {
-		dst = wire.AppendStringMember(dst, "id", c.ID)
+		dst = jsonrw.AppendStringMember(dst, "id", c.ID)
 	}
 	if len(c.Schemes) > 0 {
 		dst = append(dst, `,"authentication":{"schemes":`...)
-		dst = append(wire.AppendArray(dst, c.Schemes, func(dst []byte, s *string) []byte { return wire.AppendString(dst, *s) }), '}')
+		dst = append(jsonrw.AppendArray(dst, c.Schemes, func(dst []byte, s *string) []byte { return jsonrw.AppendString(dst, *s) }), '}')
 	}
 	return append(dst, '}')
 }

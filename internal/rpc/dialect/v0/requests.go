@@ -2,11 +2,11 @@ package v0
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 )
 
 // Cancel reads TaskIdParams.
-func Cancel(r *wire.Reader) *engine.CancelRequest {
+func Cancel(r *jsonrw.Reader) *engine.CancelRequest {
 	c := new(engine.CancelRequest)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -22,9 +22,9 @@ func Cancel(r *wire.Reader) *engine.CancelRequest {
 	return c
 }
 
-// Subscribe reads the params of a resubscription: the id alone counts, also where
-// 0.1 allows a historyLength.
-func Subscribe(r *wire.Reader) *engine.SubscribeRequest {
+// Subscribe reads the params of a resubscription. Only the id counts, even where 0.1 allows a
+// historyLength.
+func Subscribe(r *jsonrw.Reader) *engine.SubscribeRequest {
 	s := new(engine.SubscribeRequest)
 	for r.Object(); r.Next(); {
 		if string(r.Name()) == "id" {

@@ -1,12 +1,12 @@
 package v0
 
 import (
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Role reads who wrote a message.
-func Role(r *wire.Reader) task.Role {
+// Role reads the role of a message's author.
+func Role(r *jsonrw.Reader) task.Role {
 	switch r.String() {
 	case "user":
 		return task.RoleUser
@@ -17,7 +17,7 @@ func Role(r *wire.Reader) task.Role {
 	return task.RoleUnspecified
 }
 
-// RoleName writes it. A role that nobody stated reads as the agent's.
+// RoleName returns the name of a role. An unspecified role becomes the agent's.
 func RoleName(role task.Role) string {
 	if role == task.RoleUser {
 		return "user"

@@ -1,17 +1,18 @@
-// Package v01 speaks A2A 0.1: the texts before the first numbered document, and
-// both editions of 0.1.0. Clients choose the ids of tasks, artifacts are known by
-// their index, messages have no ids, and a send is never answered by a bare message.
+// Package v01 speaks A2A 0.1: the texts before the first numbered document, and both editions of
+// 0.1.0. Clients choose the ids of tasks, artifacts have an index instead of an id, and messages
+// have no ids. A bare message never answers a send.
 package v01
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Version is what tasks created in this dialect keep as their origin.
+// Version is the stored origin of tasks created in this dialect.
 const Version = "0.1"
 
 // Codec is the vocabulary of A2A 0.1.
@@ -24,6 +25,14 @@ func (Codec) ID() dialect.ID { return dialect.V01 }
 
 // Version returns "0.1".
 func (Codec) Version() string { return Version }
+
+var traits = dialect.Traits{
+	ContextMember: "sessionId", EchoHeader: dialect.ExtensionsHeader, ReopensTasks: true,
+	Card: card.RenderLegacy, WholeTasks: true, BriefNotifications: true, TokenHeaders: []string{"X-A2A-Notification-Token", "X-A2A-Token"},
+}
+
+// Traits returns the traits of 0.1.
+func (Codec) Traits() *dialect.Traits { return &traits }
 
 var operations = map[string]engine.Op{
 	"tasks/send":                 engine.OpSend,
@@ -41,12 +50,12 @@ func (Codec) Operation(method string) (engine.Op, bool) {
 	return op, ok
 }
 
-// Closes reports whether a status event with this state is final: the stream of a
-// send and of a resubscription alike end when the task has settled.
+// Closes reports whether a status event with this state is final. The streams of a send and of a
+// resubscription both end when the task has settled.
 func (Codec) Closes(_ engine.Op, s task.State) bool { return s.Settled() }
 
-// The second edition numbers conditions that no other version has codes for, and
-// numbers from -32006 on mean something else in every later one.
+// The second edition has codes for conditions that no other version has codes for. Later versions
+// use the numbers from -32006 on for something else.
 var faults = fault.Base.Override(map[task.Kind]fault.JSONRPC{
 	task.StreamingUnsupported: {Code: -32006},
 	task.BadAgentReply:        {Code: -32603},
@@ -59,6 +68,9 @@ var faults = fault.Base.Override(map[task.Kind]fault.JSONRPC{
 	task.RateLimited:          {Code: -32010},
 	task.Unavailable:          {Code: -32011},
 })
+
+// Faults returns the table of 0.1.
+func (Codec) Faults(bool) *fault.Table { return faults }
 
 // Error gives the code and the message of an error.
 func (Codec) Error(err *task.Error) (code int, message string) { return faults.Describe(err) }

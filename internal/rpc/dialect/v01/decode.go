@@ -3,14 +3,14 @@ package v01
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Decode reads the params of an operation. Unknown members are passed over.
+// Decode reads the params of an operation. It ignores unknown members.
 func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
-	r := wire.NewReader(params)
+	r := jsonrw.NewReader(params)
 	defer r.Close()
 	call := &dialect.Call{Op: op}
 	switch op {
@@ -35,9 +35,9 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 	return call, nil
 }
 
-// send reads TaskSendParams. The id is the client's choice, so an unknown one makes
-// a new task; there is no flag for waiting, so the answer waits.
-func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
+// send reads TaskSendParams. The client chooses the id, so an unknown id creates a task. The
+// version has no flag for waiting, so the answer waits.
+func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, MayCreate: true, Wait: true, WaitUnsaid: true}
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -50,7 +50,7 @@ func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 		case "historyLength":
 			view.History = r.Count()
 		case "pushNotification":
-			s.Push = v0.PushConfig(r, (*wire.Reader).Name, false)
+			s.Push = v0.PushConfig(r, (*jsonrw.Reader).Name, false)
 		case "metadata":
 			s.Metadata = r.RawObject()
 		default:
@@ -62,9 +62,9 @@ func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 	return s
 }
 
-// message reads a Message. It has no id in this version. The send example of the
-// first texts has the parts under data.
-func message(r *wire.Reader) *task.Message {
+// message reads a Message, which has no id in this version. The send example of the first texts has
+// the parts in the member data.
+func message(r *jsonrw.Reader) *task.Message {
 	m := new(task.Message)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -84,7 +84,7 @@ func message(r *wire.Reader) *task.Message {
 }
 
 // get reads TaskQueryParams.
-func get(r *wire.Reader, view *dialect.View) *engine.GetRequest {
+func get(r *jsonrw.Reader, view *dialect.View) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {

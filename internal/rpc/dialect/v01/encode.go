@@ -7,32 +7,31 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 var style = v0.Style{Discriminator: "type", Arrays: true}
 
-// stateMark is where the metadata keeps the name of a state that this version has
-// to show as another.
+// stateMark is the metadata member with the real name of a state that this version must show as
+// another state.
 const stateMark = "a2a_state"
 
-// Result renders the task. An agent's bare message appears as a completed task with
-// the message in its status and the same parts as its artifact, so that a client
-// finds it wherever it looks.
+// Result renders the task. An agent's bare message becomes a completed task. The message is in its
+// status, and an artifact has the same parts, so that clients find the message wherever they look.
 func (Codec) Result(_ engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
 	dst := append(make([]byte, 0, 512), `{"id":`...)
-	dst = wire.AppendString(dst, t.PublicID)
-	dst = wire.AppendStringMember(dst, "sessionId", t.ContextID)
-	dst = wire.AppendMember(dst, "status")
+	dst = jsonrw.AppendString(dst, t.PublicID)
+	dst = jsonrw.AppendStringMember(dst, "sessionId", t.ContextID)
+	dst = jsonrw.AppendMember(dst, "status")
 	dst = appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
 	dst = appendArtifacts(dst, t)
 	if history := shown(t, v); len(history) > 0 {
-		dst = wire.AppendMember(dst, "history")
-		dst = wire.AppendArray(dst, history, appendMessage)
+		dst = jsonrw.AppendMember(dst, "history")
+		dst = jsonrw.AppendArray(dst, history, appendMessage)
 	}
-	dst = wire.AppendRawMember(dst, "metadata", marked(t.Metadata, t.Status.State, t.Status.Message))
+	dst = jsonrw.AppendRawMember(dst, "metadata", marked(t.Metadata, t.Status.State, t.Status.Message))
 	return append(dst, '}'), nil
 }
 
@@ -51,14 +50,14 @@ func appendArtifacts(dst []byte, t *task.Task) []byte {
 	if len(artifacts) == 0 {
 		return dst
 	}
-	dst = wire.AppendMember(dst, "artifacts")
-	return wire.AppendArray(dst, artifacts, func(dst []byte, a *task.Artifact) []byte {
+	dst = jsonrw.AppendMember(dst, "artifacts")
+	return jsonrw.AppendArray(dst, artifacts, func(dst []byte, a *task.Artifact) []byte {
 		return appendArtifact(dst, a, false, false)
 	})
 }
 
-// Opening renders the present status, which is final when the task has settled. A
-// resubscription to a task that goes on then gets each artifact as it stands.
+// Opening renders the current status, which is final when the task has settled. A resubscription to
+// a task that continues then gets the current state of each artifact.
 func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 	e := &task.Event{State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
 	status := appendStatusEvent(nil, t, e, e.State.Settled())
@@ -78,36 +77,36 @@ func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	case task.EventStatus:
 		return appendStatusEvent(make([]byte, 0, 256), t, e, e.State.Settled()), nil
 	case task.EventArtifact:
-		return appendArtifactEvent(make([]byte, 0, 192+wire.Size(e.Artifact.Parts)), t, e), nil
+		return appendArtifactEvent(make([]byte, 0, 192+jsonrw.Size(e.Artifact.Parts)), t, e), nil
 	case task.EventMessage, task.EventRun:
 	}
 	return nil, nil
 }
 
-// Passed renders a status event without the mark of the last one.
+// Passed renders a status event that is not marked as final.
 func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
 	return appendStatusEvent(nil, t, e, false), nil
 }
 
-// Direct renders a bare message as the one status event of a completed task.
+// Direct renders a bare message as the only status event of a completed task.
 func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return c.Event(t, e) }
 
 func appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = wire.AppendString(dst, t.PublicID)
-	dst = wire.AppendMember(dst, "status")
+	dst = jsonrw.AppendString(dst, t.PublicID)
+	dst = jsonrw.AppendMember(dst, "status")
 	dst = appendStatus(dst, e.State, e.Message, e.At)
 	dst = strconv.AppendBool(append(dst, `,"final":`...), final)
-	dst = wire.AppendRawMember(dst, "metadata", marked(e.Metadata, e.State, e.Message))
+	dst = jsonrw.AppendRawMember(dst, "metadata", marked(e.Metadata, e.State, e.Message))
 	return append(dst, '}')
 }
 
 func appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = wire.AppendString(dst, t.PublicID)
-	dst = wire.AppendMember(dst, "artifact")
+	dst = jsonrw.AppendString(dst, t.PublicID)
+	dst = jsonrw.AppendMember(dst, "artifact")
 	dst = appendArtifact(dst, e.Artifact, e.Append, e.Last)
-	dst = wire.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}')
 }
 
@@ -116,10 +115,10 @@ func appendStatus(dst []byte, s task.State, m *task.Message, at time.Time) []byt
 	dst = append(dst, stateName(s)...)
 	dst = append(dst, '"')
 	if !at.IsZero() {
-		dst = wire.AppendTime(wire.AppendMember(dst, "timestamp"), at)
+		dst = jsonrw.AppendTime(jsonrw.AppendMember(dst, "timestamp"), at)
 	}
 	if m != nil {
-		dst = wire.AppendMember(dst, "message")
+		dst = jsonrw.AppendMember(dst, "message")
 		dst = appendMarkedMessage(dst, m, mark(m.Metadata, s))
 	}
 	return append(dst, '}')
@@ -133,30 +132,30 @@ func appendMarkedMessage(dst []byte, m *task.Message, metadata json.RawMessage) 
 	dst = append(dst, `{"role":"`...)
 	dst = append(dst, v0.RoleName(m.Role)...)
 	dst = append(dst, `","parts":`...)
-	dst = wire.AppendArray(dst, m.Parts, style.AppendPart)
-	dst = wire.AppendRawMember(dst, "metadata", metadata)
+	dst = jsonrw.AppendArray(dst, m.Parts, style.AppendPart)
+	dst = jsonrw.AppendRawMember(dst, "metadata", metadata)
 	return append(dst, '}')
 }
 
-// appendArtifact appends an artifact with the marks of a chunk, which in this
-// version stand on the artifact itself.
+// appendArtifact appends an artifact. In this version the marks of a chunk are members of the
+// artifact itself.
 func appendArtifact(dst []byte, a *task.Artifact, more, last bool) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(a.Index), 10)
-	dst = wire.AppendStringMember(dst, "name", a.Name)
-	dst = wire.AppendStringMember(dst, "description", a.Description)
-	dst = wire.AppendMember(dst, "parts")
-	dst = wire.AppendArray(dst, a.Parts, style.AppendPart)
+	dst = jsonrw.AppendStringMember(dst, "name", a.Name)
+	dst = jsonrw.AppendStringMember(dst, "description", a.Description)
+	dst = jsonrw.AppendMember(dst, "parts")
+	dst = jsonrw.AppendArray(dst, a.Parts, style.AppendPart)
 	if more {
 		dst = append(dst, `,"append":true`...)
 	}
 	if last {
 		dst = append(dst, `,"lastChunk":true`...)
 	}
-	dst = wire.AppendRawMember(dst, "metadata", a.Metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", a.Metadata)
 	return append(dst, '}')
 }
 
-// stateName projects the states that this version lacks.
+// stateName maps the states that this version lacks to others.
 func stateName(s task.State) string {
 	switch s {
 	case task.StateRejected:
@@ -171,8 +170,8 @@ func stateName(s task.State) string {
 	return s.String()
 }
 
-// marked is the metadata beside a status. The mark of a projected state stands there
-// only when the status has no message to carry it.
+// marked returns the metadata next to a status. It contains the mark of a mapped state only if the
+// status has no message to carry it.
 func marked(metadata json.RawMessage, s task.State, m *task.Message) json.RawMessage {
 	if m != nil {
 		return metadata
@@ -184,8 +183,8 @@ func mark(metadata json.RawMessage, s task.State) json.RawMessage {
 	if s != task.StateRejected && s != task.StateAuthRequired {
 		return metadata
 	}
-	if _, taken := wire.Lookup(metadata, stateMark); taken {
+	if _, taken := jsonrw.Lookup(metadata, stateMark); taken {
 		return metadata
 	}
-	return wire.With(metadata, stateMark, json.RawMessage(`"`+s.String()+`"`))
+	return jsonrw.With(metadata, stateMark, json.RawMessage(`"`+s.String()+`"`))
 }

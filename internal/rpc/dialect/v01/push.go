@@ -1,22 +1,26 @@
 package v01
 
 import (
+	"encoding/json"
+
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A task of this version has one webhook at most, the default one. One without any is told by null.
+// A task of this version has at most one webhook, the default one. null means no webhook.
 
 // setPush reads TaskPushNotificationConfig.
-func setPush(r *wire.Reader) *engine.PushRequest {
+func setPush(r *jsonrw.Reader) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "id":
 			p.TaskID = r.String()
 		case "pushNotificationConfig":
-			p.Set = v0.PushConfig(r, (*wire.Reader).Name, false)
+			p.Set = v0.PushConfig(r, (*jsonrw.Reader).Name, false)
 		default:
 			r.Skip()
 		}
@@ -26,7 +30,7 @@ func setPush(r *wire.Reader) *engine.PushRequest {
 }
 
 // getPush reads TaskIdParams.
-func getPush(r *wire.Reader) *engine.PushRequest {
+func getPush(r *jsonrw.Reader) *engine.PushRequest {
 	p := &engine.PushRequest{MayLack: true}
 	for r.Object(); r.Next(); {
 		if string(r.Name()) == "id" {
@@ -41,10 +45,41 @@ func getPush(r *wire.Reader) *engine.PushRequest {
 
 // Pushes renders a TaskPushNotificationConfig.
 func (Codec) Pushes(_ engine.Op, p *engine.Pushes) ([]byte, error) {
-	dst := wire.AppendString([]byte(`{"id":`), p.TaskID)
-	dst = wire.AppendMember(dst, "pushNotificationConfig")
+	dst := jsonrw.AppendString([]byte(`{"id":`), p.TaskID)
+	dst = jsonrw.AppendMember(dst, "pushNotificationConfig")
 	if len(p.Configs) == 0 {
 		return append(dst, `null}`...), nil
 	}
 	return append(v0.AppendPushConfig(dst, &p.Configs[0], false), '}'), nil
+}
+
+// Notification renders the task, or only its status. The documents agree on taskId and on little
+// else.
+func (c Codec) Notification(t *task.Task, e *task.Event, n dialect.Notify) (body []byte, mediaType string, err error) {
+	if dialect.Direct(t, e) {
+		return nil, "", nil
+	}
+	id := json.RawMessage(jsonrw.AppendString(nil, t.PublicID))
+	if !n.Brief {
+		body, err := c.Result(engine.OpGet, t, dialect.View{})
+		if err != nil {
+			return nil, "", err
+		}
+		return jsonrw.With(body, "taskId", id), dialect.TypeJSON, nil
+	}
+	if e == nil || e.Kind != task.EventStatus {
+		e = &task.Event{Kind: task.EventStatus, State: t.Status.State, Message: t.Status.Message, At: t.Status.At}
+	}
+	event, err := c.Event(t, e)
+	if err != nil {
+		return nil, "", err
+	}
+	status, _ := jsonrw.Lookup(event, "status")
+	body = jsonrw.With(nil, "taskId", id)
+	body = jsonrw.With(body, "eventType", json.RawMessage(`"taskUpdate"`))
+	body = jsonrw.With(body, "status", status)
+	if e.State.Terminal() {
+		body = jsonrw.With(body, "finalStatus", status)
+	}
+	return body, dialect.TypeJSON, nil
 }

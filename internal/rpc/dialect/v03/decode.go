@@ -3,14 +3,14 @@ package v03
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Decode reads the params of an operation. Unknown members are passed over.
+// Decode reads the params of an operation. It ignores unknown members.
 func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
-	r := wire.NewReader(params)
+	r := jsonrw.NewReader(params)
 	defer r.Close()
 	call := &dialect.Call{Op: op, View: dialect.View{History: engine.AllHistory}}
 	switch op {
@@ -26,7 +26,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 		call.Push = setPush(r)
 	case engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
 		call.Push = namePush(r, op)
-	case engine.OpExtendedCard: // without params
+	case engine.OpExtendedCard: // it has no params
 	default:
 		return nil, &task.Error{Kind: task.Unsupported}
 	}
@@ -36,9 +36,9 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 	return call, nil
 }
 
-// send reads MessageSendParams. One published example has the messageId beside the
-// message instead of in it.
-func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
+// send reads MessageSendParams. One published example has the messageId next to the message instead
+// of in it.
+func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true, WaitUnsaid: true}
 	var beside string
 	for r.Object(); r.Next(); {
@@ -66,8 +66,8 @@ func send(r *wire.Reader, view *dialect.View) *engine.SendRequest {
 	return s
 }
 
-// message reads a Message, and into s the task and context it belongs to.
-func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
+// message reads a Message. It stores the task and context of the message in s.
+func message(r *jsonrw.Reader, s *engine.SendRequest) *task.Message {
 	m := new(task.Message)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -100,9 +100,9 @@ func message(r *wire.Reader, s *engine.SendRequest) *task.Message {
 	return m
 }
 
-// configuration reads MessageSendConfiguration. A client that says nothing about
-// blocking waits, as every official server has it.
-func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
+// configuration reads MessageSendConfiguration. A client that does not state blocking waits, as on
+// every official server.
+func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) {
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "acceptedOutputModes":
@@ -112,19 +112,19 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
 		case "historyLength":
 			*view = newest(r.Count())
 		case "pushNotificationConfig":
-			s.Push = v0.PushConfig(r, (*wire.Reader).Name, true)
+			s.Push = v0.PushConfig(r, (*jsonrw.Reader).Name, true)
 		default:
 			r.Skip()
 		}
 	}
 }
 
-// newest is the view of a request that states a length: it sees the member even when
-// nothing is in it.
+// newest returns the view of a request that states a length. Its reply contains the member even if
+// it is empty.
 func newest(n int) dialect.View { return dialect.View{History: n, ShowEmpty: true} }
 
 // get reads TaskQueryParams.
-func get(r *wire.Reader, view *dialect.View) *engine.GetRequest {
+func get(r *jsonrw.Reader, view *dialect.View) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {

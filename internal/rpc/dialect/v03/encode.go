@@ -6,15 +6,15 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// form is how documents are written. Its methods do what the codec's say.
+// form renders the documents. Its methods match those of Codec.
 type form struct {
 	parts v0.Style
-	// both adds what a client of 0.1 looks for and does not find.
+	// both adds members that a client of 0.1 would miss.
 	both bool
 }
 
@@ -23,14 +23,14 @@ var (
 	union = &form{parts: v0.Style{Discriminator: "kind", Second: "type"}, both: true}
 )
 
-// Result renders the task, or in answer to a send the agent's bare message.
+// Result renders the task. For a send it may render the agent's bare message.
 func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
 	return plain.result(op, t, v), nil
 }
 
-// Opening renders the task with all its history. When it has settled, the final
-// status event that a client waits for follows at once. A send that was answered by
-// a bare message already has that for its whole stream.
+// Opening renders the task with all its history. If the task has settled, the final status event
+// that a client waits for follows at once. If a bare message has answered a stream request, that
+// message is the whole stream.
 func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) { return plain.opening(op, t), nil }
 
 // Event renders a status or artifact event.
@@ -38,12 +38,13 @@ func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	return plain.event(t, e, e.State.Settled()), nil
 }
 
-// Passed renders a status event without the mark of the last one.
+// Passed renders a status event that is not marked as final.
 func (Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
 	return plain.event(t, e, false), nil
 }
 
-// Direct renders a bare message. An event without one is the plain end of its task.
+// Direct renders a bare message. An event without a message becomes the status event that ends its
+// task.
 func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) {
 	if e.Message == nil {
 		return c.Event(t, e)
@@ -75,14 +76,14 @@ func (f *form) event(t *task.Task, e *task.Event, final bool) []byte {
 	case task.EventStatus:
 		return f.appendStatusEvent(make([]byte, 0, 320), t, e, final)
 	case task.EventArtifact:
-		return f.appendArtifactEvent(make([]byte, 0, 320+wire.Size(e.Artifact.Parts)), t, e)
+		return f.appendArtifactEvent(make([]byte, 0, 320+jsonrw.Size(e.Artifact.Parts)), t, e)
 	case task.EventMessage, task.EventRun:
 	}
 	return nil
 }
 
-// appendBare appends a message that stands for itself. The client shall not take it
-// for a part of a task, so it names none; its context is where the talk goes on.
+// appendBare appends a bare message. It names no task, so that the client does not take it for a
+// part of one. It names its context, in which the conversation continues.
 func (f *form) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 	bare := *m
 	bare.TaskID, bare.ContextID = "", t.ContextID
@@ -91,16 +92,16 @@ func (f *form) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 
 func (f *form) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 	dst = append(dst, `{"kind":"task","id":`...)
-	dst = wire.AppendString(dst, t.PublicID)
-	dst = wire.AppendString(wire.AppendMember(dst, "contextId"), t.ContextID)
+	dst = jsonrw.AppendString(dst, t.PublicID)
+	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
 	if f.both {
-		dst = wire.AppendStringMember(dst, "sessionId", t.ContextID)
+		dst = jsonrw.AppendStringMember(dst, "sessionId", t.ContextID)
 	}
-	dst = wire.AppendMember(dst, "status")
+	dst = jsonrw.AppendMember(dst, "status")
 	dst = f.appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
 	if len(t.Artifacts) > 0 {
-		dst = wire.AppendMember(dst, "artifacts")
-		dst = wire.AppendArray(dst, t.Artifacts, func(dst []byte, a *task.Artifact) []byte {
+		dst = jsonrw.AppendMember(dst, "artifacts")
+		dst = jsonrw.AppendArray(dst, t.Artifacts, func(dst []byte, a *task.Artifact) []byte {
 			return f.appendArtifact(dst, a, "")
 		})
 	}
@@ -109,31 +110,31 @@ func (f *form) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 		history = t.Tail(v.History)
 	}
 	if len(history) > 0 || v.ShowEmpty {
-		dst = wire.AppendMember(dst, "history")
-		dst = wire.AppendArray(dst, history, f.appendMessage)
+		dst = jsonrw.AppendMember(dst, "history")
+		dst = jsonrw.AppendArray(dst, history, f.appendMessage)
 	}
-	dst = wire.AppendRawMember(dst, "metadata", t.Metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", t.Metadata)
 	return append(dst, '}')
 }
 
 func (f *form) appendStatusEvent(dst []byte, t *task.Task, e *task.Event, final bool) []byte {
 	dst = append(dst, `{"kind":"status-update"`...)
 	dst = f.appendIdentity(dst, t)
-	dst = wire.AppendMember(dst, "status")
+	dst = jsonrw.AppendMember(dst, "status")
 	dst = f.appendStatus(dst, e.State, e.Message, e.At)
 	dst = strconv.AppendBool(append(dst, `,"final":`...), final)
-	dst = wire.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}')
 }
 
 func (f *form) appendArtifactEvent(dst []byte, t *task.Task, e *task.Event) []byte {
 	dst = append(dst, `{"kind":"artifact-update"`...)
 	dst = f.appendIdentity(dst, t)
-	dst = wire.AppendMember(dst, "artifact")
+	dst = jsonrw.AppendMember(dst, "artifact")
 	chunk := chunkMembers(e)
 	dst = f.appendArtifact(dst, e.Artifact, chunk)
 	dst = append(dst, chunk...)
-	dst = wire.AppendRawMember(dst, "metadata", e.Metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", e.Metadata)
 	return append(dst, '}')
 }
 
@@ -147,13 +148,13 @@ func chunkMembers(e *task.Event) (members string) {
 	return members
 }
 
-// appendIdentity names the task that an event is about.
+// appendIdentity appends the ids of an event's task and context.
 func (f *form) appendIdentity(dst []byte, t *task.Task) []byte {
 	if f.both {
-		dst = wire.AppendString(wire.AppendMember(dst, "id"), t.PublicID)
+		dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "id"), t.PublicID)
 	}
-	dst = wire.AppendString(wire.AppendMember(dst, "taskId"), t.PublicID)
-	return wire.AppendString(wire.AppendMember(dst, "contextId"), t.ContextID)
+	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "taskId"), t.PublicID)
+	return jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
 }
 
 func (f *form) appendStatus(dst []byte, s task.State, m *task.Message, at time.Time) []byte {
@@ -161,10 +162,10 @@ func (f *form) appendStatus(dst []byte, s task.State, m *task.Message, at time.T
 	dst = append(dst, stateName(s)...)
 	dst = append(dst, '"')
 	if !at.IsZero() {
-		dst = wire.AppendTime(wire.AppendMember(dst, "timestamp"), at)
+		dst = jsonrw.AppendTime(jsonrw.AppendMember(dst, "timestamp"), at)
 	}
 	if m != nil {
-		dst = wire.AppendMember(dst, "message")
+		dst = jsonrw.AppendMember(dst, "message")
 		dst = f.appendMessage(dst, m)
 	}
 	return append(dst, '}')
@@ -179,34 +180,34 @@ func stateName(s task.State) string {
 
 func (f *form) appendMessage(dst []byte, m *task.Message) []byte {
 	dst = append(dst, `{"kind":"message","messageId":`...)
-	dst = wire.AppendString(dst, m.ID)
+	dst = jsonrw.AppendString(dst, m.ID)
 	dst = append(dst, `,"role":"`...)
 	dst = append(dst, v0.RoleName(m.Role)...)
 	dst = append(dst, '"')
-	dst = wire.AppendStringMember(dst, "taskId", m.TaskID)
-	dst = wire.AppendStringMember(dst, "contextId", m.ContextID)
-	dst = wire.AppendMember(dst, "parts")
-	dst = wire.AppendArray(dst, m.Parts, f.parts.AppendPart)
-	dst = wire.AppendRawMember(dst, "metadata", m.Metadata)
-	dst = wire.AppendStringsMember(dst, "extensions", m.Extensions)
-	dst = wire.AppendStringsMember(dst, "referenceTaskIds", m.References)
+	dst = jsonrw.AppendStringMember(dst, "taskId", m.TaskID)
+	dst = jsonrw.AppendStringMember(dst, "contextId", m.ContextID)
+	dst = jsonrw.AppendMember(dst, "parts")
+	dst = jsonrw.AppendArray(dst, m.Parts, f.parts.AppendPart)
+	dst = jsonrw.AppendRawMember(dst, "metadata", m.Metadata)
+	dst = jsonrw.AppendStringsMember(dst, "extensions", m.Extensions)
+	dst = jsonrw.AppendStringsMember(dst, "referenceTaskIds", m.References)
 	return append(dst, '}')
 }
 
-// appendArtifact appends an artifact. What makes it a chunk stands beside it, and in 0.1
-// on it.
+// appendArtifact appends an artifact. The marks of a chunk are next to the artifact, and in 0.1
+// members of it.
 func (f *form) appendArtifact(dst []byte, a *task.Artifact, chunk string) []byte {
 	dst = append(dst, `{"artifactId":`...)
-	dst = wire.AppendString(dst, a.ID)
+	dst = jsonrw.AppendString(dst, a.ID)
 	if f.both {
-		dst = strconv.AppendInt(wire.AppendMember(dst, "index"), int64(a.Index), 10)
+		dst = strconv.AppendInt(jsonrw.AppendMember(dst, "index"), int64(a.Index), 10)
 		dst = append(dst, chunk...)
 	}
-	dst = wire.AppendStringMember(dst, "name", a.Name)
-	dst = wire.AppendStringMember(dst, "description", a.Description)
-	dst = wire.AppendMember(dst, "parts")
-	dst = wire.AppendArray(dst, a.Parts, f.parts.AppendPart)
-	dst = wire.AppendRawMember(dst, "metadata", a.Metadata)
-	dst = wire.AppendStringsMember(dst, "extensions", a.Extensions)
+	dst = jsonrw.AppendStringMember(dst, "name", a.Name)
+	dst = jsonrw.AppendStringMember(dst, "description", a.Description)
+	dst = jsonrw.AppendMember(dst, "parts")
+	dst = jsonrw.AppendArray(dst, a.Parts, f.parts.AppendPart)
+	dst = jsonrw.AppendRawMember(dst, "metadata", a.Metadata)
+	dst = jsonrw.AppendStringsMember(dst, "extensions", a.Extensions)
 	return append(dst, '}')
 }

@@ -2,20 +2,21 @@ package v03
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // setPush reads TaskPushNotificationConfig.
-func setPush(r *wire.Reader) *engine.PushRequest {
+func setPush(r *jsonrw.Reader) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "taskId":
 			p.TaskID = r.String()
 		case "pushNotificationConfig":
-			p.Set = v0.PushConfig(r, (*wire.Reader).Name, true)
+			p.Set = v0.PushConfig(r, (*jsonrw.Reader).Name, true)
 		default:
 			r.Skip()
 		}
@@ -25,8 +26,8 @@ func setPush(r *wire.Reader) *engine.PushRequest {
 	return p
 }
 
-// namePush reads the params that name a task, and perhaps one of its configurations.
-func namePush(r *wire.Reader, op engine.Op) *engine.PushRequest {
+// namePush reads params that name a task, and optionally one of its configurations.
+func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
@@ -43,19 +44,29 @@ func namePush(r *wire.Reader, op engine.Op) *engine.PushRequest {
 	return p
 }
 
-// Pushes renders a TaskPushNotificationConfig, for a list an array of them, and null for a deletion.
+// Pushes renders a TaskPushNotificationConfig, an array of them for a list, and null for a
+// deletion.
 func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	one := func(dst []byte, c *task.PushConfig) []byte {
-		dst = wire.AppendString(append(dst, `{"taskId":`...), p.TaskID)
-		dst = v0.AppendPushConfig(wire.AppendMember(dst, "pushNotificationConfig"), c, true)
+		dst = jsonrw.AppendString(append(dst, `{"taskId":`...), p.TaskID)
+		dst = v0.AppendPushConfig(jsonrw.AppendMember(dst, "pushNotificationConfig"), c, true)
 		return append(dst, '}')
 	}
 	switch op {
 	case engine.OpPushDelete:
 		return []byte("null"), nil
 	case engine.OpPushList:
-		return wire.AppendArray(nil, p.Configs, one), nil
+		return jsonrw.AppendArray(nil, p.Configs, one), nil
 	default:
 		return one(nil, &p.Configs[0]), nil
 	}
+}
+
+// Notification renders the task. The version has no form for an agent's bare message.
+func (c Codec) Notification(t *task.Task, e *task.Event, _ dialect.Notify) (body []byte, mediaType string, err error) {
+	if dialect.Direct(t, e) {
+		return nil, "", nil
+	}
+	body, err = c.Result(engine.OpGet, t, dialect.View{History: engine.AllHistory})
+	return body, dialect.TypeJSON, err
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Union reads as Codec does, and writes the same documents with what 0.1 looks for
-// beside: sessionId, the type of a part, the index of an artifact, and in events the id
-// and the marks of a chunk. Clients pass over members that they do not know. It is for
-// requests that read the same in both versions. States have the names of 0.3.
+// Union reads as Codec does. It writes the same documents and adds the members that 0.1 looks for.
+// These are sessionId, the type of a part and the index of an artifact. In events they are the id
+// and the marks of a chunk. Clients ignore members that they do not know. Union is for requests
+// that read the same in both versions. States keep their names of 0.3.
 type Union struct{ Codec }
 
 var _ dialect.Codec = Union{}
@@ -22,7 +22,7 @@ func (Union) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) 
 	return union.result(op, t, v), nil
 }
 
-// Opening renders the task with all its history, and the final status of one that has settled.
+// Opening renders the task with all its history, and the final status if it has settled.
 func (Union) Opening(op engine.Op, t *task.Task) ([][]byte, error) { return union.opening(op, t), nil }
 
 // Event renders a status or artifact event.
@@ -30,7 +30,7 @@ func (Union) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	return union.event(t, e, e.State.Settled()), nil
 }
 
-// Passed renders a status event without the mark of the last one.
+// Passed renders a status event that is not marked as final.
 func (Union) Passed(t *task.Task, e *task.Event) ([]byte, error) {
 	return union.event(t, e, false), nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A client of either version finds its own document in the union, whole: what is there
-// besides is unknown to it.
+// A client of either version finds its own complete document in the union. It does not know the
+// other members.
 func TestTheUnionHasWhatBothVersionsHave(t *testing.T) {
 	t.Parallel()
 	schemas := []*dialecttest.Schemas{dialecttest.NewSchemas(t, "0.3.0"), dialecttest.NewSchemas(t, "0.1.0")}
@@ -70,10 +70,10 @@ func TestTheUnionHasWhatBothVersionsHave(t *testing.T) {
 	require.NotEqual(t, v03.Codec{}.ID(), v03.Union{}.ID(), "their events are kept apart")
 }
 
-// has01 tells the states that 0.1 has by the same name.
+// has01 reports whether 0.1 has a state by the same name.
 func has01(s task.State) bool { return s != task.StateRejected && s != task.StateAuthRequired }
 
-// contains checks that every member of part is in whole, with its value.
+// contains checks that whole has every member of part, with the same value.
 func contains(t *testing.T, name string, whole, part []byte) {
 	t.Helper()
 	w, p := parse(t, whole), parse(t, part)
@@ -88,7 +88,7 @@ func parse(t *testing.T, document []byte) (v any) {
 	return v
 }
 
-// within is whole without the members that part does not have.
+// within returns whole without the members that part does not have.
 func within(whole, part any) any {
 	switch p := part.(type) {
 	case map[string]any:

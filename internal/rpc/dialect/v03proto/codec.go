@@ -1,6 +1,6 @@
-// Package v03proto speaks A2A 0.3 where it has the shapes of its proto file, a2a.v1:
-// over HTTP+JSON as ProtoJSON, and over gRPC. The document says that HTTP+JSON has
-// the shapes of JSON-RPC; no client does, so those are read and never written.
+// Package v03proto speaks A2A 0.3 in the shapes of its proto file, a2a.v1: over HTTP+JSON as
+// ProtoJSON, and over gRPC. The document says that HTTP+JSON has the shapes of JSON-RPC, but no
+// client uses them. The codec reads those shapes and never writes them.
 package v03proto
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Codec is the vocabulary of a2a.v1. What it does not say itself is as on JSON-RPC:
-// version, errors, and when streams end.
+// Codec is the vocabulary of a2a.v1. Version, errors and the end of streams come from the codec of
+// JSON-RPC.
 type Codec struct {
 	v03.Codec
-	// Younger has the names that the proto file got after 0.3.0, and its references between tasks.
-	// On the wire of gRPC names do not count, and the official library's messages have these.
+	// Younger uses the names that the proto file got after 0.3.0, and its references between
+	// tasks. gRPC does not send names, and the messages of the official library have these.
 	Younger bool
 }
 
@@ -24,8 +24,8 @@ var _ dialect.Codec = Codec{}
 // ID returns dialect.V03Proto.
 func (Codec) ID() dialect.ID { return dialect.V03Proto }
 
-// ListTasks is not in the proto file of 0.3.0, and in the official library's, which is
-// younger; the document has tasks/list for HTTP+JSON.
+// ListTasks is missing in the proto file of 0.3.0. The official library's younger file has it, and
+// the document has tasks/list for HTTP+JSON.
 var operations = map[string]engine.Op{
 	"SendMessage":                      engine.OpSend,
 	"SendStreamingMessage":             engine.OpStream,
@@ -46,8 +46,8 @@ func (Codec) Operation(method string) (engine.Op, bool) {
 	return op, ok
 }
 
-// Opening renders the task with all its history and, when it has settled, the final
-// status event that a client waits for.
+// Opening renders the task with all its history. If the task has settled, the final status event
+// that a client waits for follows.
 func (c Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 	documents := [][]byte{c.style().Opening(op, t)}
 	bare := op == engine.OpStream && t.Direct && t.Status.Message != nil

@@ -6,17 +6,17 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Decode reads the request message of an operation. Unknown members are passed over,
-// and what the JSON-RPC binding of 0.3 calls otherwise is read by either name.
+// Decode reads the request message of an operation. It ignores unknown members. Where the JSON-RPC
+// binding of 0.3 uses another name, Decode accepts both.
 func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
-	r := wire.NewReader(params)
+	r := jsonrw.NewReader(params)
 	defer r.Close()
 	call := &dialect.Call{Op: op, View: dialect.View{History: engine.AllHistory}}
 	switch op {
@@ -46,9 +46,9 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 	return call, nil
 }
 
-// named reads a request that names a task: by its resource name, tasks/{id}, or by
-// its id, which comes first.
-func named(r *wire.Reader, call *dialect.Call, metadata *json.RawMessage) string {
+// named reads a request that names a task by its id or by its resource name, tasks/{id}. The id
+// takes precedence.
+func named(r *jsonrw.Reader, call *dialect.Call, metadata *json.RawMessage) string {
 	var id, name string
 	for r.Object(); r.Next(); {
 		switch member := string(proto.Member(r)); {
@@ -75,8 +75,8 @@ func named(r *wire.Reader, call *dialect.Call, metadata *json.RawMessage) string
 	return id
 }
 
-// send reads SendMessageRequest. The field is called request, and message in JSON.
-func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
+// send reads SendMessageRequest. The message field is called request, and message in JSON.
+func send(r *jsonrw.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: v03.Version, Wait: true, WaitUnsaid: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -94,9 +94,9 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 	return s
 }
 
-// part reads a Part. One with a kind is as JSON-RPC has it: its data is not wrapped
-// in a DataPart.
-func part(r *wire.Reader) task.Part {
+// part reads a Part. A part with a kind has the shape of JSON-RPC: its data is not wrapped in a
+// DataPart.
+func part(r *jsonrw.Reader) task.Part {
 	var p task.Part
 	var kind string
 	contents := 0
@@ -133,18 +133,18 @@ func part(r *wire.Reader) task.Part {
 	return p
 }
 
-// ofDataPart is the data of a DataPart. What is none, because it has other members or
-// is no object, is the data itself.
+// ofDataPart returns the data of a DataPart. A value with other members, or one that is no object,
+// is not a DataPart: it is the data itself.
 func ofDataPart(raw json.RawMessage) json.RawMessage {
-	data, ok := wire.Lookup(raw, "data")
-	if !ok || wire.Without(raw, "data") != nil {
+	data, ok := jsonrw.Lookup(raw, "data")
+	if !ok || jsonrw.Without(raw, "data") != nil {
 		return raw
 	}
 	return data
 }
 
 // file reads a FilePart.
-func file(r *wire.Reader, p *task.Part) {
+func file(r *jsonrw.Reader, p *task.Part) {
 	var raw []byte
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -165,10 +165,10 @@ func file(r *wire.Reader, p *task.Part) {
 	}
 }
 
-// configuration reads SendMessageConfiguration. A client that sends one without blocking
-// does not wait, since ProtoJSON leaves out a false: some official clients have no other
-// way to say so, and those that would wait say true.
-func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
+// configuration reads MessageSendConfiguration. A client that sends one without blocking does not
+// wait. ProtoJSON omits a false, so some official clients have no other way to say it. Clients that
+// want to wait send true.
+func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) {
 	s.Wait, s.WaitUnsaid = false, false
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {

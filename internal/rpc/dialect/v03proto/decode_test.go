@@ -57,7 +57,7 @@ func TestDecodeRefusals(t *testing.T) {
 	}
 }
 
-// In the names of the proto file, in those of JSON, and as JSON-RPC has it.
+// With the names of the proto file, with those of JSON, and in the shape of JSON-RPC.
 func TestDecodeEveryMember(t *testing.T) {
 	t.Parallel()
 	for _, params := range []string{

@@ -3,9 +3,9 @@ package v03proto
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -13,7 +13,7 @@ var style = &proto.Style{
 	Canceled: "TASK_STATE_CANCELLED", Parts: "content", Part: appendPart, ReadPart: part, ShortRoles: true, Final: true,
 }
 
-// younger is how the proto file words it since.
+// younger is the style of later editions of the proto file.
 var younger = func() *proto.Style {
 	s := *style
 	s.Parts, s.References = "parts", true
@@ -27,13 +27,13 @@ func (c Codec) style() *proto.Style {
 	return style
 }
 
-// Result renders a Task, or in answer to a send a SendMessageResponse.
+// Result renders a Task, or for a send a SendMessageResponse.
 func (c Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
 	return c.style().Result(op, t, v), nil
 }
 
-// Page renders what 1.0 calls a ListTasksResponse. The document of 0.3 has a bare
-// array, which has no place for the next page.
+// Page renders what 1.0 calls a ListTasksResponse. The document of 0.3 has a bare array, with no
+// place for the next page token.
 func (c Codec) Page(p *engine.Page, v dialect.View) ([]byte, error) { return c.style().Page(p, v), nil }
 
 // Event renders a StreamResponse with a status or artifact event.
@@ -41,7 +41,7 @@ func (c Codec) Event(t *task.Task, e *task.Event) ([]byte, error) {
 	return c.style().Event(t, e, e.State.Settled()), nil
 }
 
-// Passed renders a status event without the mark of the last one.
+// Passed renders a status event that is not marked as final.
 func (c Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) {
 	return c.style().Event(t, e, false), nil
 }
@@ -51,31 +51,31 @@ func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) {
 	return c.style().Direct(t, e), nil
 }
 
-// appendPart appends a Part. Its metadata and the name of a file came into the proto
-// file after 0.3.0.
+// appendPart appends a Part. The proto file got the metadata of a part and the name of a file after
+// 0.3.0.
 func appendPart(dst []byte, p *task.Part) []byte {
 	metadata := p.Metadata
 	switch p.Kind {
 	case task.PartText:
-		dst = wire.AppendString(append(dst, `{"text":`...), p.Text)
+		dst = jsonrw.AppendString(append(dst, `{"text":`...), p.Text)
 		metadata = v0.FileMembers(p)
 	case task.PartRaw:
-		dst = wire.AppendBytes(append(dst, `{"file":{"fileWithBytes":`...), p.Raw)
+		dst = jsonrw.AppendBytes(append(dst, `{"file":{"fileWithBytes":`...), p.Raw)
 		dst = appendFile(dst, p)
 	case task.PartURL:
-		dst = wire.AppendString(append(dst, `{"file":{"fileWithUri":`...), p.URL)
+		dst = jsonrw.AppendString(append(dst, `{"file":{"fileWithUri":`...), p.URL)
 		dst = appendFile(dst, p)
 	case task.PartData:
 		data, with := v0.Wrap(p, false)
-		dst = append(wire.AppendRaw(append(dst, `{"data":{"data":`...), data), '}')
+		dst = append(jsonrw.AppendRaw(append(dst, `{"data":{"data":`...), data), '}')
 		metadata = with
 	}
-	dst = wire.AppendRawMember(dst, "metadata", metadata)
+	dst = jsonrw.AppendRawMember(dst, "metadata", metadata)
 	return append(dst, '}')
 }
 
 func appendFile(dst []byte, p *task.Part) []byte {
-	dst = wire.AppendStringMember(dst, "mimeType", p.MediaType)
-	dst = wire.AppendStringMember(dst, "name", p.Filename)
+	dst = jsonrw.AppendStringMember(dst, "mimeType", p.MediaType)
+	dst = jsonrw.AppendStringMember(dst, "name", p.Filename)
 	return append(dst, '}')
 }

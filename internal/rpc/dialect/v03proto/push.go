@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v0"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -17,16 +17,17 @@ const (
 	configsSuffix = "/pushNotificationConfigs"
 )
 
-// resource is what a request names: by ids, which come first, or by the name of a resource.
+// resource is what a request names: by ids, which take precedence, or by a resource name.
 type resource struct {
 	task, config string
 	name         string // tasks/{id}/pushNotificationConfigs/{config}
-	parent       string // tasks/{id}, or as some have it with the collection
+	parent       string // tasks/{id}; some clients append the collection
 }
 
-// setPush reads CreateTaskPushNotificationConfigRequest, and the two other shapes in use: the TaskPushNotificationConfig
-// alone, as the proto file has it for HTTP, and that of JSON-RPC.
-func setPush(r *wire.Reader) *engine.PushRequest {
+// setPush reads CreateTaskPushNotificationConfigRequest, and two other shapes in use. One is the
+// bare TaskPushNotificationConfig, which the proto file has for HTTP. The other is the shape of
+// JSON-RPC.
+func setPush(r *jsonrw.Reader) *engine.PushRequest {
 	var at resource
 	s := settings(r, &at)
 	r.Require(s != nil, "config")
@@ -42,8 +43,8 @@ func setPush(r *wire.Reader) *engine.PushRequest {
 	return p
 }
 
-// settings reads the object that comes next, in which the configuration may lie one level down.
-func settings(r *wire.Reader, at *resource) *engine.PushSetting {
+// settings reads the next object. The configuration may be one level deeper.
+func settings(r *jsonrw.Reader, at *resource) *engine.PushSetting {
 	var found *engine.PushSetting
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -68,8 +69,8 @@ func settings(r *wire.Reader, at *resource) *engine.PushSetting {
 	return found
 }
 
-// namePush reads a request that names a task, and perhaps one of its configurations.
-func namePush(r *wire.Reader, op engine.Op) *engine.PushRequest {
+// namePush reads a request that names a task, and optionally one of its configurations.
+func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
 	var at resource
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -121,18 +122,19 @@ func (at *resource) configID() string {
 	return id
 }
 
-// Pushes renders a TaskPushNotificationConfig, for a list the response with all of them, and an empty message for a deletion.
+// Pushes renders a TaskPushNotificationConfig, a response with all of them for a list, and an empty
+// message for a deletion.
 func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	one := func(dst []byte, c *task.PushConfig) []byte {
-		dst = wire.AppendString(append(dst, `{"name":`...), tasksPrefix+p.TaskID+configsInfix+c.ID)
-		dst = v0.AppendPushConfig(wire.AppendMember(dst, "pushNotificationConfig"), c, true)
+		dst = jsonrw.AppendString(append(dst, `{"name":`...), tasksPrefix+p.TaskID+configsInfix+c.ID)
+		dst = v0.AppendPushConfig(jsonrw.AppendMember(dst, "pushNotificationConfig"), c, true)
 		return append(dst, '}')
 	}
 	switch op {
 	case engine.OpPushDelete:
 		return []byte("{}"), nil
 	case engine.OpPushList:
-		return append(wire.AppendArray([]byte(`{"configs":`), p.Configs, one), '}'), nil
+		return append(jsonrw.AppendArray([]byte(`{"configs":`), p.Configs, one), '}'), nil
 	default:
 		return one(nil, &p.Configs[0]), nil
 	}

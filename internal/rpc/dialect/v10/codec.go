@@ -1,17 +1,21 @@
-// Package v10 speaks A2A 1.0: the ProtoJSON of the package lf.a2a.v1, in every
-// binding. JSON-RPC carries it in envelopes, HTTP+JSON bare, and gRPC converts its
-// messages to it and back.
+// Package v10 speaks A2A 1.0: the ProtoJSON of the package lf.a2a.v1, in every binding. JSON-RPC
+// carries it in envelopes, HTTP+JSON carries it bare, and gRPC converts its messages to and from
+// it.
 package v10
 
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Version is what tasks created in this dialect keep as their origin.
+// Version is the stored origin of tasks created in this dialect.
 const Version = "1.0"
+
+// MediaType is the media type of its documents, besides that of JSON.
+const MediaType = "application/a2a+json"
 
 // Codec is the vocabulary of A2A 1.0.
 type Codec struct{}
@@ -23,6 +27,15 @@ func (Codec) ID() dialect.ID { return dialect.V10 }
 
 // Version returns "1.0".
 func (Codec) Version() string { return Version }
+
+var traits = dialect.Traits{
+	ContextMember: "message.contextId", Extensions: true, EchoHeader: dialect.ExtensionsHeader, Interfaces: true, Tenants: true,
+	Card: card.RenderStrict, UndeclaredCards: true,
+	TokenHeaders: []string{"X-A2A-Notification-Token", "A2A-Notification-Token"}, AuthorizesKeys: true,
+}
+
+// Traits returns the traits of 1.0.
+func (Codec) Traits() *dialect.Traits { return &traits }
 
 var operations = map[string]engine.Op{
 	"SendMessage":                      engine.OpSend,
@@ -38,22 +51,41 @@ var operations = map[string]engine.Op{
 	"GetExtendedAgentCard":             engine.OpExtendedCard,
 }
 
-// Operation maps a method name, which is that of the gRPC method too.
+// Operation maps a method name, which is also the name of the gRPC method.
 func (Codec) Operation(method string) (engine.Op, bool) {
 	op, ok := operations[method]
 	return op, ok
 }
 
-// Closes reports whether a stream ends after a status. A task that waits for input
-// ends the stream of the send, since the next message opens another; one that waits
-// for credentials goes on by itself once it has them. A subscription lives as long as
-// the task.
+// Closes reports whether a stream ends after a status. A task that waits for input ends the stream
+// of the send, since the next message opens another. A task that waits for credentials continues
+// once it has them. A subscription lives as long as the task.
 func (Codec) Closes(op engine.Op, s task.State) bool {
 	return s.Terminal() || op == engine.OpStream && s == task.StateInputRequired
+}
+
+// The statuses of 1.0.0 that 1.0.1 has changed. Clients read the reason; conformance suites read
+// the number.
+var former = fault.Base.Statuses(map[task.Kind]fault.Status{
+	task.NotCancelable:        {HTTP: 409, GRPC: fault.GRPCFailedPrecondition},
+	task.PushUnsupported:      {HTTP: 400, GRPC: fault.GRPCUnimplemented},
+	task.Unsupported:          {HTTP: 400, GRPC: fault.GRPCUnimplemented},
+	task.StreamingUnsupported: {HTTP: 400, GRPC: fault.GRPCUnimplemented},
+	task.ContentType:          {HTTP: 415, GRPC: fault.GRPCInvalidArgument},
+	task.BadAgentReply:        {HTTP: 502, GRPC: fault.GRPCInternal},
+	task.Version:              {HTTP: 400, GRPC: fault.GRPCUnimplemented},
+})
+
+// Faults returns the table of 1.0.1, or of 1.0.0 if ofFormer is set.
+func (Codec) Faults(ofFormer bool) *fault.Table {
+	if ofFormer {
+		return former
+	}
+	return &fault.Base
 }
 
 // Error gives the code and the message of an error.
 func (Codec) Error(err *task.Error) (code int, message string) { return fault.Base.Describe(err) }
 
-// Details renders the google.rpc objects that say to programs what the error is.
+// Details renders the google.rpc objects that describe an error to programs.
 func (Codec) Details(err *task.Error, in fault.Incident) []byte { return fault.Base.Details(err, in) }

@@ -3,14 +3,14 @@ package v10
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Decode reads the request message of an operation. Unknown members are passed over.
+// Decode reads the request message of an operation. It ignores unknown members.
 func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
-	r := wire.NewReader(params)
+	r := jsonrw.NewReader(params)
 	defer r.Close()
 	call := &dialect.Call{Op: op, View: dialect.View{History: engine.AllHistory}}
 	switch op {
@@ -40,7 +40,7 @@ func (Codec) Decode(op engine.Op, params []byte) (*dialect.Call, error) {
 }
 
 // extendedCard reads GetExtendedAgentCardRequest.
-func extendedCard(r *wire.Reader, call *dialect.Call) {
+func extendedCard(r *jsonrw.Reader, call *dialect.Call) {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "tenant":
@@ -52,7 +52,7 @@ func extendedCard(r *wire.Reader, call *dialect.Call) {
 }
 
 // send reads SendMessageRequest.
-func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
+func send(r *jsonrw.Reader, call *dialect.Call) *engine.SendRequest {
 	s := &engine.SendRequest{Dialect: Version, Wait: true, Negotiate: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -72,9 +72,8 @@ func send(r *wire.Reader, call *dialect.Call) *engine.SendRequest {
 	return s
 }
 
-// part reads a Part: exactly one of four members has its content. null is a value
-// where the content is data.
-func part(r *wire.Reader) task.Part {
+// part reads a Part. Exactly one of four members contains its content. For data, null is a value.
+func part(r *jsonrw.Reader) task.Part {
 	var p task.Part
 	contents := 0
 	for r.Object(); r.NextOr("data"); {
@@ -112,7 +111,7 @@ func part(r *wire.Reader) task.Part {
 }
 
 // configuration reads SendMessageConfiguration.
-func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
+func configuration(r *jsonrw.Reader, s *engine.SendRequest, view *dialect.View) {
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "acceptedOutputModes":
@@ -122,7 +121,7 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
 		case "historyLength":
 			view.History = proto.Count(r)
 		case "taskPushNotificationConfig":
-			var tenant string // that of the request counts
+			var tenant string // the request's own tenant counts
 			_, s.Push = pushConfig(r, "configuration.taskPushNotificationConfig", &tenant)
 		default:
 			r.Skip()
@@ -131,7 +130,7 @@ func configuration(r *wire.Reader, s *engine.SendRequest, view *dialect.View) {
 }
 
 // get reads GetTaskRequest.
-func get(r *wire.Reader, call *dialect.Call) *engine.GetRequest {
+func get(r *jsonrw.Reader, call *dialect.Call) *engine.GetRequest {
 	g := &engine.GetRequest{WithArtifacts: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -150,7 +149,7 @@ func get(r *wire.Reader, call *dialect.Call) *engine.GetRequest {
 }
 
 // cancel reads CancelTaskRequest.
-func cancel(r *wire.Reader, call *dialect.Call) *engine.CancelRequest {
+func cancel(r *jsonrw.Reader, call *dialect.Call) *engine.CancelRequest {
 	c := new(engine.CancelRequest)
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -169,7 +168,7 @@ func cancel(r *wire.Reader, call *dialect.Call) *engine.CancelRequest {
 }
 
 // subscribe reads SubscribeToTaskRequest.
-func subscribe(r *wire.Reader, call *dialect.Call) *engine.SubscribeRequest {
+func subscribe(r *jsonrw.Reader, call *dialect.Call) *engine.SubscribeRequest {
 	s := &engine.SubscribeRequest{Live: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {

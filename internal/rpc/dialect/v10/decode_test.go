@@ -72,7 +72,7 @@ func TestDecodeRefusals(t *testing.T) {
 	}
 }
 
-// As the proto file names them, too.
+// Also with the names of the proto file.
 func TestDecodeEveryMember(t *testing.T) {
 	t.Parallel()
 	for _, params := range []string{

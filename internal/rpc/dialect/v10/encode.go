@@ -5,14 +5,14 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 var style = &proto.Style{Canceled: "TASK_STATE_CANCELED", Parts: "parts", Part: appendPart, ReadPart: part, References: true}
 
-// Result renders a Task, or in answer to a send a SendMessageResponse.
+// Result renders a Task, or for a send a SendMessageResponse.
 func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
 	return style.Result(op, t, v), nil
 }
@@ -20,7 +20,7 @@ func (Codec) Result(op engine.Op, t *task.Task, v dialect.View) ([]byte, error) 
 // Page renders a ListTasksResponse.
 func (Codec) Page(p *engine.Page, v dialect.View) ([]byte, error) { return style.Page(p, v), nil }
 
-// Opening renders a StreamResponse with the task, or with a bare message in its place.
+// Opening renders a StreamResponse with the task, or with a bare message instead.
 func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 	return [][]byte{style.Opening(op, t)}, nil
 }
@@ -28,7 +28,7 @@ func (Codec) Opening(op engine.Op, t *task.Task) ([][]byte, error) {
 // Event renders a StreamResponse with a status or artifact event.
 func (Codec) Event(t *task.Task, e *task.Event) ([]byte, error) { return style.Event(t, e, false), nil }
 
-// Passed renders a status event like any other: no member marks the last one.
+// Passed renders a status event like any other: no member marks the final one.
 func (c Codec) Passed(t *task.Task, e *task.Event) ([]byte, error) { return c.Event(t, e) }
 
 // Direct renders a StreamResponse with a bare message.
@@ -37,20 +37,20 @@ func (Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) { return style.
 func appendPart(dst []byte, p *task.Part) []byte {
 	switch p.Kind {
 	case task.PartText:
-		dst = wire.AppendString(append(dst, `{"text":`...), p.Text)
+		dst = jsonrw.AppendString(append(dst, `{"text":`...), p.Text)
 	case task.PartRaw:
-		dst = wire.AppendBytes(append(dst, `{"raw":`...), p.Raw)
+		dst = jsonrw.AppendBytes(append(dst, `{"raw":`...), p.Raw)
 	case task.PartURL:
-		dst = wire.AppendString(append(dst, `{"url":`...), p.URL)
+		dst = jsonrw.AppendString(append(dst, `{"url":`...), p.URL)
 	case task.PartData:
 		data := p.Data
 		if len(data) == 0 {
 			data = json.RawMessage("null")
 		}
-		dst = wire.AppendRaw(append(dst, `{"data":`...), data)
+		dst = jsonrw.AppendRaw(append(dst, `{"data":`...), data)
 	}
-	dst = wire.AppendStringMember(dst, "filename", p.Filename)
-	dst = wire.AppendStringMember(dst, "mediaType", p.MediaType)
-	dst = wire.AppendRawMember(dst, "metadata", p.Metadata)
+	dst = jsonrw.AppendStringMember(dst, "filename", p.Filename)
+	dst = jsonrw.AppendStringMember(dst, "mediaType", p.MediaType)
+	dst = jsonrw.AppendRawMember(dst, "metadata", p.Metadata)
 	return append(dst, '}')
 }

@@ -3,13 +3,14 @@ package v10
 import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
-	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/wire"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// pushConfig reads a TaskPushNotificationConfig, which is this member of the request, and the task that it names.
-func pushConfig(r *wire.Reader, member string, tenant *string) (taskID string, s *engine.PushSetting) {
+// pushConfig reads a TaskPushNotificationConfig and the id of the task that it names. member is the
+// path of the configuration in the request.
+func pushConfig(r *jsonrw.Reader, member string, tenant *string) (taskID string, s *engine.PushSetting) {
 	s = &engine.PushSetting{Member: member}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -34,7 +35,7 @@ func pushConfig(r *wire.Reader, member string, tenant *string) (taskID string, s
 }
 
 // authentication reads an AuthenticationInfo.
-func authentication(r *wire.Reader, s *engine.PushSetting) {
+func authentication(r *jsonrw.Reader, s *engine.PushSetting) {
 	scheme := ""
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -50,16 +51,17 @@ func authentication(r *wire.Reader, s *engine.PushSetting) {
 	s.Schemes = []string{scheme}
 }
 
-// setPush reads a TaskPushNotificationConfig for the task that it names. Without an id it is one more.
-func setPush(r *wire.Reader, call *dialect.Call) *engine.PushRequest {
+// setPush reads a TaskPushNotificationConfig for the task that it names. Without an id it adds a
+// configuration.
+func setPush(r *jsonrw.Reader, call *dialect.Call) *engine.PushRequest {
 	id, s := pushConfig(r, "", &call.Tenant)
 	s.Further = true
 	r.Require(id != "", "taskId")
 	return &engine.PushRequest{TaskID: id, Set: s}
 }
 
-// namePush reads a request that names a task, and unless it lists them one of its configurations.
-func namePush(r *wire.Reader, call *dialect.Call) *engine.PushRequest {
+// namePush reads a request that names a task, and one of its configurations unless it lists them.
+func namePush(r *jsonrw.Reader, call *dialect.Call) *engine.PushRequest {
 	p := new(engine.PushRequest)
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
@@ -69,7 +71,7 @@ func namePush(r *wire.Reader, call *dialect.Call) *engine.PushRequest {
 			p.TaskID = r.String()
 		case "id":
 			p.ConfigID = r.String()
-		default: // a page holds all that a task may have, whatever its size
+		default: // a page always contains all configurations of a task
 			r.Skip()
 		}
 	}
@@ -78,16 +80,16 @@ func namePush(r *wire.Reader, call *dialect.Call) *engine.PushRequest {
 	return p
 }
 
-// Pushes renders a TaskPushNotificationConfig, for a list the response with all of them, and an empty message for a
-// deletion. Secrets are for the receiver alone: they are left out, and not masked, so that a client which sends back what
-// it was shown does not set a mask.
+// Pushes renders a TaskPushNotificationConfig, a response with all of them for a list, and an empty
+// message for a deletion. It omits the secrets, which are for the receiver alone. It does not mask
+// them, since a client that sends the configuration back would then set the mask.
 func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	one := func(dst []byte, c *task.PushConfig) []byte {
-		dst = wire.AppendString(append(dst, `{"taskId":`...), p.TaskID)
-		dst = wire.AppendStringMember(dst, "id", c.ID)
-		dst = wire.AppendStringMember(dst, "url", c.URL)
+		dst = jsonrw.AppendString(append(dst, `{"taskId":`...), p.TaskID)
+		dst = jsonrw.AppendStringMember(dst, "id", c.ID)
+		dst = jsonrw.AppendStringMember(dst, "url", c.URL)
 		if len(c.Schemes) > 0 {
-			dst = append(wire.AppendString(append(dst, `,"authentication":{"scheme":`...), c.Schemes[0]), '}')
+			dst = append(jsonrw.AppendString(append(dst, `,"authentication":{"scheme":`...), c.Schemes[0]), '}')
 		}
 		return append(dst, '}')
 	}
@@ -95,8 +97,29 @@ func (Codec) Pushes(op engine.Op, p *engine.Pushes) ([]byte, error) {
 	case engine.OpPushDelete:
 		return []byte("{}"), nil
 	case engine.OpPushList:
-		return append(wire.AppendArray([]byte(`{"configs":`), p.Configs, one), `,"nextPageToken":""}`...), nil
+		return append(jsonrw.AppendArray([]byte(`{"configs":`), p.Configs, one), `,"nextPageToken":""}`...), nil
 	default:
 		return one(nil, &p.Configs[0]), nil
 	}
+}
+
+// Notification renders a StreamResponse.
+func (c Codec) Notification(t *task.Task, e *task.Event, n dialect.Notify) (body []byte, mediaType string, err error) {
+	mediaType = MediaType
+	if n.PlainJSON {
+		mediaType = dialect.TypeJSON
+	}
+	switch {
+	case e == nil:
+		documents, err := c.Opening(engine.OpStream, t)
+		if err != nil {
+			return nil, "", err
+		}
+		return documents[0], mediaType, nil
+	case dialect.Direct(t, e):
+		body, err = c.Direct(t, e)
+	default:
+		body, err = c.Event(t, e)
+	}
+	return body, mediaType, err
 }

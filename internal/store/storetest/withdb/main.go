@@ -17,7 +17,7 @@ func main() {
 	err := run(context.Background(), os.Args[1:])
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
-		os.Exit(failed.ExitCode()) // it has said why
+		os.Exit(failed.ExitCode()) // the command has printed its error
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "withdb:", err)

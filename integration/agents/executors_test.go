@@ -1,0 +1,287 @@
+package agents
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// The agents of examples/, as real processes in their own languages, and a few bad ones.
+
+func TestTheExampleAgents(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	python := startAgent(t, "127.0.0.1:0", "python3", example(t, "python/http_agent.py"))
+	node := startAgent(t, "127.0.0.1:0", "node", example(t, "node/http_agent.mjs"))
+	config := fmt.Sprintf(clustertest.Settings+`
+  - {name: python-http, executor: {kind: http, http: {url: %q}}}
+  - {name: node-http, executor: {kind: http, http: {url: %q}}}
+  - {name: python-command, executor: {kind: command, command: {argv: [python3, %q]}}}
+  - {name: node-command, executor: {kind: command, command: {argv: [node, %q]}}}
+`, python.URL, node.URL, example(t, "python/command_agent.py"), example(t, "node/command_agent.mjs"))
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
+	for _, d := range a2atest.Old {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			// talk sends a message to an agent, on one replica and then on the other.
+			turn := 0
+			talk := func(agent, taskID, says string) *a2atest.Result {
+				t.Helper()
+				turn++
+				r := []*clustertest.Replica{a, b}[turn%2]
+				return r.Send(d, a2atest.Say(says).To(taskID).At(agent))
+			}
+			res := talk("python-http", "", "hello durable world")
+			require.Equal(t, "input-required", res.State(), res.Said())
+			res = talk("python-http", res.Task(), "in italics")
+			require.Equal(t, "input-required", res.State())
+			res = talk("python-http", res.Task(), "upper")
+			require.Equal(t, "completed", res.State(), res.Said())
+			require.Equal(t, "HELLO DURABLE WORLD ", a2atest.Text(res.Artifacts[0].Parts))
+
+			res = talk("node-http", "", "abc déf")
+			require.Equal(t, "completed", res.State(), res.Said())
+			require.Equal(t, "cba féd ", a2atest.Text(res.Artifacts[0].Parts))
+
+			res = talk("python-command", "", "one two two")
+			require.Equal(t, "completed", res.State(), res.Said())
+			require.Equal(t, "3 words, 2 different", a2atest.Text(res.Artifacts[0].Parts))
+			require.JSONEq(t, `{"one":1,"two":2}`, string(res.Artifacts[1].Parts[0].Data))
+
+			res = talk("node-command", "", "start") // guesses a number, and remembers by the history alone
+			require.Contains(t, res.Said(), "50")
+			res = talk("node-command", res.Task(), "lower")
+			require.Contains(t, res.Said(), "25")
+			res = talk("node-command", res.Task(), "higher")
+			require.Contains(t, res.Said(), "37")
+			res = talk("node-command", res.Task(), "yes")
+			require.Equal(t, "completed", res.State())
+			require.Equal(t, "It is 37.", a2atest.Text(res.Artifacts[0].Parts))
+		})
+	}
+}
+
+// An HTTP agent dies in the middle of its answer. It is asked again, when it is back.
+func TestAnHTTPAgentThatDies(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String() // ours until now
+	require.NoError(t, l.Close())
+	agent := startAgent(t, addr, "node", example(t, "node/http_agent.mjs"), "DELAY=100")
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: fmt.Sprintf(clustertest.Settings+`
+  - name: node
+    executor: {kind: http, http: {url: %q}}
+    limits: {backoff: 500ms, max_attempts: 10}
+`, agent.URL)})
+	s := r.Stream(a2atest.V03, a2atest.Say("a bc def ghij klmno pqrstu vwxyz").At("node"))
+	first := s.Until("two words", func(e *a2atest.Event) bool { return e.Artifact != nil && e.Append })
+	agent.Kill()
+	waittest.Eventually(t, "the run is given up", func() error {
+		return waittest.Unless(len(db.Runs(first.Task())) > 0, "not yet")
+	})
+	startAgent(t, addr, "node", example(t, "node/http_agent.mjs"), "DELAY=10")
+	require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
+	task := r.GetOver(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("node"))
+	require.Equal(t, "a cb fed jihg onmlk utsrqp zyxwv ", a2atest.Text(task.Artifacts[0].Parts), "the second try replaced what was left of the first")
+	require.Contains(t, db.Runs(first.Task()), "retry")
+}
+
+// To cancel a task closes the request of its agent, which the example in Node notices.
+func TestCancelReachesTheAgent(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	agent := startAgent(t, "127.0.0.1:0", "node", example(t, "node/http_agent.mjs"), "DELAY=10000")
+	mark := "HOLDFAST_INTEGRATION_MARK=" + filepath.Base(t.TempDir()) + fmt.Sprint(os.Getpid())
+	config := fmt.Sprintf(clustertest.Settings+`
+  - {name: node, executor: {kind: http, http: {url: %q}}}
+  - name: python
+    executor: {kind: command, command: {argv: [python3, %q], env: {DELAY: "1000"}, inherit: [HOLDFAST_INTEGRATION_MARK]}}
+  - name: stubborn # ignores SIGTERM, and so do its children
+    limits: {cancel_grace: 3s}
+    executor:
+      kind: command
+      command:
+        argv: [sh, -c, "trap '' TERM; echo '{\"type\":\"text\",\"text\":\"begun\"}'; sleep 1000 & sleep 1000 & wait; wait; sleep 1000"]
+        inherit: [HOLDFAST_INTEGRATION_MARK]
+        stop_grace: 200ms
+`, agent.URL, example(t, "python/command_agent.py"))
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config, Env: []string{mark}})
+	servers := len(marked(mark))
+	require.Equal(t, 2, servers)
+	for name, processes := range map[string]int{"node": 0, "python": 1, "stubborn": 3} {
+		s := a.Stream(a2atest.V03, a2atest.Say("some words").At(name))
+		taskID := s.UntilState("working").Task()
+		waittest.Eventually(t, name+" runs", func() error {
+			return waittest.Unless(len(marked(mark)) == servers+processes, "%d processes", len(marked(mark)))
+		})
+		if name == "node" {
+			s.UntilState("working") // what the agent itself says first
+		}
+		res := b.CancelOver(a2atest.Unversioned, a2atest.Say().To(taskID).At(name))
+		require.Equal(t, "canceled", res.State(), name)
+		require.Equal(t, "canceled", a2atest.Last(s.Rest()).State(), name)
+		waittest.Eventually(t, "no process of "+name+" is left", func() error {
+			return waittest.Unless(len(marked(mark)) == servers, "%d processes", len(marked(mark)))
+		})
+	}
+	agent.untilSays("the run was canceled")
+}
+
+// When the server dies its commands go with it or find themselves alone; the next attempt goes on from the checkpoint.
+func TestACommandGoesOnFromItsCheckpoint(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := fmt.Sprintf(clustertest.Settings+`
+  - name: python
+    executor: {kind: command, command: {argv: [python3, %q], env: {DELAY: "0.2"}}}
+`, example(t, "python/command_agent.py"))
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config})
+	s := a.Stream(a2atest.V01, a2atest.Say("a a b b c c d d e e f f").To("counted").At("python"))
+	s.UntilState("working")
+	waittest.Eventually(t, "a checkpoint", func() error {
+		return waittest.Unless(len(db.Runs("counted")) >= 3, "%v", db.Runs("counted"))
+	})
+	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: config})
+	a.Kill()
+	s = b.Subscribe(a2atest.Unversioned, a2atest.Say().To("counted").At("python"))
+	require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
+	res := b.GetOver(a2atest.Unversioned, a2atest.Say().To("counted").At("python"))
+	require.Equal(t, "12 words, 6 different", a2atest.Text(res.Artifacts[0].Parts))
+	require.JSONEq(t, `{"a":2,"b":2,"c":2,"d":2,"e":2,"f":2}`, string(res.Artifacts[1].Parts[0].Data))
+	checkpoints := 0
+	for _, outcome := range db.Runs("counted") {
+		if outcome == "checkpoint" {
+			checkpoints++
+		}
+	}
+	require.Less(t, checkpoints, 15, "it began where the first attempt had come to: 12, or one more for each that was not stored")
+}
+
+// Agents that misbehave fail their task, with words that help whoever wrote them.
+func TestBadAgents(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings + `
+  - {name: chatty, executor: {kind: command, command: {argv: [sh, -c, "echo '{\"type\":\"status\"}'; echo hello"]}}}
+  - {name: typo, executor: {kind: command, command: {argv: [sh, -c, "echo '{\"type\":\"text\",\"txt\":\"x\"}'"]}}}
+  - {name: broken, executor: {kind: command, command: {argv: [sh, -c, "echo something went wrong >&2; exit 3"]}}, limits: {max_attempts: 1}}
+  - {name: gone, executor: {kind: http, http: {url: "http://127.0.0.1:1/"}}, limits: {max_attempts: 2, backoff: 50ms}}
+  - {name: slow, executor: {kind: command, command: {argv: [sleep, "1000"]}}, limits: {run_timeout: 300ms}}
+  - {name: silent, executor: {kind: command, command: {argv: [sleep, "1000"]}}, limits: {inactivity_timeout: 300ms}}
+`})
+	for name, want := range map[string]string{
+		"chatty": "line 2", "typo": "txt", "broken": "3", "gone": "", "slow": "300ms", "silent": "300ms", "demo": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			res := r.Send(a2atest.V03, a2atest.Say("crash").At(name))
+			require.Equal(t, "failed", res.State())
+			require.NotEmpty(t, res.Said())
+			require.Contains(t, res.Said(), want)
+			require.NotContains(t, res.Said(), "127.0.0.1", "clients do not learn our addresses")
+		})
+	}
+}
+
+func example(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../../examples", name))
+	require.NoError(t, err)
+	if interpreter := map[string]string{".py": "python3", ".mjs": "node"}[filepath.Ext(name)]; interpreter != "" {
+		if _, err := exec.LookPath(interpreter); err != nil {
+			t.Skip(interpreter + " is not installed")
+		}
+	}
+	return path
+}
+
+// agent is an HTTP agent as a process.
+type agent struct {
+	t     testing.TB
+	URL   string
+	cmd   *exec.Cmd
+	lines chan string
+}
+
+// startAgent runs an agent that takes its port as an argument and prints its address.
+func startAgent(t testing.TB, addr, interpreter, file string, env ...string) *agent {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	a := &agent{t: t, lines: make(chan string, 1000)}
+	a.cmd = exec.Command(interpreter, file, port)
+	a.cmd.Env = append(os.Environ(), env...)
+	a.cmd.Stderr = os.Stderr
+	out, err := a.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, a.cmd.Start())
+	t.Cleanup(a.Kill)
+	go func() {
+		for in := bufio.NewScanner(out); in.Scan(); {
+			a.lines <- in.Text()
+		}
+		close(a.lines)
+	}()
+	a.URL = strings.TrimPrefix(a.untilSays("listening on "), "listening on ")
+	return a
+}
+
+func (a *agent) untilSays(prefix string) string {
+	a.t.Helper()
+	timeout := time.After(waittest.Patience)
+	for {
+		select {
+		case line, ok := <-a.lines:
+			if !ok {
+				require.FailNow(a.t, "the agent ended before it said "+prefix)
+			}
+			if strings.HasPrefix(line, prefix) {
+				return line
+			}
+		case <-timeout:
+			require.FailNow(a.t, "the agent does not say "+prefix)
+		}
+	}
+}
+
+func (a *agent) Kill() {
+	_ = a.cmd.Process.Kill()
+	_, _ = a.cmd.Process.Wait()
+}
+
+// marked are the processes that have the variable in their environment.
+func marked(variable string) []int {
+	var out []int
+	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range environs {
+		env, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for _, v := range strings.Split(string(env), "\x00") {
+			if v == variable {
+				var pid int
+				_, _ = fmt.Sscanf(file, "/proc/%d/environ", &pid)
+				if syscall.Kill(pid, 0) == nil {
+					out = append(out, pid)
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,12 @@
+// Package agents runs the agents of examples/ in their own languages, and bad ones.
+package agents
+
+import (
+	"testing"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m)
+}

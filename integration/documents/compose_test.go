@@ -1,0 +1,141 @@
+package documents
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+)
+
+// composeFile is what we look at in docker-compose.yml. `docker compose config` is stricter, where it is installed.
+type composeFile struct {
+	Services map[string]struct {
+		Image           string
+		Build           any
+		Command         []string
+		Environment     map[string]string
+		Ports           []string
+		Volumes         []string
+		Healthcheck     map[string]any
+		ContainerName   string        `yaml:"container_name"`
+		StopGracePeriod time.Duration `yaml:"stop_grace_period"`
+		Deploy          struct{ Replicas int }
+		ReadOnly        bool                                  `yaml:"read_only"`
+		CapDrop         []string                              `yaml:"cap_drop"`
+		SecurityOpt     []string                              `yaml:"security_opt"`
+		DependsOn       map[string]struct{ Condition string } `yaml:"depends_on"`
+	}
+	Volumes map[string]any
+}
+
+func TestComposeFile(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../docker-compose.yml")
+	require.NoError(t, err)
+	var c composeFile
+	require.NoError(t, yaml.Unmarshal(raw, &c))
+	for _, name := range []string{"postgres", "migrate", "server", "balancer"} {
+		require.Contains(t, c.Services, name)
+	}
+	known := variables(reflect.TypeFor[config.Config]())
+	require.Contains(t, known, "HOLDFAST_DATABASE_URL")
+	for name, s := range c.Services {
+		require.NotEqual(t, s.Image == "", s.Build == nil, "%s: an image or a build", name)
+		for variable := range s.Environment {
+			if strings.HasPrefix(variable, "HOLDFAST_") {
+				require.Contains(t, known, variable, name)
+			}
+		}
+		for other := range s.DependsOn {
+			require.Contains(t, c.Services, other, name)
+		}
+		for _, v := range s.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			if strings.HasPrefix(source, ".") {
+				_, err := os.Stat(filepath.Join("../..", source))
+				require.NoError(t, err, name)
+			} else {
+				require.Contains(t, c.Volumes, source, name)
+			}
+		}
+	}
+
+	for _, name := range []string{"migrate", "server"} {
+		require.True(t, c.Services[name].ReadOnly, name)
+		require.Equal(t, []string{"ALL"}, c.Services[name].CapDrop, name)
+		require.Equal(t, []string{"no-new-privileges:true"}, c.Services[name].SecurityOpt, name)
+	}
+
+	postgres, migrate, server, balancer := c.Services["postgres"], c.Services["migrate"], c.Services["server"], c.Services["balancer"]
+	require.NotEmpty(t, postgres.Healthcheck)
+	require.Equal(t, []string{"migrate"}, migrate.Command)
+	require.Equal(t, "service_healthy", migrate.DependsOn["postgres"].Condition)
+	require.Equal(t, "service_completed_successfully", server.DependsOn["migrate"].Condition)
+	require.Equal(t, 2, server.Deploy.Replicas)
+	require.Empty(t, server.Ports, "with a port of its own it would not scale")
+	require.Empty(t, server.ContainerName, "nor with a name")
+	require.Greater(t, server.StopGracePeriod, config.Default().Worker.StopGrace+15*time.Second, "what the server takes at most")
+	require.Equal(t, []string{"127.0.0.1:8080:8080", "127.0.0.1:8081:8081"}, balancer.Ports, "everybody who reaches it is let in")
+
+	haproxy, err := os.ReadFile("../../deploy/haproxy.cfg")
+	require.NoError(t, err)
+	require.Regexp(t, `bind :8080`, string(haproxy))
+	require.Regexp(t, `bind :8081 proto h2`, string(haproxy))
+	require.Regexp(t, `server-template \S+ \d+ server:8080`, string(haproxy))
+	require.Regexp(t, `server-template \S+ \d+ server:8081`, string(haproxy))
+	require.Regexp(t, `check port 9090`, string(haproxy))
+	for _, timeout := range []string{"client", "server"} {
+		m := regexp.MustCompile(`timeout ` + timeout + `\s+(\S+)`).FindStringSubmatch(string(haproxy))
+		require.NotNil(t, m)
+		d, err := time.ParseDuration(m[1])
+		require.NoError(t, err)
+		require.Greater(t, d, max(config.Default().SSE.KeepAlive, config.Default().Limits.MaxBlock), "a quiet stream is not cut")
+	}
+}
+
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../Dockerfile")
+	require.NoError(t, err)
+	known := variables(reflect.TypeFor[config.Config]())
+	used := regexp.MustCompile(`HOLDFAST_[A-Z_]+`).FindAllString(string(raw), -1)
+	require.NotEmpty(t, used)
+	for _, variable := range used {
+		require.Contains(t, known, variable)
+	}
+	// What it starts, this binary knows.
+	for _, line := range []string{`CMD ["/holdfast", "ready"]`, `CMD ["serve"]`} {
+		require.Contains(t, string(raw), line)
+	}
+	require.Regexp(t, `(?m)^FROM scratch\n(?s:.*)^USER [1-9]\d*:[1-9]\d*$`, string(raw), "not as root, and with no shell")
+	version := regexp.MustCompile(`golang:(\d+\.\d+)`).FindStringSubmatch(string(raw))
+	require.NotNil(t, version)
+	mod, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^go `+regexp.QuoteMeta(version[1])+`(\.|$)`, string(mod))
+}
+
+// variables are the names in the env tags of a configuration.
+func variables(of reflect.Type) []string {
+	var out []string
+	for i := range of.NumField() {
+		f := of.Field(i)
+		if name := f.Tag.Get("env"); name != "" {
+			out = append(out, name)
+		}
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, variables(f.Type)...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,322 @@
+package documents
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// block is a fenced block of a document, with the headings above it.
+type block struct {
+	section, topic string // of level two and three
+	text           string
+}
+
+// blocksOf finds the blocks of one language.
+func blocksOf(t *testing.T, file, language string) []block {
+	t.Helper()
+	doc, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var out []block
+	var at block
+	inside, ours := false, false
+	for line := range strings.Lines(string(doc)) {
+		switch text := strings.TrimSpace(line); {
+		case strings.HasPrefix(text, "```"):
+			if inside = !inside; inside {
+				ours = text == "```"+language
+				at.text = ""
+			} else if ours {
+				out = append(out, at)
+			}
+		case inside:
+			at.text += line
+		case strings.HasPrefix(text, "## "):
+			at.section, at.topic = text[3:], ""
+		case strings.HasPrefix(text, "### "):
+			at.topic = text[4:]
+		}
+	}
+	require.False(t, inside, "%s: a block is not closed", file)
+	return out
+}
+
+// aroundTour gives the tour what a newcomer has: a clone, `make run` in another terminal, and that terminal's Ctrl-C.
+const (
+	beforeTour = `
+make() { mkdir -p bin; ln -sf "$BINARY" bin/holdfast; }
+make build
+bin/holdfast > first.log 2>&1 & FIRST=$!
+until bin/holdfast ready > /dev/null 2>&1; do
+  kill -0 $FIRST
+  sleep 0.1
+done
+`
+	ctrlC = `
+kill $FIRST
+wait $FIRST
+`
+	noPSQL = `
+psql() { echo "psql is not installed"; }
+`
+)
+
+// TestREADMETour pastes the tour of the README into a shell.
+func TestREADMETour(t *testing.T) {
+	t.Parallel()
+	tour := tourOf(t)
+	public, admin, agent := clustertest.Reserve(t), clustertest.Reserve(t), clustertest.Reserve(t)
+	var script strings.Builder
+	script.WriteString(beforeTour)
+	_, lookErr := exec.LookPath("psql")
+	if lookErr != nil {
+		script.WriteString(noPSQL)
+	}
+	killing := false
+	for i, b := range tour {
+		if b.topic == "Kill it" && !killing {
+			killing = true
+			script.WriteString(ctrlC)
+		}
+		fmt.Fprintf(&script, "echo; echo '== %d'\n%s", i, b.text)
+	}
+	require.True(t, killing, "the tour has no part in which the server is killed")
+	_, port, err := net.SplitHostPort(agent)
+	require.NoError(t, err)
+	pasted := strings.NewReplacer("127.0.0.1:8080", public, "127.0.0.1:9000", agent, "http_agent.py 9000", "http_agent.py "+port).
+		Replace(script.String())
+
+	out := paste(t, pasted, "HOLDFAST_LISTEN="+public, "HOLDFAST_ADMIN_LISTEN="+admin, "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
+	said := strings.Split(out, "\n== ")[1:]
+	require.Len(t, said, len(tour), "answers:\n%s", out)
+	answers := map[string][]string{}
+	for i, b := range tour {
+		answers[b.topic] = append(answers[b.topic], strings.TrimPrefix(said[i], strconv.Itoa(i)+"\n"))
+	}
+	checkTour(t, answers, lookErr == nil)
+}
+
+// checkTour compares what was answered, by topic, with what the README says about it.
+func checkTour(t *testing.T, answers map[string][]string, psql bool) {
+	t.Helper()
+	first := answers[""]
+	require.Len(t, first, 2)
+	require.Contains(t, first[0], `"state":"completed"`)
+	require.Contains(t, first[0], `"text":"hello"`)
+	require.Equal(t, []int{1, 2, 3, 4, 5, 6}, streamIDs(t, first[1]))
+	require.Contains(t, first[1], `"final":true`)
+
+	cut := answers["Cut a stream, and resume it"]
+	require.Len(t, cut, 1)
+	require.Equal(t, indexes(1, 13), streamIDs(t, cut[0]), "the two streams together are the log")
+	require.Contains(t, cut[0], "timed out", "the first stream was not cut")
+	require.Equal(t, 1, strings.Count(cut[0], `"final":true`), "only the second stream has the end")
+
+	trip := answers["Three versions, one task"]
+	require.Len(t, trip, 3)
+	require.Contains(t, trip[2], `{"id":"trip-`)
+	require.Contains(t, trip[2], `"state":"TASK_STATE_COMPLETED"`)
+	require.Equal(t, 1, strings.Count(trip[2], `"role":"ROLE_USER"`), "the newest message alone")
+	require.Contains(t, trip[1], `"state":"TASK_STATE_COMPLETED"`)
+	require.Contains(t, trip[1], `{"messageId":"m-6","role":"ROLE_USER","taskId":"trip-`)
+	require.Contains(t, trip[0], `"state":"input-required"`)
+	require.Contains(t, trip[0], `"text":"You answered: Oslo"`)
+	require.Contains(t, trip[0], `"kind":"task","id":"trip-`, "0.3 shows the task under the id that 0.1 chose")
+	require.Contains(t, trip[0], `"sessionId":`)
+
+	kill := answers["Kill it"]
+	require.Len(t, kill, 3)
+	live := streamIDs(t, kill[1])
+	require.Subset(t, live, []int{1, 2, 3}, "the stream had begun when the server was killed")
+	require.NotContains(t, kill[1], `"final":true`)
+	require.Contains(t, kill[2], `"state":"working"`, "the task is as the log has it")
+	require.Contains(t, kill[2], `"state":"completed"`)
+	for i := range 20 {
+		require.Regexp(t, fmt.Sprintf(`"artifact":.*"text":"%08d `, i), kill[2])
+	}
+	resumed := streamIDs(t, kill[2])
+	require.Equal(t, []int{3, 24}, []int{resumed[0], resumed[len(resumed)-1]}, "20 chunks, two statuses, a message and a lost attempt")
+	require.Len(t, resumed, 21, "the lost attempt is not shown, and nothing is shown twice")
+
+	own := answers["Your own agent"]
+	require.Len(t, own, 1)
+	require.Contains(t, own[0], "Shall I write it in upper or lower case?")
+	require.Contains(t, own[0], "HOLD ")
+	require.Contains(t, own[0], "FAST ")
+	require.Contains(t, own[0], `"final":true`)
+
+	inside := answers["Look inside"]
+	require.Len(t, inside, 2)
+	if psql {
+		require.Contains(t, inside[0], `"outcome" : "lost"`)
+		require.Contains(t, inside[0], "(24 rows)")
+	}
+	require.Regexp(t, `run attempt 1 lost`, inside[1])
+	require.Contains(t, inside[1], "[24]")
+	require.Regexp(t, `ok +agent python +http: .* answers`, inside[1])
+	require.Contains(t, inside[1], " 0 fail")
+}
+
+func tourOf(t *testing.T) []block {
+	t.Helper()
+	var tour []block
+	for _, b := range blocksOf(t, "../../README.md", "sh") {
+		if b.section == "Tour" {
+			tour = append(tour, b)
+		}
+	}
+	require.NotEmpty(t, tour)
+	return tour
+}
+
+// paste runs a script as a careful shell would, in a fresh directory that has the examples.
+func paste(t *testing.T, script string, env ...string) string {
+	t.Helper()
+	// As root, PostgreSQL runs as somebody else, who must get here.
+	dir, err := os.MkdirTemp("", "holdfast-readme-") //nolint:usetesting // t.TempDir is private
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	examples, err := filepath.Abs("../../examples")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(examples, filepath.Join(dir, "examples")))
+
+	ctx, cancel := context.WithTimeout(context.Background(), 3*waittest.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail")
+	cmd.Dir = dir
+	cmd.Stdin = strings.NewReader(script)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "BINARY=" + clustertest.Binary(t),
+	}, env...)
+	// Everything it starts is in its group, but for PostgreSQL.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	file, err := os.Create(filepath.Join(dir, "said.log"))
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = file, file // no pipe: the script leaves processes behind when it fails
+	require.NoError(t, cmd.Start())
+	group := cmd.Process.Pid
+	t.Cleanup(func() {
+		_ = syscall.Kill(-group, syscall.SIGKILL)
+		clustertest.DropDatabase(t, dir)
+		_ = os.RemoveAll(dir)
+	})
+	err = cmd.Wait()
+	_ = file.Close()
+	out, readErr := os.ReadFile(file.Name())
+	require.NoError(t, readErr)
+	if err != nil {
+		for _, name := range []string{"first.log", ".holdfast/tour.log"} {
+			if log, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+				t.Logf("%s:\n%s", name, log)
+			}
+		}
+		require.NoError(t, err, "the tour said:\n%s", out)
+	}
+	waittest.Eventually(t, "the servers have left the database", func() error {
+		if _, err := os.Stat(filepath.Join(dir, ".holdfast/postgres/data/postmaster.pid")); err == nil {
+			return fmt.Errorf("postgresql runs")
+		}
+		return nil
+	})
+	return string(out)
+}
+
+var idLine = regexp.MustCompile(`(?m)^id: (\d+)$`)
+
+func streamIDs(t *testing.T, out string) []int {
+	t.Helper()
+	var ids []int
+	for _, m := range idLine.FindAllStringSubmatch(out, -1) {
+		n, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		ids = append(ids, n)
+	}
+	require.NotEmpty(t, ids, "not a stream:\n%s", out)
+	return ids
+}
+
+func indexes(first, last int) []int {
+	var out []int
+	for i := first; i <= last; i++ {
+		out = append(out, i)
+	}
+	return out
+}
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	target   = regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)")
+	test     = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	declared = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+)
+
+// TestDocumentsPointAtWhatIsThere follows the relative links of every document, and looks for the make targets named.
+func TestDocumentsPointAtWhatIsThere(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	var docs []string
+	err = filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || (len(d.Name()) > 2 && d.Name()[0] == '.')):
+			return filepath.SkipDir
+		case filepath.Ext(path) == ".md":
+			docs = append(docs, path)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Contains(t, docs, "../../README.md")
+	tests := namesOfTests(t)
+	for _, doc := range docs {
+		text, err := os.ReadFile(doc)
+		require.NoError(t, err)
+		for _, m := range test.FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, tests, m[1], "%s names it", doc)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1]))
+			require.NoError(t, err, "%s links to %s", doc, m[1])
+		}
+		for _, m := range target.FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, string(makefile), "\n"+m[1]+":", "%s names make %s", doc, m[1])
+		}
+	}
+}
+
+// namesOfTests are those of the whole repository.
+func namesOfTests(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range declared.FindAllStringSubmatch(string(source), -1) {
+			names[m[1]] = true
+		}
+		return err
+	}))
+	return names
+}

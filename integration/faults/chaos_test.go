@@ -1,0 +1,619 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// Everything is broken while clients work: each fault in a cluster of its own for as long as it takes to bite, or, with
+// -chaos, one after the other on one cluster, again and again. Then the load rests, and what clients were told is held
+// against what is stored.
+
+var (
+	chaosFor    = flag.Duration("chaos", 0, "run TestChaos for so long, on one cluster, instead of each fault once")
+	chaosSeed   = flag.Uint64("chaos.seed", 0, "seed of the order and the load; 0 takes one from the clock")
+	chaosReport = flag.String("chaos.report", "", "write the table of results to this file, too")
+)
+
+// chaotic clustertest.Settings let a task be lost any number of times. Nothing but what was asked for may end it. Two minutes
+// after it has ended retention deletes it, and the judge reads it in the export, whose directory is added.
+const chaotic = `
+listen: 127.0.0.1:0
+grpc_listen: off
+admin_listen: 127.0.0.1:0
+limits: {max_block: 20s}
+sse: {keep_alive: 1s}
+worker: {lease_ttl: 3s, poll_interval: 200ms, stop_grace: 1s}
+hub: {poll_interval: 500ms}
+store: {pool_size: 4}
+retention: {tasks: 2m, export_directory: EXPORTS}
+agents:
+  - name: demo
+    executor: {kind: demo}
+    limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 1000}
+`
+
+// notifyQueueFull takes 8 GiB and a minute, unless the server lets us choose (from PostgreSQL 17 on): then part of the
+// short form, else with -chaos and where the disk has room.
+const notifyQueueFull = "the NOTIFY queue full"
+
+// wrongClocks needs a server of its own.
+const wrongClocks = "clocks an hour ahead and behind"
+
+// faults are what is done to a cluster. Each leaves it as it was: a fault ends before its function returns.
+var faults = []struct {
+	name string
+	do   func(*rig)
+}{
+	{name: "kill -9 of each replica in turn", do: (*rig).killReplicas},
+	{name: "listeners terminated in a loop", do: func(c *rig) { c.terminate("holdfast listener") }},
+	{name: "writers terminated in a loop", do: func(c *rig) { c.terminate("holdfast") }},
+	{name: "PostgreSQL shut down immediately", do: (*rig).crashDatabase},
+	{name: "a worker frozen past its lease", do: (*rig).freeze},
+	{name: "a replica refused by the database", do: (*rig).refuse},
+	{name: "a replica whose packets are dropped", do: (*rig).stall},
+	{name: "a replica with a slow database", do: (*rig).delay},
+	{name: "connections half-closed", do: (*rig).halfClose},
+	{name: wrongClocks, do: (*rig).wrongClocks},
+	{name: "NOTIFY refused", do: (*rig).refuseNotify},
+	{name: notifyQueueFull, do: (*rig).fillNotifyQueue},
+	{name: "connections cut in the commit", do: (*rig).cutCommits},
+}
+
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-chaos.seed %d", seed)
+	if *chaosFor > 0 {
+		unleash(t, seed)
+		return
+	}
+	for i, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			if f.name == wrongClocks {
+				serverWithOffClock(t) // takes a while, in which no cluster need wait
+			}
+			c := newRig(t, seed+uint64(i), map[string]string{"fsync": "off"}, 6)
+			if f.name == notifyQueueFull && !c.notifyQueueIsSmall() {
+				t.Skip("this PostgreSQL's queue takes 8 GiB; -chaos fills it")
+			}
+			c.round(f.name, f.do)
+			t.Log(c.table())
+		})
+	}
+}
+
+// unleash goes through all faults in random orders until the time is over.
+func unleash(t *testing.T, seed uint64) {
+	t.Helper()
+	c := newRig(t, seed, nil, 16)
+	small := c.notifyQueueIsSmall()
+	filled := !roomFor(t, 20<<30)
+	for began := time.Now(); time.Since(began) < *chaosFor; {
+		for _, i := range c.rng.Perm(len(faults)) {
+			f := faults[i]
+			if f.name == notifyQueueFull && !small {
+				if filled {
+					continue
+				}
+				filled = true // once is enough: it takes minutes
+			}
+			if time.Since(began) < *chaosFor {
+				c.round(f.name, f.do)
+			}
+		}
+	}
+	t.Log("\n" + c.table())
+	if *chaosReport != "" {
+		require.NoError(t, os.WriteFile(*chaosReport, []byte(c.table()), 0o644))
+	}
+}
+
+// roomFor reports whether the disk that private servers are on has so much to spare.
+func roomFor(t *testing.T, bytes uint64) bool {
+	t.Helper()
+	var disk syscall.Statfs_t
+	require.NoError(t, syscall.Statfs(os.TempDir(), &disk))
+	return disk.Bavail*uint64(disk.Bsize) > bytes
+}
+
+// rig is a cluster to be broken: a PostgreSQL of its own, three replicas with a proxy each, and their clients.
+type rig struct {
+	t        *testing.T
+	pg       *storetest.PrivateServer
+	db       *pgx.Conn // straight to the database; made anew when it was lost
+	proxies  []*pgproxytest.Proxy
+	replicas []*clustertest.Replica
+	load     *load
+	rng      *mathrand.Rand
+	scraped  map[*clustertest.Replica]counters
+	total    counters
+	rows     []*results
+}
+
+func newRig(t *testing.T, seed uint64, settings map[string]string, clients int) *rig {
+	t.Helper()
+	c := &rig{
+		t: t, pg: storetest.Server(t, settings), rng: mathrand.New(mathrand.NewPCG(seed, 0)), scraped: map[*clustertest.Replica]counters{},
+	}
+	exports := t.TempDir()
+	var all []clustertest.Options
+	for _, name := range []string{"a", "b", "c"} {
+		proxy := pgproxytest.New(t, c.pg.URL)
+		c.proxies = append(c.proxies, proxy)
+		all = append(all, clustertest.Options{Name: name, DB: proxy.URL, Config: strings.ReplaceAll(chaotic, "EXPORTS", exports), Env: []string{"HOLDFAST_LOG_LEVEL=info"}})
+	}
+	c.replicas = clustertest.Together(t, all...)
+	var urls []string
+	for _, r := range c.replicas {
+		urls = append(urls, r.URL)
+	}
+	c.load = newLoad(t, seed, urls...)
+	c.load.ledger.Exports = exports
+	c.load.start(clients)
+	return c
+}
+
+// round breaks something, and when it is whole again asks everybody whether anything was lost.
+func (c *rig) round(name string, do func(*rig)) {
+	c.t.Helper()
+	row := c.row(name)
+	began, before := time.Now(), c.sum()
+	c.progress(len(c.replicas))
+	do(c)
+	whole := time.Now()
+	for _, r := range c.replicas {
+		c.recovered(r)
+	}
+	row.recovery = max(row.recovery, time.Since(whole))
+	resume := c.load.pause()
+	defer resume()
+	c.judge()
+	row.times++
+	row.took += time.Since(began)
+	did := c.sum().minus(before)
+	row.counters = row.plus(did)
+	c.t.Logf("%s: %.0f s, %+v", name, time.Since(began).Seconds(), did)
+}
+
+// recovered waits until a replica works again, if nobody did it the favour of a restart: it is ready, and it answers.
+func (c *rig) recovered(r *clustertest.Replica) {
+	c.t.Helper()
+	if how, ended := r.Ended(); ended {
+		require.FailNow(c.t, r.Name+" ended by itself", how)
+	}
+	r.WaitReady()
+	waittest.Eventually(c.t, r.Name+" serves", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		a, err := a2atest.Ask(ctx, r.URL+"/", a2atest.Request("tasks/get", object{"id": "nobody"}))
+		if err != nil {
+			return err
+		}
+		return waittest.Unless(a.Error != nil && a.Error.Code == -32001, "%s", a.Body)
+	})
+}
+
+// judge holds the ledger against the log. Nobody is at work.
+func (c *rig) judge() {
+	c.t.Helper()
+	require.NoError(c.t, c.load.troubles())
+	require.NoError(c.t, judgetest.CheckAtRest(context.Background(), c.pg.URL, c.load.ledger))
+}
+
+// progress waits until clients have finished so many operations more.
+func (c *rig) progress(n int) {
+	c.t.Helper()
+	want := c.load.done.Load() + int64(n)
+	waittest.Eventually(c.t, "clients get on", func() error {
+		done := c.load.done.Load()
+		return waittest.Unless(done >= want, "%d operations are to be done", want-done)
+	})
+}
+
+// victim is one of the replicas.
+func (c *rig) victim() (*clustertest.Replica, *pgproxytest.Proxy) {
+	i := c.rng.IntN(len(c.replicas))
+	return c.replicas[i], c.proxies[i]
+}
+
+// sql runs a statement on the database, past all proxies.
+func (c *rig) sql(statement string, args ...any) {
+	c.t.Helper()
+	waittest.Eventually(c.t, statement, func() error {
+		db, err := c.conn()
+		if err == nil {
+			_, err = db.Exec(context.Background(), statement, args...)
+		}
+		return err
+	})
+}
+
+func query[T any](c *rig, statement string, args ...any) (v T) {
+	c.t.Helper()
+	waittest.Eventually(c.t, statement, func() error {
+		db, err := c.conn()
+		if err == nil {
+			err = db.QueryRow(context.Background(), statement, args...).Scan(&v)
+		}
+		return err
+	})
+	return v
+}
+
+func (c *rig) conn() (*pgx.Conn, error) {
+	if c.db != nil && !c.db.IsClosed() {
+		return c.db, nil
+	}
+	var err error
+	c.db, err = pgx.Connect(context.Background(), c.pg.URL)
+	if err == nil {
+		c.t.Cleanup(func() { _ = c.db.Close(context.Background()) })
+	}
+	return c.db, err
+}
+
+// lost counts the runs that were taken from a worker, since a moment: retention deletes old ones.
+func (c *rig) lost(since time.Time) int {
+	c.t.Helper()
+	return query[int](c, "SELECT count(*) FROM holdfast.task_events WHERE kind = 4 AND payload ->> 'outcome' = 'lost' AND created_at >= $1", since)
+}
+
+// The faults.
+
+func (c *rig) killReplicas() {
+	for _, r := range c.replicas {
+		c.scrape(r) // its counters die with it
+		delete(c.scraped, r)
+		r.Kill()
+		c.progress(len(c.replicas)) // without it
+		r.Run()
+	}
+}
+
+// terminate ends the sessions of a kind, again and again.
+func (c *rig) terminate(application string) {
+	ended := 0
+	for want := c.load.done.Load() + 20; c.load.done.Load() < want || ended < 20; {
+		ended += query[int](c, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE application_name = $1 AND datname = current_database()`, application)
+		time.Sleep(time.Duration(20+c.rng.IntN(300)) * time.Millisecond) // they come back meanwhile
+	}
+}
+
+func (c *rig) crashDatabase() {
+	c.pg.Crash()
+	time.Sleep(time.Duration(c.rng.IntN(2000)) * time.Millisecond) // clients meet nothing
+	c.pg.Start()
+}
+
+// freeze stops a process past its lease, while clients stay connected to it. What it wants to write then must be
+// refused, and counted; and its streams go on, with what others have written.
+func (c *rig) freeze() {
+	r, _ := c.victim()
+	reading := c.devoted(r)
+	fenced, began := c.scrape(r).fenced, query[time.Time](c, "SELECT now()")
+	r.Freeze()
+	thawed := false
+	defer func() {
+		if !thawed {
+			r.Thaw()
+		}
+	}()
+	waittest.Eventually(c.t, "its runs are taken over", func() error {
+		return waittest.Unless(c.lost(began) > 0, "none was lost")
+	})
+	c.progress(len(c.replicas)) // without it
+	r.Thaw()
+	thawed = true
+	c.finish(r, reading)
+	waittest.Eventually(c.t, "late writes are counted", func() error {
+		return waittest.Unless(c.scrape(r).fenced > fenced, "none was")
+	})
+}
+
+// devoted starts streams of clients that stay with one replica, and on one connection, whatever it does: at least two,
+// and until its own worker runs one of them. The channels tell how they ended.
+func (c *rig) devoted(r *clustertest.Replica) (ends []chan error) {
+	c.t.Helper()
+	running := func() int {
+		return query[int](c, `SELECT count(*) FROM holdfast.task_queue q JOIN holdfast.workers w ON w.id = q.worker_id
+			JOIN holdfast.tasks t ON t.id = q.id WHERE w.name LIKE '%/' || $1::text AND t.context_id LIKE 'devoted-%'`,
+			strconv.Itoa(r.PID()))
+	}
+	for len(ends) < 2 || running() == 0 {
+		began, end := make(chan struct{}), make(chan error, 1)
+		go func() { end <- c.load.devoted(r.URL, began) }()
+		waittest.Within(c.t, "a stream of "+r.Name+" begins", began)
+		ends = append(ends, end)
+	}
+	return ends
+}
+
+// finish waits until devoted streams have come to their end, or given up.
+func (c *rig) finish(r *clustertest.Replica, reading []chan error) {
+	c.t.Helper()
+	for _, end := range reading {
+		require.NoError(c.t, <-end, "a stream of %s", r.Name)
+	}
+}
+
+// refuse keeps a replica from connecting, past its lease.
+func (c *rig) refuse() {
+	r, proxy := c.victim()
+	reading := c.devoted(r)
+	proxy.Refuse(true)
+	defer proxy.Refuse(false)
+	proxy.CutAll()
+	c.cutOff(r, reading, func() { proxy.Refuse(false) })
+}
+
+// stall loses what a replica and the database say to each other, past its lease.
+func (c *rig) stall() {
+	r, proxy := c.victim()
+	reading := c.devoted(r)
+	proxy.Stall(true)
+	defer proxy.Stall(false)
+	c.cutOff(r, reading, func() { proxy.Stall(false) })
+}
+
+// cutOff waits until a replica that does not reach the database has lost its runs, while the others get on, and brings
+// it back. Its clients have stayed connected, and get the rest.
+func (c *rig) cutOff(r *clustertest.Replica, reading []chan error, heal func()) {
+	began := query[time.Time](c, "SELECT now()")
+	waittest.Eventually(c.t, r.Name+" tells that it is not ready", func() error {
+		status, body := r.Ready()
+		return waittest.Unless(status == http.StatusServiceUnavailable, "%d %s", status, body)
+	})
+	waittest.Eventually(c.t, "its runs are taken over", func() error {
+		return waittest.Unless(c.lost(began) > 0, "none was lost")
+	})
+	c.progress(len(c.replicas))
+	heal()
+	c.finish(r, reading)
+}
+
+// delay makes every answer late.
+func (c *rig) delay() {
+	_, proxy := c.victim()
+	proxy.Delay(time.Duration(50+c.rng.IntN(200)) * time.Millisecond)
+	defer proxy.Delay(0)
+	c.progress(10 * len(c.replicas))
+}
+
+// halfClose tells only one end of each connection that it has ended: first the server, then the replica.
+func (c *rig) halfClose() {
+	for _, told := range []pgproxytest.Side{pgproxytest.Client, pgproxytest.Server} {
+		r, proxy := c.victim()
+		reading := c.devoted(r)
+		proxy.HalfClose(told)
+		c.progress(2 * len(c.replicas))
+		c.finish(r, reading)
+		proxy.CutAll()
+	}
+}
+
+// wrongClocks gives one replica, and then another one as well, another time: an hour ahead, an hour behind.
+func (c *rig) wrongClocks() {
+	server := serverWithOffClock(c.t)
+	which := c.rng.Perm(len(c.replicas))
+	for i, off := range []time.Duration{time.Hour, -time.Hour} {
+		r := c.replicas[which[i]]
+		right := r.Options
+		wrong := right
+		wrong.Binary = server
+		wrong.Env = append([]string{clockEnv + "=" + strconv.Itoa(int(off/time.Second))}, right.Env...)
+		c.restart(r, wrong)
+		defer c.restart(r, right)
+		reading := c.devoted(r)
+		c.progress(5 * len(c.replicas))
+		c.finish(r, reading)
+	}
+}
+
+// restart stops a replica as an operator would, and starts it with other options.
+func (c *rig) restart(r *clustertest.Replica, o clustertest.Options) {
+	c.scrape(r) // its counters end with it
+	delete(c.scraped, r)
+	r.Stop()
+	r.Options = o
+	r.Run()
+}
+
+// refuseNotify answers what announces events as a server does whose queue is full.
+func (c *rig) refuseNotify() {
+	for _, p := range c.proxies {
+		defer p.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue")()
+	}
+	c.withoutHints()
+}
+
+// cutCommits cuts the connection when the server has been told to commit, before it hears of it or before it has
+// answered in full, for everything that writes.
+func (c *rig) cutCommits() {
+	for _, loss := range []pgproxytest.Loss{pgproxytest.Request, pgproxytest.Answer, pgproxytest.End} {
+		var lost []<-chan struct{}
+		for _, p := range c.proxies {
+			for _, statement := range []string{"EventsAppend", "TaskCreate", "MessageAppend", "TaskCancel", "QueueClaim"} {
+				lost = append(lost, p.Lose(statement, loss, 1+c.rng.IntN(3)))
+			}
+		}
+		for _, l := range lost {
+			waittest.Within(c.t, "a commit is cut", l)
+		}
+	}
+}
+
+// withoutHints waits while clients get on by what the polls find.
+func (c *rig) withoutHints() {
+	c.t.Helper()
+	before := c.sum().polled
+	c.progress(10 * len(c.replicas))
+	waittest.Eventually(c.t, "the polls find events", func() error {
+		return waittest.Unless(c.sum().polled > before, "they found none")
+	})
+}
+
+// fillNotifyQueue keeps a listener from listening, until no notification fits into the queue any more. That is 8 GiB
+// unless the server lets us choose (from PostgreSQL 17 on).
+func (c *rig) fillNotifyQueue() {
+	ctx := context.Background()
+	elsewhere, err := pgx.ParseConfig(c.pg.URL)
+	require.NoError(c.t, err)
+	elsewhere.Database = "postgres"
+	blocker, err := pgx.ConnectConfig(ctx, elsewhere)
+	require.NoError(c.t, err)
+	defer func() { _ = blocker.Close(ctx) }()
+	for _, statement := range []string{"LISTEN blocker", "BEGIN", "SELECT 1"} {
+		_, err := blocker.Exec(ctx, statement)
+		require.NoError(c.t, err)
+	}
+	filler, err := pgx.ConnectConfig(ctx, elsewhere)
+	require.NoError(c.t, err)
+	defer func() { _ = filler.Close(ctx) }()
+	full := func(err error) bool {
+		var pg *pgconn.PgError
+		return errors.As(err, &pg) && pg.Code == "54000"
+	}
+	resume := sync.OnceFunc(c.load.pause()) // for the minutes that it takes
+	defer resume()
+	for batch := 10000; batch > 0; { // smaller ones at last: what does not fit as a whole is not kept
+		_, err := filler.Exec(ctx, `SELECT count(pg_notify('filler', repeat('x', 7900) || n)) FROM generate_series(1, $1::int) AS n`, batch)
+		if full(err) {
+			batch /= 10
+			continue
+		}
+		require.NoError(c.t, err)
+	}
+	resume()
+	c.withoutHints()
+	_, err = filler.Exec(ctx, "NOTIFY filler")
+	require.True(c.t, full(err), "the queue was full all the time: %v", err)
+	require.NoError(c.t, blocker.Close(ctx))
+	// Nobody but the replicas does anything about it. 32,768 files are to be removed.
+	waittest.EventuallyWithin(c.t, 10*time.Minute, "the queue has room again", func() error {
+		_, err := filler.Exec(ctx, "NOTIFY filler")
+		return err
+	})
+}
+
+// notifyQueueIsSmall makes the queue as small as it can be, and says whether that can be done.
+func (c *rig) notifyQueueIsSmall() bool {
+	if query[int](c, "SELECT count(*) FROM pg_settings WHERE name = 'max_notify_queue_pages'") == 0 {
+		return false
+	}
+	c.sql("ALTER SYSTEM SET max_notify_queue_pages = 64")
+	c.pg.Stop()
+	c.pg.Start()
+	return true
+}
+
+// What is counted.
+
+// counters tell what a fault did to replicas and clients.
+type counters struct {
+	fenced, rescued, polled             int // of the replicas
+	done, tries, resumes, tasks, events int // of the clients
+}
+
+func (a counters) minus(b counters) counters {
+	return counters{
+		a.fenced - b.fenced, a.rescued - b.rescued, a.polled - b.polled,
+		a.done - b.done, a.tries - b.tries, a.resumes - b.resumes, a.tasks - b.tasks, a.events - b.events,
+	}
+}
+
+func (a counters) plus(b counters) counters { return a.minus(counters{}.minus(b)) }
+
+// scrape reads a replica's counters, and adds what is new to the total.
+func (c *rig) scrape(r *clustertest.Replica) counters {
+	c.t.Helper()
+	var now counters
+	waittest.Eventually(c.t, r.Name+" tells its metrics", func() error {
+		all, err := r.Samples()
+		now = counters{
+			fenced: int(all["holdfast_fenced_writes_total"]), rescued: int(all["holdfast_rescues_total"]), polled: int(all["holdfast_hub_poll_found_total"]),
+		}
+		return err
+	})
+	c.total = c.total.plus(now.minus(c.scraped[r]))
+	c.scraped[r] = now
+	return now
+}
+
+// sum is all that was counted until now.
+func (c *rig) sum() counters {
+	c.t.Helper()
+	for _, r := range c.replicas {
+		c.scrape(r)
+	}
+	l := c.load
+	n := c.total
+	n.done, n.tries, n.resumes = int(l.done.Load()), int(l.tries.Load()), int(l.resumes.Load())
+	n.events = l.ledger.Count().Events
+	n.tasks = query[int](c, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.created'") // retention deletes tasks
+	return n
+}
+
+// results are those of one fault, over all of its rounds.
+type results struct {
+	name     string
+	times    int
+	took     time.Duration
+	recovery time.Duration // the longest
+	counters
+}
+
+func (c *rig) row(name string) *results {
+	for _, row := range c.rows {
+		if row.name == name {
+			return row
+		}
+	}
+	row := &results{name: name}
+	c.rows = append(c.rows, row)
+	return row
+}
+
+// table is for docs/reliability.md.
+func (c *rig) table() string {
+	var b strings.Builder
+	b.WriteString("| fault | rounds | seconds | tasks | events read | streams resumed | requests repeated | runs rescued | late writes refused | longest recovery |\n")
+	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	all := &results{name: "all"}
+	for _, r := range c.rows {
+		all.times, all.took, all.recovery = all.times+r.times, all.took+r.took, max(all.recovery, r.recovery)
+		all.counters = all.plus(r.counters)
+	}
+	for _, r := range append(c.rows, all) {
+		fmt.Fprintf(&b, "| %s | %d | %.0f | %d | %d | %d | %d | %d | %d | %.1f s |\n", r.name, r.times, r.took.Seconds(),
+			r.tasks, r.events, r.resumes, r.tries, r.rescued, r.fenced, r.recovery.Seconds())
+	}
+	return b.String()
+}

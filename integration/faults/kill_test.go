@@ -1,0 +1,140 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+func TestTasksOfAKilledReplicaEndOnAnother(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	a := clustertest.Cluster(t, db.URL, "a")[0]
+
+	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: clustertest.Settings})
+	// All of these are acknowledged by a, and run there: who takes a task in has it first.
+	type job struct {
+		script string
+		chunks int
+		d      *a2atest.Wire
+	}
+	var jobs []job
+	for i := range 6 {
+		d := a2atest.Old[i%2]
+		jobs = append(jobs,
+			job{"chunks=150 size=48 delay=40ms", 150, d},
+			job{"chunks=400 size=8 delay=15ms", 400, d},
+			job{"sleep=5s", 0, d},
+			job{fmt.Sprintf("echo:%d", i), 0, d},
+		)
+	}
+	tasks := make([]string, len(jobs))
+	streams := make([]*a2atest.Reply, len(jobs))
+	var wg sync.WaitGroup
+	for i, j := range jobs {
+		wg.Go(func() {
+			streams[i] = a.Stream(j.d, a2atest.Say(j.script))
+			if e, err := streams[i].Next(); err == nil {
+				tasks[i] = e.Task()
+			}
+		})
+	}
+	wg.Wait()
+	require.NotContains(t, tasks, "", "every task was acknowledged")
+	streams[0].Until("a chunk", func(e *a2atest.Event) bool { return e.Seq >= 5 })
+	running := clustertest.One[int](db, "SELECT max(n) FROM (SELECT count(*) AS n FROM holdfast.task_queue GROUP BY worker_id) w")
+	require.Equal(t, 18, running)
+	a.Kill()
+	killed := time.Now()
+
+	for i, j := range jobs {
+		res := b.Settled(tasks[i])
+		require.Equal(t, "completed", res.State(), "%s: %s", j.script, res.Said())
+		if j.chunks > 0 {
+			clustertest.Indexed(t, db.Chunks(tasks[i]), j.chunks)
+			require.Contains(t, db.Runs(tasks[i]), "lost", "the log tells that a worker was lost")
+		}
+		// Whoever was cut off resumes on b, and has it all.
+		s := streams[i]
+		rest, err := s.UntilEnd() // what the kernel had still buffered
+		if len(rest) == 0 || !rest[len(rest)-1].Final {
+			require.Error(t, err)
+			rest = append(rest, b.Resume(tasks[i], s.Last).Rest()...)
+		}
+		seqs := a2atest.Seqs(rest)
+		all := db.Seqs(tasks[i])
+		if len(seqs) > 0 {
+			require.Equal(t, all[slices.Index(all, seqs[0]):], seqs)
+		}
+	}
+	t.Logf("all tasks had ended %s after the kill", time.Since(killed).Round(time.Millisecond))
+	require.Equal(t, running, clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks WHERE runs = 2 AND attempt > 1"), "attempts are visible")
+	require.Equal(t, len(jobs), clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks"))
+	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_queue"))
+	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "the dead process is gone")
+
+	// The killed one comes back as if nothing had been.
+	a.Run()
+	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("echo:again")).State())
+}
+
+// A process that was only frozen must find itself fenced: it writes nothing more to the tasks it lost.
+func TestAFrozenReplicaIsFenced(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	a := clustertest.Cluster(t, db.URL, "a")[0]
+	var tasks []string
+	for range 4 {
+		s := a.Stream(a2atest.V03, a2atest.Say("chunks=100 size=16 delay=30ms"))
+		tasks = append(tasks, s.Take(5)[0].Task())
+	}
+	b := clustertest.Cluster(t, db.URL, "b")[0]
+	a.Freeze()
+	s := b.Resume(tasks[0], 1)
+	s.Until("a chunk of the second attempt", func(e *a2atest.Event) bool {
+		return e.Artifact != nil && clustertest.One[int](db, "SELECT attempt FROM holdfast.tasks WHERE id = $1", db.ID(tasks[0])) > 1
+	})
+	a.Thaw() // in the middle of b's work
+	for _, id := range tasks {
+		require.Equal(t, "completed", b.Settled(id).State())
+		clustertest.Indexed(t, db.Chunks(id), 100)
+	}
+	a.WaitReady() // with a new lease
+	require.Equal(t, "completed", a.Send(a2atest.V01, a2atest.Say("echo:back")).State())
+}
+
+// When every worker dies with a task, the task must not wander for ever.
+func TestATaskThatIsLostTooOftenFails(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	replicas := clustertest.Cluster(t, db.URL, "a", "b")
+	b := replicas[1]
+	s := replicas[0].Stream(a2atest.V03, a2atest.Say("hold"))
+	taskID := s.UntilState("working").Task()
+	for try := 1; try <= 3; try++ {
+		// Whoever runs it dies, and comes back as a replica that may claim it anew.
+		waittest.Eventually(t, "somebody runs it", func() error {
+			n := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_queue WHERE worker_id IS NOT NULL AND tries = $1", try)
+			return waittest.Unless(n == 1, "try %d has not begun", try)
+		})
+		owner := clustertest.One[string](db, `SELECT w.name FROM holdfast.workers w JOIN holdfast.tasks t ON t.worker_id = w.id WHERE t.id = $1`, taskID)
+		for _, r := range replicas {
+			if r.Is(owner) {
+				r.Kill()
+				r.Run()
+			}
+		}
+	}
+	res := b.Settled(taskID)
+	require.Equal(t, "failed", res.State())
+	require.Contains(t, res.Said(), "3 attempts")
+	require.Equal(t, []string{"lost", "lost", "lost"}, db.Runs(taskID))
+}

@@ -1,0 +1,678 @@
+package faults
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	mathrand "math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+)
+
+// load is a crowd of clients that talk to all replicas and survive what happens to those: they repeat what was not
+// answered, under the same key and to any replica, and resume what was cut. Whatever they are told is in the ledger.
+type load struct {
+	t      testing.TB
+	urls   []string
+	http   *http.Client
+	ledger *judgetest.Ledger
+	seed   uint64
+
+	turn    sync.RWMutex // held for reading by each operation
+	stop    chan struct{}
+	closing sync.Once
+	ended   sync.WaitGroup
+
+	done    atomic.Int64 // operations
+	tries   atomic.Int64 // requests that had to be repeated
+	resumes atomic.Int64 // streams that were continued
+
+	mu      sync.Mutex
+	kinds   map[string]int
+	trouble []error
+}
+
+// giveUp bounds an operation with all its tries. Nothing that a fault does may take a client that long.
+const giveUp = 150 * time.Second
+
+func newLoad(t testing.TB, seed uint64, urls ...string) *load {
+	t.Helper()
+	l := &load{
+		t: t, urls: urls, ledger: judgetest.New(), seed: seed, stop: make(chan struct{}), kinds: map[string]int{},
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+	}
+	t.Cleanup(l.end)
+	return l
+}
+
+// start adds clients. Every second one speaks 0.1, and every other pair is patient: it stays connected to a replica that
+// says nothing, where the others try elsewhere.
+func (l *load) start(clients int) {
+	for i := range clients {
+		c := l.client(a2atest.Old[i%2], uint64(i))
+		c.cutting = true
+		if i/2%2 == 0 {
+			c.idle, c.try = 4*time.Second, 5*time.Second
+		}
+		l.ended.Go(c.run)
+	}
+}
+
+// client makes a patient one that never cuts its own streams.
+func (l *load) client(d *a2atest.Wire, n uint64) *client {
+	rng := mathrand.New(mathrand.NewPCG(l.seed, n))
+	return &client{load: l, d: d, rng: rng, urls: l.urls, idle: giveUp, try: 30 * time.Second}
+}
+
+// devoted reads a stream from one replica, on one connection. began is closed with the first event of its run.
+func (l *load) devoted(url string, began chan struct{}) error {
+	c := l.client(a2atest.V03, 0)
+	c.urls = []string{url}
+	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
+	defer cancel()
+	m := c.message("", "chunks=500 size=20 delay=10ms")
+	m.params["message"].(object)["contextId"] = "devoted-" + m.mark
+	l.ledger.Sending(m.mark)
+	f := &subscriber{client: c, message: m, unbroken: true, seen: func(_ string, n int) {
+		if n == 1 {
+			close(began)
+		}
+	}}
+	state, err := f.follow(ctx)
+	if err == nil && state != "completed" {
+		err = fmt.Errorf("task %s is %s", f.task, state)
+	}
+	l.ledger.Expect(f.task, judgetest.Outcome{State: "completed", Chunks: 500})
+	return err
+}
+
+// end lets every client finish what it has begun.
+func (l *load) end() {
+	l.closing.Do(func() { close(l.stop) })
+	l.ended.Wait()
+	l.http.CloseIdleConnections()
+}
+
+// pause waits until no operation is under way, and keeps clients from beginning one until the function it returns is
+// called.
+func (l *load) pause() (resume func()) {
+	l.turn.Lock()
+	return l.turn.Unlock
+}
+
+// troubles is what clients could not cope with.
+func (l *load) troubles() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.trouble[:min(len(l.trouble), 10)]...)
+}
+
+// client is one of the crowd. It does one thing after another.
+type client struct {
+	*load
+	d       *a2atest.Wire
+	rng     *mathrand.Rand
+	urls    []string
+	cutting bool          // it cuts its streams now and then
+	idle    time.Duration // it leaves a stream on which it heard nothing, not even a comment, for so long
+	try     time.Duration // it repeats a request that was not answered for so long
+}
+
+// operations are what clients do, with their weights.
+var operations = []struct {
+	name   string
+	weight int
+	do     func(*client, context.Context) error
+}{
+	{"blocking", 3, (*client).blocking},
+	{"polling", 2, (*client).polling},
+	{"streaming", 4, (*client).streaming},
+	{"multi-turn", 2, (*client).conversing},
+	{"hasty", 1, (*client).hasty},
+	{"busy", 2, (*client).interrupting},
+	{"cancel", 2, (*client).canceling},
+}
+
+func (c *client) run() {
+	sum := 0
+	for _, o := range operations {
+		sum += o.weight
+	}
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-time.After(time.Duration(c.rng.IntN(60)) * time.Millisecond): // a client thinks
+		}
+		n := c.rng.IntN(sum)
+		for _, o := range operations {
+			if n -= o.weight; n < 0 {
+				c.operate(o.name, o.do)
+				break
+			}
+		}
+	}
+}
+
+func (c *client) operate(name string, do func(*client, context.Context) error) {
+	c.turn.RLock()
+	defer c.turn.RUnlock()
+	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
+	defer cancel()
+	err := do(c, ctx)
+	c.mu.Lock()
+	c.kinds[name]++
+	if err != nil {
+		c.trouble = append(c.trouble, fmt.Errorf("%s in %s: %w", name, c.d, err))
+	}
+	c.mu.Unlock()
+	c.done.Add(1)
+}
+
+// blocking sends and waits for the answer.
+func (c *client) blocking(ctx context.Context) error {
+	script, chunks := "echo:hello", 0
+	if c.rng.IntN(2) == 0 {
+		script, chunks = c.chunks(2, 10)
+	}
+	taskID, r, err := c.send(ctx, c.message("", script))
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: chunks})
+	return c.poll(ctx, taskID, r, "completed")
+}
+
+// polling sends without waiting, and asks until the task has ended.
+func (c *client) polling(ctx context.Context) error {
+	c = c.modern()
+	m := c.message("", "sleep=100ms")
+	chunks := 0
+	if c.rng.IntN(2) == 0 {
+		var script string
+		script, chunks = c.chunks(5, 30)
+		m = c.message("", script)
+	}
+	taskID, r, err := c.send(ctx, m.without("blocking"))
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: chunks})
+	return c.poll(ctx, taskID, r, "completed")
+}
+
+// streaming reads a stream to its end, through every cut, and sometimes the whole log once more.
+func (c *client) streaming(ctx context.Context) error {
+	script, chunks := c.chunks(5, 60)
+	taskID, _, err := c.stream(ctx, c.message("", script), nil)
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: chunks})
+	if c.rng.IntN(3) == 0 {
+		after := int64(c.rng.IntN(chunks)) + 1
+		r := c.ledger.Follow(taskID)
+		r.From(after)
+		_, err = (&subscriber{client: c, reading: r, task: taskID, last: after}).follow(ctx)
+	}
+	return err
+}
+
+// conversing is asked back, and answers, each as a stream or not, and the answer in the other version.
+func (c *client) conversing(ctx context.Context) error {
+	taskID, state, err := c.either(ctx, c.message("", "ask:which city?"))
+	if err != nil {
+		return err
+	}
+	if state != "input-required" {
+		return fmt.Errorf("task %s is %s, and should ask", taskID, state)
+	}
+	other := *c
+	other.d = map[*a2atest.Wire]*a2atest.Wire{a2atest.V01: a2atest.V03, a2atest.V03: a2atest.V01}[c.d]
+	_, state, err = other.either(ctx, other.message(taskID, "Oslo"))
+	if err == nil && state != "completed" {
+		err = fmt.Errorf("task %s is %s after the answer", taskID, state)
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	return err
+}
+
+// hasty does not wait to be asked: the answer may come before the question.
+func (c *client) hasty(ctx context.Context) error {
+	c = c.modern()
+	taskID, _, err := c.send(ctx, c.message("", "ask:which city?").without("blocking"))
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed"})
+	_, r, err := c.send(ctx, c.message(taskID, "Oslo"))
+	if err != nil {
+		return err
+	}
+	// A repeated request may have come back while the question stood: it is answered all the same.
+	return c.poll(ctx, taskID, r, "completed")
+}
+
+// interrupting sends a message to a task that is busy, while it streams.
+func (c *client) interrupting(ctx context.Context) error {
+	script, chunks := c.chunks(10, 30)
+	at := c.rng.IntN(10)
+	var second error
+	taskID, _, err := c.stream(ctx, c.message("", script), func(taskID string, n int) {
+		if n != at {
+			return
+		}
+		other := c.modern()
+		if _, _, second = other.send(ctx, other.message(taskID, "echo:meanwhile").without("blocking")); errors.As(second, new(*refusal)) {
+			second = nil // it had ended
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: chunks})
+	return second
+}
+
+// canceling ends what would not end by itself.
+func (c *client) canceling(ctx context.Context) error {
+	var canceled error
+	var wait sync.WaitGroup
+	taskID, state, err := c.stream(ctx, c.message("", "hold"), func(taskID string, n int) {
+		if n != 0 {
+			return
+		}
+		after := time.Duration(c.rng.IntN(300)) * time.Millisecond
+		other := *c // while this one reads
+		other.rng = mathrand.New(mathrand.NewPCG(c.rng.Uint64(), 0))
+		wait.Go(func() {
+			time.Sleep(after)
+			canceled = other.cancel(ctx, taskID)
+		})
+	})
+	wait.Wait()
+	if err != nil {
+		return err
+	}
+	c.ledger.Expect(taskID, judgetest.Outcome{State: "canceled"})
+	if state != "canceled" {
+		return fmt.Errorf("task %s is %s, and was canceled", taskID, state)
+	}
+	return canceled
+}
+
+func (c *client) cancel(ctx context.Context, taskID string) error {
+	for {
+		a, err := c.ask(ctx, a2atest.Request("tasks/cancel", object{"id": taskID}))
+		var refused *refusal
+		switch {
+		case errors.As(err, &refused) && refused.Code == -32002:
+			return nil // the try before this one did it
+		case err != nil:
+			return err
+		}
+		r, err := a.Result()
+		if err != nil {
+			return err
+		}
+		c.ledger.Follow(taskID).Saw(viewOf(r))
+		if r.State() == "canceled" {
+			return nil
+		}
+		// Its worker did not answer in time. Asking again is allowed.
+		if err := c.breathe(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// modern is this client speaking 0.3, which can send without waiting.
+func (c *client) modern() *client {
+	m := *c
+	m.d = a2atest.V03
+	return &m
+}
+
+func (c *client) chunks(least, most int) (script string, n int) {
+	n = least + c.rng.IntN(most-least)
+	return fmt.Sprintf("chunks=%d size=%d delay=%dms", n, 20+c.rng.IntN(200), 2+c.rng.IntN(30)), n
+}
+
+// outgoing is a message with its mark, made once for all tries.
+type outgoing struct {
+	mark   string
+	params object
+}
+
+func (c *client) message(taskID, script string) *outgoing {
+	m := &outgoing{rand.Text(), c.d.Params(a2atest.Send, a2atest.Say(script).To(taskID))}
+	content := m.params["message"].(object)
+	parts := content["parts"].([]any)
+	mark := maps.Clone(parts[0].(object))
+	mark["text"] = m.mark
+	content["parts"] = append(parts, mark)
+	return m
+}
+
+func (m *outgoing) without(flag string) *outgoing {
+	m.params["configuration"] = object{flag: false}
+	return m
+}
+
+// either sends as a stream or not.
+func (c *client) either(ctx context.Context, m *outgoing) (taskID, state string, err error) {
+	if c.rng.IntN(2) == 0 {
+		return c.stream(ctx, m, nil)
+	}
+	taskID, r, err := c.send(ctx, m)
+	if err != nil {
+		return "", "", err
+	}
+	reading := c.ledger.Follow(taskID)
+	reading.Saw(viewOf(r))
+	for r.State() == "submitted" || r.State() == "working" {
+		if r, err = c.get(ctx, taskID, reading); err != nil {
+			return "", "", err
+		}
+	}
+	return taskID, r.State(), nil
+}
+
+// send repeats a message until it is known what became of it.
+func (c *client) send(ctx context.Context, m *outgoing) (taskID string, r *a2atest.Result, err error) {
+	c.ledger.Sending(m.mark)
+	a, err := c.ask(ctx, a2atest.Request(c.d.Method(a2atest.Send), m.params), "Idempotency-Key", m.mark)
+	if errors.As(err, new(*refusal)) {
+		c.ledger.Refused(m.mark)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	if r, err = a.Result(); err != nil {
+		return "", nil, err
+	}
+	c.ledger.Stored(m.mark, r.Task())
+	return r.Task(), r, nil
+}
+
+// poll asks until the task has come to the state, and records what it is told, beginning with r.
+func (c *client) poll(ctx context.Context, taskID string, r *a2atest.Result, until string) (err error) {
+	reading := c.ledger.Follow(taskID)
+	reading.Saw(viewOf(r))
+	for r.State() != until {
+		if r, err = c.get(ctx, taskID, reading); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *client) get(ctx context.Context, taskID string, reading *judgetest.Reading) (*a2atest.Result, error) {
+	if err := c.breathe(ctx); err != nil {
+		return nil, err
+	}
+	a, err := c.ask(ctx, a2atest.Request("tasks/get", object{"id": taskID}))
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.Result()
+	if err == nil {
+		reading.Saw(viewOf(r))
+	}
+	return r, err
+}
+
+// refusal is an error that the server meant; internal one of its own, which no breakdown excuses.
+type (
+	refusal  struct{ told }
+	internal struct{ told }
+	told     = *a2atest.Error
+)
+
+// final reports whether a try more would be no use.
+func final(err error) bool {
+	return errors.As(err, new(*refusal)) || errors.As(err, new(*internal)) || errors.As(err, new(*seam))
+}
+
+// ask sends a request to one replica after the other until one of them answers.
+func (c *client) ask(ctx context.Context, body []byte, header ...string) (*a2atest.Answer, error) {
+	var last error
+	for ; ; c.tries.Add(1) {
+		try, cancel := context.WithTimeout(ctx, c.try)
+		a, err := c.askOne(try, body, header...)
+		cancel()
+		if err == nil || final(err) {
+			return a, err
+		}
+		last = err
+		if err := c.breathe(ctx); err != nil {
+			return nil, fmt.Errorf("%w; at last: %w", err, last)
+		}
+	}
+}
+
+func (c *client) askOne(ctx context.Context, body []byte, header ...string) (*a2atest.Answer, error) {
+	resp, err := c.post(ctx, body, header...)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return readAnswer(resp)
+}
+
+func (c *client) post(ctx context.Context, body []byte, header ...string) (*http.Response, error) {
+	return a2atest.PostWith(ctx, c.http, c.urls[c.rng.IntN(len(c.urls))]+"/", body, header...)
+}
+
+// readAnswer sorts answers: a refusal and an internal error are final, any other error asks to be repeated.
+func readAnswer(resp *http.Response) (*a2atest.Answer, error) {
+	a, err := a2atest.ReadAnswer(resp)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case a.Error != nil:
+		return nil, sorted(a.Error)
+	case a.HTTP != http.StatusOK:
+		return nil, fmt.Errorf("HTTP %d: %.300s", a.HTTP, a.Body)
+	}
+	return a, nil
+}
+
+// sorted tells by its code and data what an error means. 0.3 has no code of its own for a database that is away.
+func sorted(e *a2atest.Error) error {
+	switch {
+	case e.ErrorID != "":
+		return &internal{e}
+	case e.Code == -32603 || e.Code == -32011:
+		return e
+	}
+	return &refusal{e}
+}
+
+// breathe is the pause before the next try.
+func (c *client) breathe(ctx context.Context) error {
+	select {
+	case <-time.After(time.Duration(50+mathrand.IntN(200)) * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// stream sends a message and reads its stream to the end. seen is called with the number of events behind the opening.
+func (c *client) stream(ctx context.Context, m *outgoing, seen func(taskID string, n int)) (taskID, state string, err error) {
+	c.ledger.Sending(m.mark)
+	f := &subscriber{client: c, message: m, seen: seen}
+	state, err = f.follow(ctx)
+	if errors.As(err, new(*refusal)) && f.task == "" {
+		c.ledger.Refused(m.mark)
+	}
+	return f.task, state, err
+}
+
+// subscriber reads one stream, over as many connections as it takes.
+type subscriber struct {
+	*client
+	message  *outgoing // that begins the stream; nil when reading is given
+	reading  *judgetest.Reading
+	task     string
+	last     int64 // id of the last event; 0 before the opening is complete
+	n        int   // events behind the opening
+	seen     func(taskID string, n int)
+	unbroken bool // a connection that breaks is an error
+}
+
+func (f *subscriber) follow(ctx context.Context) (state string, err error) {
+	var last error
+	for first := true; ; first = false {
+		if !first {
+			if f.last > 0 {
+				f.resumes.Add(1)
+			} else {
+				f.tries.Add(1)
+			}
+			if err := f.breathe(ctx); err != nil {
+				return "", fmt.Errorf("task %s after event %d: %w; at last: %w", f.task, f.last, err, last)
+			}
+		}
+		e, err := f.connect(ctx)
+		switch {
+		case e != nil:
+			return e.State(), nil
+		case final(err), f.unbroken && f.last > 0:
+			return "", err
+		}
+		last = err
+	}
+}
+
+// seam is a stream that does not continue where it should.
+type seam struct{ error }
+
+// connect reads from one replica until the stream ends, breaks, or is cut by this client. It returns the final event.
+func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	idle := time.AfterFunc(f.idle, cancel)
+	defer idle.Stop()
+	body, header := a2atest.Request("tasks/resubscribe", object{"id": f.task}), []string{"Last-Event-ID", strconv.FormatInt(f.last, 10)}
+	if f.last == 0 {
+		body, header = a2atest.Request(f.d.Method(a2atest.Stream), f.message.params), []string{"Idempotency-Key", f.message.mark}
+	}
+	resp, err := f.post(ctx, body, header...)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.Header.Get("Content-Type") != "text/event-stream" {
+		_, err := readAnswer(resp)
+		return nil, err
+	}
+	s := a2atest.NewStream(f.t, watched{resp.Body, func() { idle.Reset(f.idle) }})
+	cut := -1
+	if f.cutting && f.rng.IntN(3) == 0 {
+		cut = f.rng.IntN(20)
+	}
+	var shown *a2atest.Result // the task that the stream opens with
+	for {
+		if cut--; cut == 0 {
+			return nil, errors.New("cut by the client")
+		}
+		e, err := s.Next()
+		var refused *a2atest.Error
+		if errors.As(err, &refused) {
+			return nil, sorted(refused)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if f.last == 0 {
+			if e.Kind == "task" {
+				shown = e.Result
+			}
+			if e.Seq == 0 {
+				continue // the opening goes on
+			}
+			f.opened(e, shown)
+		} else if err := f.read(e); err != nil {
+			return nil, err
+		}
+		if f.seen != nil {
+			f.seen(f.task, f.n)
+		}
+		if e.Final {
+			return e, nil
+		}
+	}
+}
+
+func (f *subscriber) opened(e *a2atest.Event, shown *a2atest.Result) {
+	f.task, f.last = e.Task(), e.Seq
+	f.ledger.Stored(f.message.mark, f.task)
+	f.reading = f.ledger.Follow(f.task)
+	view := judgetest.View{Seq: e.Seq, State: e.State()}
+	if shown != nil {
+		view.Artifacts = viewOf(shown).Artifacts
+	}
+	f.reading.Saw(view)
+}
+
+func (f *subscriber) read(e *a2atest.Event) error {
+	switch {
+	case e.Kind == "task" || e.Seq == 0:
+		return &seam{fmt.Errorf("task %s after event %d: the stream began anew", f.task, f.last)}
+	case e.Task() != f.task:
+		return &seam{fmt.Errorf("task %s after event %d: an event of task %s", f.task, f.last, e.Task())}
+	}
+	f.last = e.Seq
+	f.n++
+	told := judgetest.Event{Seq: e.Seq, State: e.State(), Text: e.Said(), Final: e.Final}
+	if a := e.Artifact; a != nil {
+		told.Artifact, told.Text = nameOf(a), a2atest.Text(a.Parts)
+		told.Append, told.Last = e.Append || a.Append, e.LastChunk || a.LastChunk
+	}
+	f.reading.Read(told)
+	return nil
+}
+
+// viewOf is a task as an answer shows it.
+func viewOf(r *a2atest.Result) judgetest.View {
+	v := judgetest.View{State: r.State(), Artifacts: map[string]string{}}
+	for i := range r.Artifacts {
+		v.Artifacts[nameOf(r.Artifacts[i])] = a2atest.Text(r.Artifacts[i].Parts)
+	}
+	return v
+}
+
+// nameOf is the id of an artifact. In 0.1 they have none, but the demo agent calls them by it.
+func nameOf(a *a2atest.Artifact) string {
+	if a.ArtifactID != "" {
+		return a.ArtifactID
+	}
+	return a.Name
+}
+
+// watched tells of each sign of life.
+type watched struct {
+	io.Reader
+	alive func()
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if n > 0 {
+		w.alive()
+	}
+	return n, err
+}

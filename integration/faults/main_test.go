@@ -1,0 +1,16 @@
+// Package faults shows that nothing is lost when replicas, connections and the database fail, at every place where they can:
+// what clients were told is held against what is stored, and random operations against a small model of tasks.
+package faults
+
+import (
+	"testing"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+type object = a2atest.Object
+
+func TestMain(m *testing.M) {
+	clustertest.Main(m)
+}

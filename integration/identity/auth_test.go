@@ -1,0 +1,140 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/certtest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// A key that an operator makes is good on every replica, for its own tasks, until it is revoked.
+func TestAPIKeysOnTwoReplicas(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.WithKeys})
+	operator := func(args ...string) clustertest.Finished {
+		return clustertest.Command(t, t.TempDir(), db.Env(), args...)
+	}
+	create := func(args ...string) string {
+		res := operator(append([]string{"keys", "create"}, args...)...)
+		require.Zero(t, res.Code, res.Err)
+		return strings.TrimSpace(res.Out)
+	}
+	alice, bob := create("--subject", "alice"), create("--subject", "bob")
+	refused := a.Finish(a2atest.V03, a2atest.Send, a2atest.Say("echo:hi"))
+	require.Equal(t, "401", refused.Status)
+
+	sent := a.Send(a2atest.V03, a2atest.Say("echo:hi").With("X-API-Key", alice))
+	require.Equal(t, "completed", sent.State())
+	get := object{"id": sent.Task()}
+	for _, r := range []*clustertest.Replica{a, b} {
+		require.Nil(t, r.Ask("tasks/get", get, "X-API-Key", alice).Error)
+		require.Equal(t, -32001, r.Ask("tasks/get", get, "X-API-Key", bob).Error.Code, "not yours is not found")
+	}
+	require.Equal(t, "alice", clustertest.One[string](db, "SELECT owner FROM holdfast.tasks"))
+	for _, r := range []*clustertest.Replica{a, b} {
+		require.NotContains(t, r.Log(), alice, "no log has a key")
+	}
+
+	id := strings.Split(alice, "_")[1]
+	res := operator("keys", "revoke", id)
+	require.Zero(t, res.Code, res.Err)
+	for _, r := range []*clustertest.Replica{a, b} {
+		waittest.Eventually(t, "the key is refused", func() error {
+			got := r.Ask("tasks/get", get, "X-API-Key", alice)
+			return waittest.Unless(got.HTTP == http.StatusUnauthorized, "%d", got.HTTP)
+		})
+	}
+	require.Equal(t, -32001, b.Ask("tasks/get", get, "X-API-Key", bob).Error.Code)
+	res = operator("keys", "list")
+	require.Regexp(t, id+`\s+alice\s+revoked`, res.Out)
+	require.NotContains(t, res.Out, strings.Split(alice, "_")[2])
+	require.Equal(t, 1, operator("keys", "revoke", "nobodys").Code)
+}
+
+// Nobody is let in from elsewhere because the operator forgot to say who may.
+func TestAnOpenServerStaysOnLoopback(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	env := []string{"HOLDFAST_DATABASE_URL=" + db.URL, "HOLDFAST_LISTEN=0.0.0.0:0", "HOLDFAST_GRPC_LISTEN=off", "HOLDFAST_ADMIN_LISTEN=127.0.0.1:0"}
+	res := clustertest.Command(t, t.TempDir(), env, "serve")
+	require.Equal(t, 1, res.Code)
+	require.Contains(t, res.Err, "auth.none")
+	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "nothing was begun")
+
+	r := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "listen: 127.0.0.1:0\ngrpc", "listen: 0.0.0.0:0\ngrpc"), Env: []string{"HOLDFAST_AUTH_NONE=true"}})
+	require.Contains(t, r.Log(), "EVERYBODY WHO REACHES THIS SERVER")
+}
+
+// Certificates from both sides, over HTTP/1, HTTP/2 and gRPC, on the files as they are.
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	dir, authority, alice := certtest.Mutual(t, "alice")
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "secured", DB: db.URL, Config: clustertest.Settings + fmt.Sprintf(`
+auth:
+  schemes:
+    - {name: certs, kind: mtls, mtls: {tenant: acme}}
+tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem, client_ca_file: %[1]s/ca.pem}
+`, dir)})
+	roots := x509.NewCertPool()
+	roots.AddCert(authority.Cert)
+	config := func(certificates ...tls.Certificate) *tls.Config {
+		return &tls.Config{RootCAs: roots, Certificates: certificates}
+	}
+	for _, modern := range []bool{false, true} {
+		post := func(body []byte, accept string, certificates ...tls.Certificate) (status, major int, text string) {
+			transport := &http.Transport{TLSClientConfig: config(certificates...), ForceAttemptHTTP2: modern}
+			defer transport.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, "https://"+a2atest.Host(r.URL), bytes.NewReader(body))
+			require.NoError(t, err)
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Accept", accept)
+			resp, err := (&http.Client{Transport: transport}).Do(req)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			b, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			return resp.StatusCode, resp.ProtoMajor, string(b)
+		}
+		status, major, _ := post(a2atest.V03.Request(a2atest.Send, a2atest.Say("echo:hi")), "application/json")
+		require.Equal(t, http.StatusUnauthorized, status)
+		require.Equal(t, modern, major == 2)
+		status, _, text := post(a2atest.V03.Request(a2atest.Send, a2atest.Say("echo:hi")), "application/json", alice.Pair)
+		require.Equal(t, http.StatusOK, status, text)
+		status, _, text = post(a2atest.V03.Request(a2atest.Stream, a2atest.Say("chunks=20 size=16 delay=1ms")), "text/event-stream", alice.Pair)
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, text, `"final":true`, "the stream comes to its end")
+	}
+	require.Equal(t, "acme alice", clustertest.One[string](db, "SELECT DISTINCT tenant || ' ' || owner FROM holdfast.tasks"))
+
+	list := func(certificates ...tls.Certificate) error {
+		conn, err := grpc.NewClient(r.GRPC, grpc.WithTransportCredentials(credentials.NewTLS(config(certificates...))))
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		page, err := pb10.NewA2AServiceClient(conn).ListTasks(metadata.AppendToOutgoingContext(waittest.Context(t), "a2a-version", "1.0"), &pb10.ListTasksRequest{})
+		if err == nil {
+			require.Len(t, page.GetTasks(), 4)
+		}
+		return err
+	}
+	require.NoError(t, list(alice.Pair))
+	require.Equal(t, codes.Unauthenticated, grpcstatus.Code(list()))
+}

@@ -1,0 +1,20 @@
+// Package identity shows who is let in: by keys, certificates and tokens, until these are revoked, expire or cannot be
+// checked; and that an agent can ask its client to authenticate.
+package identity
+
+import (
+	"testing"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/issuertest"
+	"github.com/holdfast-a2a/holdfast/internal/receivertest"
+)
+
+type object = a2atest.Object
+
+func TestMain(m *testing.M) {
+	issuertest.Main()
+	receivertest.Main()
+	clustertest.Main(m)
+}

@@ -1,0 +1,112 @@
+package identity
+
+import (
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+// holdEverywhere opens a stream over every wire, where paths name a version too.
+func holdEverywhere(r *clustertest.Replica, key string) (all []*a2atest.Reply) {
+	r.T.Helper()
+	for _, w := range a2atest.Wires {
+		p := &r.Peer
+		if w.Binding == a2atest.JSONRPC && w != a2atest.V02 { // which has no path
+			p = p.Under("/v" + w.Version)
+		}
+		s := p.Stream(w, a2atest.Say("hold").With("X-API-Key", key))
+		s.UntilState(w.Worded("working"))
+		all = append(all, s)
+	}
+	return all
+}
+
+// endsRefused reads a stream to its end, which is that of a caller who is not let in any more.
+func endsRefused(t *testing.T, s *a2atest.Reply) {
+	t.Helper()
+	if s.Wire.Binding == a2atest.GRPC {
+		s.More("")
+		require.Equal(t, "Unauthenticated", s.Status, s.Wire)
+		require.NotEmpty(t, s.Challenge, s.Wire)
+		return
+	}
+	var refused *a2atest.Error
+	_, err := s.UntilEnd()
+	require.ErrorAs(t, err, &refused, s.Wire)
+	switch s.Wire {
+	case a2atest.V01:
+		require.Equal(t, -32007, refused.Code)
+	case a2atest.V10, a2atest.REST10:
+		require.Equal(t, "UNAUTHENTICATED", refused.Reason)
+	default:
+		require.Equal(t, -32600, refused.Code)
+	}
+	_, err = s.Next()
+	require.ErrorIs(t, err, io.EOF, "%s: the body is whole", s.Wire)
+}
+
+// A stream ends when its key is revoked, on every replica and in the words of its version; whoever comes back with a good
+// key goes on where it was, and others have not noticed.
+func TestStreamsEndWithTheirKey(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.WithKeys})
+	operator := func(args ...string) string { return strings.TrimSpace(db.Operate(args...)) }
+	old, next := operator("keys", "create", "--subject", "alice"), operator("keys", "create", "--subject", "alice")
+	bobs := operator("keys", "create", "--subject", "bob")
+	his := b.Stream(a2atest.V03, a2atest.Say("hold").With("X-API-Key", bobs))
+	task := his.UntilState("working").Task()
+	hers := a.Stream(a2atest.V03, a2atest.Say("chunks=6000 size=4 delay=50ms").With("X-API-Key", old))
+	seen := hers.Take(3)
+	all := append(holdEverywhere(a, old), holdEverywhere(b, old)...)
+
+	operator("keys", "revoke", strings.Split(old, "_")[1])
+	for _, s := range all {
+		endsRefused(t, s)
+	}
+	_, err := hers.UntilEnd()
+	var refused *a2atest.Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, -32600, refused.Code)
+
+	again := b.Subscribe(a2atest.V03, &a2atest.Args{
+		Task: seen[0].Task(), After: strconv.FormatInt(a2atest.Last(seen).Seq, 10), Header: []string{"X-API-Key", next},
+	})
+	for _, key := range []string{next, bobs} {
+		id := map[string]string{next: seen[0].Task(), bobs: task}[key]
+		got := a.Ask("tasks/cancel", object{"id": id}, "X-API-Key", key)
+		require.Nil(t, got.Error)
+	}
+	require.Equal(t, "canceled", a2atest.Last(again.Rest()).State())
+	require.Equal(t, "canceled", a2atest.Last(his.Rest()).State(), "the stream of another key was left alone")
+}
+
+// A key's expiry is known, so that nobody has to tell.
+func TestStreamsEndWhenTheirKeyExpires(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	r := clustertest.Start(t, clustertest.Options{Name: "r", DB: db.URL, Config: clustertest.WithKeys})
+	var made struct{ Key string }
+	require.NoError(t, json.Unmarshal([]byte(db.Operate("keys", "create", "--subject", "alice", "--expires-in", "5s", "-o", "json")), &made))
+	// A key that has expired since the server read it is found by the look of every minute only. Its stream ends later.
+	other := strings.TrimSpace(db.Operate("keys", "create", "--subject", "bob"))
+	bobs := r.Stream(a2atest.V03, a2atest.Say("hold").With("X-API-Key", other))
+	bobs.UntilState("working")
+	db.Exec("UPDATE holdfast.api_keys SET expires_at = now() WHERE key_id = $1", strings.Split(other, "_")[1])
+	later := make(chan error, 1)
+	go func() {
+		_, err := bobs.UntilEnd()
+		later <- err
+	}()
+	for _, s := range holdEverywhere(r, made.Key) {
+		endsRefused(t, s)
+	}
+	require.Empty(t, later, "the look of every minute has not come yet")
+}

@@ -1,0 +1,166 @@
+package operators
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/certtest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// operatorsOnly are pages of the admin address that are for operators.
+var operatorsOnly = []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/symbol"}
+
+// Where more than this machine reaches the admin address, metrics and profiles are for who has the operators' scope, and
+// the probes for everybody, also of a replica that has no clients.
+func TestOperators(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := clustertest.Replace(clustertest.WithKeys, "admin_listen: 127.0.0.1:0", "admin_listen: 0.0.0.0:0")
+	server := clustertest.Start(t, clustertest.Options{Name: "server", DB: db.URL, Config: config})
+	worker := clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: config + "roles: [worker]\n"})
+	key := func(args ...string) string {
+		res := clustertest.Command(t, t.TempDir(), db.Env(), append([]string{"keys", "create"}, args...)...)
+		require.Zero(t, res.Code, res.Err)
+		return strings.TrimSpace(res.Out)
+	}
+	operator := key("--subject", "prometheus", "--scope", "holdfast:operator")
+	client := key("--subject", "alice", "--scope", "weather:use")
+	for _, r := range []*clustertest.Replica{server, worker} {
+		for _, path := range append(operatorsOnly, "/no/such", "/") {
+			status, body, header := r.Page(path)
+			require.Equal(t, http.StatusUnauthorized, status, path)
+			require.Equal(t, `Bearer realm="holdfast"`, header.Get("WWW-Authenticate"))
+			require.Equal(t, "Unauthorized\n", body)
+			status, body, _ = r.Page(path, "Authorization", "Bearer "+client)
+			require.Equal(t, http.StatusForbidden, status, path)
+			require.Contains(t, body, "holdfast:operator")
+			for _, two := range [][]string{
+				{"Authorization", "Bearer " + operator, "X-API-Key", operator},
+				{"Authorization", "Bearer " + operator, "Authorization", "Bearer " + operator},
+				{"Authorization", "Bearer " + operator[:79]},
+			} {
+				status, _, _ = r.Page(path, two...)
+				require.Equal(t, http.StatusUnauthorized, status, "%s %v", path, two)
+			}
+		}
+		for _, path := range operatorsOnly {
+			for _, header := range [][]string{{"Authorization", "Bearer " + operator}, {"X-API-Key", operator}} {
+				status, body, _ := r.Page(path, append(header, "Host", "metrics.example.com")...)
+				require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
+			}
+		}
+		_, body, _ := r.Page("/metrics", "Authorization", "Bearer "+operator)
+		require.Contains(t, body, "holdfast_claims_total")
+		status, body, _ := r.Page("/readyz")
+		require.Equal(t, http.StatusOK, status)
+		require.JSONEq(t, `{"status":"ok"}`, body)
+		status, body, _ = r.Page("/readyz", "Authorization", "Bearer wrong")
+		require.Equal(t, http.StatusOK, status, "a probe is no matter of credentials")
+		require.JSONEq(t, `{"status":"ok"}`, body)
+		_, body, _ = r.Page("/readyz", "Authorization", "Bearer "+operator)
+		require.Contains(t, body, `"name":"database"`)
+		_, body, _ = r.Page("/livez")
+		require.Equal(t, "ok\n", body)
+		res := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_ADMIN_LISTEN=0.0.0.0:" + r.Admin[strings.LastIndex(r.Admin, ":")+1:]}, "ready")
+		require.Zero(t, res.Code, res.Err)
+		require.Equal(t, "ok\n", res.Out)
+		require.NotContains(t, r.Log(), operator)
+	}
+	require.Zero(t, clustertest.Command(t, t.TempDir(), db.Env(), "keys", "revoke", strings.Split(operator, "_")[1]).Code)
+	for _, r := range []*clustertest.Replica{server, worker} {
+		waittest.Eventually(t, "the operator's key is refused", func() error {
+			status, _, _ := r.Page("/metrics", "Authorization", "Bearer "+operator)
+			return waittest.Unless(status == http.StatusUnauthorized, "%d", status)
+		})
+	}
+}
+
+// Without anybody to ask, what is not on loopback serves the probes, and the rest only when that is said.
+func TestAnAdminAddressThatAsksNobody(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	reachable := clustertest.Replace(clustertest.Settings, "admin_listen: 127.0.0.1:0", "admin_listen: 0.0.0.0:0")
+	probes := clustertest.Start(t, clustertest.Options{Name: "probes", DB: db.URL, Config: reachable})
+	for _, path := range operatorsOnly {
+		status, body, _ := probes.Page(path)
+		require.Equal(t, http.StatusForbidden, status, path)
+		require.Contains(t, body, "admin.open")
+	}
+	status, body, _ := probes.Page("/readyz", "Host", "replica-1")
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"status":"ok"}`, body)
+	require.Contains(t, probes.Log(), "the admin address serves the probes alone")
+
+	open := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: reachable, Env: []string{"HOLDFAST_ADMIN_OPEN=true"}})
+	require.Contains(t, open.Log(), "EVERYBODY WHO REACHES THE ADMIN ADDRESS")
+	for _, path := range operatorsOnly {
+		status, _, _ := open.Page(path, "Host", "replica-1")
+		require.Equal(t, http.StatusOK, status, path)
+	}
+
+	// On loopback a page in a browser could come by a name of its own.
+	local := clustertest.Start(t, clustertest.Options{Name: "local", DB: db.URL, Config: clustertest.Settings})
+	for _, path := range operatorsOnly {
+		for host, want := range map[string]int{
+			"evil.example": http.StatusForbidden, "evil.example:9090": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden,
+			"localhost": http.StatusOK, "localhost:9090": http.StatusOK, "127.0.0.1:9090": http.StatusOK, "[::1]:9090": http.StatusOK,
+		} {
+			status, _, _ := local.Page(path, "Host", host)
+			require.Equal(t, want, status, "%s %s", host, path)
+		}
+	}
+	_, body, _ = local.Page("/readyz", "Host", "evil.example")
+	require.JSONEq(t, `{"status":"ok"}`, body)
+	_, body, _ = local.Page("/readyz")
+	require.Contains(t, body, `"name":"database"`)
+}
+
+// Operators by certificate, over TLS; the probes of the process itself do not mind whom the certificate is for.
+func TestOperatorsByCertificate(t *testing.T) {
+	t.Parallel()
+	dir, authority, prometheus := certtest.Mutual(t, "prometheus")
+	config := clustertest.Settings + fmt.Sprintf(`
+auth:
+  schemes:
+    - {name: certs, kind: mtls, mtls: {scopes: ["holdfast:operator"]}}
+admin: {tls: true, schemes: [certs]}
+tls: {cert_file: %[1]s/cert.pem, key_file: %[1]s/key.pem, client_ca_file: %[1]s/ca.pem}
+`, dir)
+	r := clustertest.Start(t, clustertest.Options{Name: "secured", DB: clustertest.NewDB(t).URL, Config: config, Async: true})
+	r.WaitServing()
+	require.Regexp(t, "^https://", r.Admin)
+	status := func(path string, certificates ...*certtest.Certificate) int {
+		roots := x509.NewCertPool()
+		roots.AddCert(authority.Cert)
+		c := certtest.Client(roots, certificates...)
+		defer c.CloseIdleConnections()
+		req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodGet, r.Admin+path, nil)
+		require.NoError(t, err)
+		resp, err := c.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	waittest.Eventually(t, "it is ready", func() error {
+		code := status("/readyz")
+		return waittest.Unless(code == http.StatusOK, "%d", code)
+	})
+	for _, path := range operatorsOnly {
+		require.Equal(t, http.StatusUnauthorized, status(path), path)
+		require.Equal(t, http.StatusOK, status(path, prometheus), path)
+	}
+	file := filepath.Join(t.TempDir(), "holdfast.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	res := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_ADMIN_LISTEN=" + strings.TrimPrefix(r.Admin, "https://")}, "ready", "--config", file)
+	require.Zero(t, res.Code, res.Err)
+	require.Equal(t, "ok\n", res.Out)
+}

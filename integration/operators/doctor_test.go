@@ -1,0 +1,112 @@
+package operators
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+type diagnosis struct {
+	Status string
+	Checks []struct{ Check, Status, Detail, Advice string }
+}
+
+func (d diagnosis) find(t testing.TB, check string) (status, detail string) {
+	t.Helper()
+	for _, c := range d.Checks {
+		if c.Check == check {
+			return c.Status, c.Detail
+		}
+	}
+	require.Fail(t, "there is no check "+check, d)
+	return "", ""
+}
+
+func TestDoctorOfAServer(t *testing.T) {
+	t.Parallel()
+	pg := storetest.Server(t, nil)
+	config := clustertest.Settings + "\nlimits: {max_streams: 100}\n"
+	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: pg.URL, Config: config})
+	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("echo:x")).State())
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "holdfast.yaml"), []byte(config), 0o600))
+	env := []string{
+		"HOLDFAST_DATABASE_URL=" + pg.URL, "HOLDFAST_CONFIG=holdfast.yaml",
+		"HOLDFAST_LISTEN=" + a2atest.Host(a.URL), "HOLDFAST_ADMIN_LISTEN=" + a2atest.Host(a.Admin), "HOLDFAST_GRPC_LISTEN=" + a.GRPC,
+	}
+	doctor := func(code int) (d diagnosis) {
+		t.Helper()
+		res := clustertest.Command(t, dir, env, "doctor", "-o", "json", "--timeout", "20s")
+		require.NoError(t, json.Unmarshal([]byte(res.Out), &d), res.Err)
+		require.Equal(t, code, res.Code, d)
+		return d
+	}
+	d := doctor(0)
+	require.Equal(t, "ok", d.Status, d)
+	_, from := d.find(t, "configuration")
+	require.Contains(t, from, "holdfast.yaml, HOLDFAST_ADMIN_LISTEN, HOLDFAST_DATABASE_URL, HOLDFAST_GRPC_LISTEN, HOLDFAST_LISTEN")
+	_, detail := d.find(t, "admin_listen")
+	require.Contains(t, detail, "is served: ready")
+	_, detail = d.find(t, "listen")
+	require.Contains(t, detail, "is served: its agent is demo")
+	_, detail = d.find(t, "grpc_listen")
+	require.Contains(t, detail, "is served: serving")
+	_, detail = d.find(t, "workers")
+	require.Contains(t, detail, "1 are alive, 1 run agents")
+
+	// The server dies in the middle of a run.
+	a.Stream(a2atest.V03, a2atest.Say("hold")).UntilState("working")
+	a.Kill()
+	db := clustertest.OpenDB(t, pg.URL)
+	waittest.Eventually(t, "its lease runs out", func() error {
+		return waittest.Unless(clustertest.One[bool](db, "SELECT lease_until < now() FROM holdfast.workers"), "not yet")
+	})
+	d = doctor(0)
+	require.Equal(t, "warn", d.Status, d)
+	for _, check := range []string{"workers", "runs"} {
+		status, _ := d.find(t, check)
+		require.Equal(t, "warn", status, check)
+	}
+	_, detail = d.find(t, "admin_listen")
+	require.Contains(t, detail, "is free")
+
+	require.NoError(t, db.Conn.Close(context.Background()))
+	pg.Stop()
+	d = doctor(1)
+	status, _ := d.find(t, "database")
+	require.Equal(t, "fail", status)
+	pg.Start()
+}
+
+func TestDoctorOfTheEmbeddedDatabase(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "holdfast-doctor-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { clustertest.DropDatabase(t, dir); _ = os.RemoveAll(dir) })
+	a := clustertest.Start(t, clustertest.Options{Name: "a", Config: clustertest.Settings, Dir: dir})
+	env := []string{"HOLDFAST_LISTEN=" + a2atest.Host(a.URL), "HOLDFAST_ADMIN_LISTEN=" + a2atest.Host(a.Admin), "HOLDFAST_GRPC_LISTEN=" + a.GRPC}
+	res := clustertest.Command(t, dir, env, "doctor", "--timeout", "20s")
+	require.Zero(t, res.Code, res.Out)
+	require.Contains(t, res.Out, fmt.Sprintf("PostgreSQL in ./.holdfast runs (pid %d)", clustertest.Postmaster(dir)))
+	require.Contains(t, res.Out, "fsync on")
+	require.Contains(t, res.Out, "1 are alive, 1 run agents")
+	a.Signal(syscall.SIGINT)
+	require.Zero(t, a.Wait())
+	res = clustertest.Command(t, dir, env, "doctor")
+	require.Zero(t, res.Code, res.Out)
+	require.Contains(t, res.Out, "PostgreSQL in ./.holdfast does not run")
+	require.Zero(t, clustertest.Postmaster(dir), "it is not started for a look")
+	require.NotContains(t, res.Out, "notify")
+}

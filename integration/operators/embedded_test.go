@@ -1,0 +1,97 @@
+package operators
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+func TestTheEmbeddedDatabaseSurvives(t *testing.T) {
+	t.Parallel()
+	t.Run("as this user", func(t *testing.T) {
+		t.Parallel()
+		embedded(t, nil)
+	})
+	t.Run("as an ordinary user", func(t *testing.T) {
+		t.Parallel()
+		if os.Geteuid() != 0 {
+			t.Skip("this user is one")
+		}
+		embedded(t, &syscall.Credential{Uid: 65534, Gid: 65534}) // nobody
+	})
+}
+
+func embedded(t *testing.T, user *syscall.Credential) {
+	t.Helper()
+	// As root the database's user has to get through, and cannot enter t.TempDir.
+	dir, err := os.MkdirTemp("", "holdfast-embedded-") //nolint:usetesting // see above
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	if user != nil {
+		require.NoError(t, os.Chown(dir, int(user.Uid), int(user.Gid)))
+	}
+	t.Cleanup(func() {
+		clustertest.DropDatabase(t, dir)
+		_ = os.RemoveAll(dir)
+	})
+	// Nothing is configured but the ports, as others use theirs on this machine, and HOME.
+	options := clustertest.Options{Name: "a", Dir: dir, User: user, Env: []string{
+		"HOME=" + dir, "TMPDIR=/tmp", "HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_ADMIN_LISTEN=127.0.0.1:0", "HOLDFAST_GRPC_LISTEN=127.0.0.1:0",
+	}}
+	a := clustertest.Start(t, options)
+	first := a.Send(a2atest.V03, a2atest.Say("echo:remember me"))
+	require.Equal(t, "completed", first.State())
+	s := a.Stream(a2atest.V01, a2atest.Say("chunks=80 size=16 delay=25ms"))
+	seen := s.Take(10)
+	taskID := seen[0].Task()
+
+	// Everything dies at once.
+	a.Kill()
+	require.NotZero(t, clustertest.Postmaster(dir), "postgresql outlives its server")
+	require.NoError(t, syscall.Kill(clustertest.Postmaster(dir), syscall.SIGKILL))
+	more, _ := s.UntilEnd()
+	seen = append(seen, more...)
+
+	a.Run()
+	again := a.Get(first.Task())
+	require.Equal(t, "remember me", a2atest.Text(again.Artifacts[0].Parts))
+	// A second server in the same directory uses the same database.
+	options.Name = "b"
+	b := clustertest.Start(t, options)
+	require.Equal(t, "completed", b.Get(first.Task()).State())
+	seen = append(seen, b.Resume(taskID, s.Last).Rest()...)
+	clustertest.Indexed(t, a2atest.Chunks(seen), 80)
+	home, err := filepath.EvalSymlinks(filepath.Join(dir, ".holdfast", "postgres"))
+	require.NoError(t, err)
+	l := clustertest.OpenDB(t, "postgres://holdfast@/holdfast?port=5432&host="+url.QueryEscape(filepath.Join(home, "run")))
+	require.Equal(t, l.Seqs(taskID), a2atest.Seqs(seen))
+	l.Sound()
+
+	// PostgreSQL alone dies, under both.
+	s = a.Stream(a2atest.V03, a2atest.Say("chunks=60 size=16 delay=25ms"))
+	seen = s.Take(5)
+	old := clustertest.Postmaster(dir)
+	require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
+	clustertest.Indexed(t, a2atest.Chunks(append(seen, s.Rest()...)), 60)
+	require.NotEqual(t, old, clustertest.Postmaster(dir))
+	for _, r := range []*clustertest.Replica{a, b} {
+		r.WaitReady()
+		require.Equal(t, "completed", r.Send(a2atest.V01, a2atest.Say("echo:x")).State())
+	}
+
+	// The first to stop leaves it to the other; the last one takes it along.
+	a.Stop()
+	require.Equal(t, "completed", b.Send(a2atest.V03, a2atest.Say("echo:x")).State())
+	b.Stop()
+	require.Zero(t, clustertest.Postmaster(dir))
+	a.Run()
+	require.Equal(t, "completed", a.Get(taskID).State())
+	a.Stop()
+}

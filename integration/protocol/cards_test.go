@@ -1,0 +1,197 @@
+package protocol
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// behindABalancer is what replicas have in common that clients reach at one address.
+const behindABalancer = "public_url: https://agents.example.com" + clustertest.Settings
+
+// fetched is an answer to a GET.
+type fetched struct {
+	body []byte
+	tag  string
+}
+
+func fetch(t testing.TB, url string, headers ...string) *fetched {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	client := http.Client{Timeout: waittest.Patience}
+	resp, err := client.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", url, body)
+	return &fetched{body, resp.Header.Get("ETag")}
+}
+
+// verifyCard checks the signatures of a card as A2A 1.0 describes it, and returns how many hold.
+func verifyCard(t testing.TB, document, keySet []byte) (valid, all int) {
+	t.Helper()
+	var members map[string]jsontext.Value
+	require.NoError(t, json.Unmarshal(document, &members))
+	var signatures []struct{ Protected, Signature string }
+	require.NoError(t, json.Unmarshal(members["signatures"], &signatures))
+	delete(members, "signatures")
+	unsigned, err := json.Marshal(members)
+	require.NoError(t, err)
+	payload := jsontext.Value(unsigned)
+	require.NoError(t, payload.Canonicalize())
+	var keys jose.JSONWebKeySet
+	require.NoError(t, json.Unmarshal(keySet, &keys))
+	for _, s := range signatures {
+		compact := strings.Join([]string{s.Protected, base64.RawURLEncoding.EncodeToString(payload), s.Signature}, ".")
+		signed, err := jose.ParseSignedCompact(compact, []jose.SignatureAlgorithm{jose.ES256})
+		require.NoError(t, err)
+		header := signed.Signatures[0].Protected
+		require.Equal(t, "https://agents.example.com/.well-known/jwks.json", header.ExtraHeaders["jku"])
+		require.NotEmpty(t, header.KeyID)
+		if _, err := signed.Verify(keys); err == nil {
+			valid++
+		}
+	}
+	return valid, len(signatures)
+}
+
+// Cards are signed with keys of the database: every replica serves the same bytes, each publishes what the other has
+// signed with, and a rotation loses nothing.
+func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	var replicas []*clustertest.Replica
+	for _, name := range []string{"a", "b"} { // both find a database without a key
+		replicas = append(replicas, clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: behindABalancer, Async: true}))
+	}
+	for _, r := range replicas {
+		r.WaitServing()
+		r.WaitReady()
+		r.Options.Async = false
+	}
+	a, b := replicas[0], replicas[1]
+	const path = "/agents/demo/.well-known/agent-card.json"
+	keySet := func(r *clustertest.Replica) []byte { return fetch(t, r.URL+"/.well-known/jwks.json").body }
+	kids := func(set []byte) (kids []string) {
+		var keys jose.JSONWebKeySet
+		require.NoError(t, json.Unmarshal(set, &keys))
+		for _, k := range keys.Keys {
+			require.True(t, k.IsPublic())
+			kids = append(kids, k.KeyID)
+		}
+		return kids
+	}
+	require.Equal(t, keySet(a), keySet(b))
+	require.Len(t, kids(keySet(a)), 1)
+	old := map[string][]byte{}
+	for version, holds := range map[string]int{"1.0": 1, "": 1} {
+		one, other := fetch(t, a.URL+path, "A2A-Version", version), fetch(t, b.URL+path, "A2A-Version", version)
+		require.Equal(t, one, other, "document and tag")
+		valid, all := verifyCard(t, one.body, keySet(b))
+		require.Equal(t, holds, valid)
+		require.Equal(t, map[string]int{"1.0": 1, "": 2}[version], all, "the superset also has the signature of the card of 1.0")
+		old[version] = one.body
+		changed := []byte(strings.Replace(string(one.body), `"description":"`, `"description":"X`, 1))
+		require.NotEqual(t, one.body, changed)
+		valid, _ = verifyCard(t, changed, keySet(b))
+		require.Zero(t, valid)
+	}
+
+	// The catalog has the same documents, so their signatures hold there, too.
+	catalog := fetch(t, a.URL+"/agents?tag=demo", "A2A-Version", "1.0")
+	require.Equal(t, catalog, fetch(t, b.URL+"/agents?tag=demo", "A2A-Version", "1.0"))
+	var listed struct {
+		Agents []struct{ Card json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(catalog.body, &listed))
+	require.Len(t, listed.Agents, 1)
+	require.Equal(t, string(old["1.0"]), string(listed.Agents[0].Card))
+
+	// Both processes are replaced while the next key is published and not yet in use, then when it is.
+	age := func(by string) {
+		c, err := pgx.Connect(t.Context(), db.URL)
+		require.NoError(t, err)
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
+		_, err = c.Exec(t.Context(), fmt.Sprintf(`UPDATE holdfast.signing_keys
+			SET created_at = created_at - interval '%[1]s', active_at = active_at - interval '%[1]s'`, by))
+		require.NoError(t, err)
+	}
+	restart := func() {
+		for _, r := range replicas {
+			r.Kill()
+			r.Run()
+		}
+	}
+	first := kids(keySet(a))[0]
+	age("90 days")
+	restart()
+	require.Len(t, kids(keySet(a)), 2)
+	require.Equal(t, keySet(a), keySet(b))
+	require.Equal(t, old["1.0"], fetch(t, a.URL+path, "A2A-Version", "1.0").body, "the first key still signs")
+
+	age("1 hour")
+	restart()
+	require.Equal(t, first, kids(keySet(b))[1], "it stays published")
+	one, other := fetch(t, a.URL+path, "A2A-Version", "1.0"), fetch(t, b.URL+path, "A2A-Version", "1.0")
+	require.Equal(t, one, other)
+	require.NotEqual(t, old["1.0"], one.body)
+	for _, document := range [][]byte{old["1.0"], old[""], one.body} {
+		valid, _ := verifyCard(t, document, keySet(b))
+		require.Equal(t, 1, valid)
+	}
+}
+
+// The extended card is for clients who have authenticated, which nobody can: a card declares one only where the
+// configuration says so, and what asks for one that is not there is told what its version says.
+func TestAnExtendedCardIsDeclaredOnRequest(t *testing.T) {
+	t.Parallel()
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: storetest.New(t).URL, Config: clustertest.Settings +
+		"  - {name: guarded, executor: {kind: demo}, card: {extended: true}}\n"})
+	statuses := func(base string) (all [3]int) {
+		for i, path := range []string{"/agent/authenticatedExtendedCard", "/v1/card", "/extendedAgentCard"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody)
+			require.NoError(t, err)
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			all[i] = resp.StatusCode
+		}
+		return all
+	}
+	for name, declared := range map[string]bool{"demo": false, "guarded": true} {
+		base := r.URL + "/agents/" + name
+		for _, path := range []string{"/agent.json", "/agent-card.json", "/agent-card.json?A2A-Version=1.0"} {
+			var c struct {
+				Supports     bool `json:"supportsAuthenticatedExtendedCard"`
+				Capabilities struct{ ExtendedAgentCard bool }
+			}
+			require.NoError(t, json.Unmarshal(fetch(t, base+"/.well-known"+path).body, &c))
+			require.Equal(t, declared, c.Supports || c.Capabilities.ExtendedAgentCard, name+path)
+		}
+	}
+	require.Equal(t, [3]int{http.StatusOK, http.StatusOK, http.StatusOK}, statuses(r.URL+"/agents/guarded"))
+	require.Equal(t, [3]int{http.StatusNotFound, http.StatusNotFound, http.StatusBadRequest}, statuses(r.URL))
+	for method, code := range map[string]string{"agent/getAuthenticatedExtendedCard": "-32007", "GetExtendedAgentCard": "-32004"} {
+		_, err := r.Try(method, struct{}{})
+		require.ErrorContains(t, err, code, method)
+	}
+}

@@ -1,0 +1,54 @@
+package protocol
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+// What a card declares is written down, under the address that the card has for it.
+func TestOurExtensionsAreDeclared(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	const mine = "https://example.com/mine"
+	config := clustertest.Replace(clustertest.Settings, "name: demo", "name: demo\n    card: {extensions: [{uri: "+mine+"}]}")
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config})
+	resp, err := http.Get(r.URL + "/.well-known/agent-card.json")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	var card struct {
+		Capabilities struct {
+			Extensions []struct {
+				URI, Description string
+				Required         bool
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(body, &card), "%s", body)
+	declared := card.Capabilities.Extensions
+	require.Len(t, declared, 3)
+	require.Equal(t, mine, declared[2].URI)
+	for _, e := range declared[:2] {
+		require.False(t, e.Required)
+		document, err := os.ReadFile("../../docs/extensions/" + path.Base(e.URI))
+		require.NoError(t, err)
+		require.Contains(t, string(document), "| URI | `"+e.URI+"` |")
+		require.Contains(t, string(document), `"description": "`+e.Description+`"`)
+	}
+	all := []string{declared[0].URI, declared[1].URI, mine}
+	for w, header := range map[*a2atest.Wire]string{a2atest.REST10: "A2A-Extensions", a2atest.REST03: "X-A2A-Extensions"} {
+		got := r.Finish(w, a2atest.Send, a2atest.Say("echo:x").With(header, strings.Join(all, ",")))
+		require.Equal(t, strings.Join(all, ", "), got.Header.Get(header))
+	}
+}

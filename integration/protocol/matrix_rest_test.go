@@ -1,0 +1,103 @@
+package protocol
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+)
+
+// HTTP+JSON in the matrix: 1.0 as it is, and 0.3 in the shapes of its proto file.
+
+// protoV03 is 0.3 as its proto file words it.
+var protoV03 = func() *version {
+	v := wordsP03{parts: "content"}.version()
+	v.wires = []*a2atest.Wire{a2atest.REST03}
+	return v
+}()
+
+// wordsP03 is what differs between the proto file of 0.3.0 and the younger one that is used for gRPC.
+type wordsP03 struct {
+	parts      string
+	references bool
+}
+
+func (w wordsP03) version() *version {
+	return &version{
+		name: "0.3",
+		send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
+			return optional(object{"message": w.message(m, taskID, contextID)}, "metadata", string(metadata))
+		},
+		get: func(taskID string) object { return object{"id": taskID} },
+		task: func(k *told, sent bool) object {
+			o := object{"id": k.id, "contextId": k.context, "status": w.status(k, k.state, k.status)}
+			o["artifacts"] = list(k.artifacts, artifactP03)
+			o["history"] = list(k.history, func(m *said) object { return w.message(m, k.id, k.context) })
+			optional(o, "metadata", k.metadata)
+			if sent {
+				return object{"task": o}
+			}
+			return o
+		},
+		event: func(k *told, e *happened) object {
+			o := object{"taskId": k.id, "contextId": k.context}
+			if e.artifact == nil {
+				o["status"], o["final"] = w.status(k, e.state, e.message), isFinal(e)
+				return object{"statusUpdate": o}
+			}
+			o["artifact"] = artifactP03(e.artifact)
+			return object{"artifactUpdate": chunk(o, e)}
+		},
+		unsaid: func(m *said) {
+			if !w.references {
+				m.references = nil
+			}
+		},
+	}
+}
+
+func (w wordsP03) message(m *said, taskID, contextID string) object {
+	o := object{"messageId": orAny(m.id), "role": "ROLE_" + strings.ToUpper(m.role), w.parts: list(m.parts, partP03)}
+	identified(o, taskID, contextID)
+	words(o, "extensions", m.extensions)
+	if w.references {
+		words(o, "referenceTaskIds", m.references)
+	}
+	return optional(o, "metadata", m.metadata)
+}
+
+func (w wordsP03) status(k *told, state string, m *said) object {
+	o := object{"state": "TASK_STATE_" + strings.ToUpper(strings.ReplaceAll(state, "-", "_")), "timestamp": anyTime}
+	if state == "canceled" {
+		o["state"] = "TASK_STATE_CANCELLED"
+	}
+	if m != nil {
+		o["message"] = w.message(m, k.id, k.context)
+	}
+	return o
+}
+
+func artifactP03(a *made) object {
+	o := object{"artifactId": a.id, "parts": list(a.parts, partP03)}
+	named(o, a)
+	words(o, "extensions", a.extensions)
+	return optional(o, "metadata", a.meta)
+}
+
+// partP03 is a part of JSON-RPC, without its kind and with its content a level deeper.
+func partP03(p piece) object {
+	o := partOld("kind", false)(p)
+	delete(o, "kind")
+	if data, is := o["data"]; is {
+		o["data"] = object{"data": data}
+	}
+	if file, is := o["file"].(object); is {
+		for old, name := range map[string]string{"bytes": "fileWithBytes", "uri": "fileWithUri"} {
+			if v, there := file[old]; there {
+				delete(file, old)
+				file[name] = v
+			}
+		}
+	}
+	return o
+}

@@ -1,0 +1,617 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// conversations are the examples of the published documents, those about one task together. Each has an agent of its
+// own, as the documents use the same task id again and again.
+var conversations = []struct {
+	name  string
+	dir   string
+	files []string
+}{
+	{"joke", "v0.1-readme", []string{"01-send-task", "02-get-task"}},
+	{"cancel", "v0.1-readme", []string{"03-cancel-task"}},
+	{"push", "v0.1-readme", []string{"04-push-set", "05-push-get"}},
+	{"report", "v0.1-readme", []string{"06-multi-turn-send", "07-multi-turn-get"}},
+	{"picture", "v0.1-readme", []string{"08-stream", "09-resubscribe"}},
+	{"overview", "v0.1-readme", []string{"10-non-textual-send", "11-non-textual-get"}},
+	{"tickets", "v0.1-readme", []string{"12-structured-output"}},
+
+	{"capital", "v0.1.0-first", []string{"01-basic"}},
+	{"mars", "v0.1.0-first", []string{"02-stream"}},
+	{"flight", "v0.1.0-first", []string{"03-input-required", "04-input-provided"}},
+	{"sales", "v0.1.0-first", []string{"05-push", "06-get"}},
+
+	{"capital2", "v0.1.0-second", []string{"01-basic"}},
+	{"mars2", "v0.1.0-second", []string{"02-stream"}},
+	{"flight2", "v0.1.0-second", []string{"03-input-required", "04-input-provided"}},
+	{"sales2", "v0.1.0-second", []string{"05-push", "06-get"}},
+	{"faces2", "v0.1.0-second", []string{"07-file"}},
+	{"tickets2", "v0.1.0-second", []string{"08-structured"}},
+
+	{"joke3", "v0.2.1", []string{"01-basic-task"}},
+	{"message3", "v0.2.1", []string{"02-basic-message"}},
+	{"picture3", "v0.2.1", []string{"03-stream"}},
+	{"flight3", "v0.2.1", []string{"04-input-required", "05-input-provided"}},
+	{"sales3", "v0.2.1", []string{"06-push"}},
+	{"faces3", "v0.2.1", []string{"07-file"}},
+	{"tickets3", "v0.2.1", []string{"08-structured"}},
+}
+
+// beyond are the members that we send and an example may lack. The documents have them all.
+var beyond = map[string][]string{
+	"v0.1-readme":   {"sessionId", "timestamp", "index", "name"},
+	"v0.1.0-first":  {"sessionId", "timestamp", "index"},
+	"v0.1.0-second": {"sessionId", "timestamp", "index"},
+	"v0.2.1":        {"timestamp", "kind", "role", "messageId", "taskId", "contextId", "history"},
+}
+
+func TestThePublishedExamples(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	scripts := newScripts(t)
+	// The hosts of their webhooks are neither looked up nor sent anything.
+	config := strings.Replace(clustertest.Settings, "agents:", "limits: {max_block: 1s}\npush: {allow_private: true}\nagents:", 1)
+	exercised := map[string]bool{}
+	for _, c := range conversations {
+		config += fmt.Sprintf("  - {name: %s, direct_replies: %v, executor: {kind: http, http: {url: %q}}}\n",
+			c.name, c.name == "message3", scripts.URL+"/"+c.name)
+		for _, f := range c.files {
+			exercised[filepath.Join(c.dir, f)] = true
+		}
+	}
+	all, err := filepath.Glob("testdata/published/*/*.request.json")
+	require.NoError(t, err)
+	require.Len(t, all, len(exercised))
+	for _, f := range all {
+		name := filepath.Join(filepath.Base(filepath.Dir(f)), strings.TrimSuffix(filepath.Base(f), ".request.json"))
+		require.True(t, exercised[name], "%s is not exercised", name)
+	}
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=api,worker"}})
+	for _, c := range conversations {
+		t.Run(c.dir+" "+c.name, func(t *testing.T) {
+			t.Parallel()
+			(&conversation{
+				t: t, dir: c.dir, Peer: r.In(t).Under("/agents/" + c.name), name: c.name, scripts: scripts, ids: map[string]string{},
+			}).run(c.files)
+		})
+	}
+}
+
+// conversation goes through the examples about one task.
+type conversation struct {
+	t   *testing.T
+	dir string
+	*a2atest.Peer
+	name    string
+	scripts *scripts
+	ids     map[string]string // of the example → ours
+	streams []*a2atest.Event  // of the last stream
+}
+
+func (c *conversation) run(files []string) {
+	t := c.t
+	// First the agent learns its part: what the examples have it say.
+	var runs [][]string
+	responses := make([][]json.RawMessage, len(files))
+	for i, f := range files {
+		responses[i] = published(t, c.dir, f)
+	}
+	for i, f := range files {
+		request := c.request(f)
+		if len(responses[i]) == 0 || !strings.Contains(request.Method, "send") && !strings.Contains(request.Method, "stream") {
+			continue
+		}
+		script := playing(t, responses[i])
+		if !ends(responses[i]) {
+			script = append(script, gate)
+			if i+1 < len(files) {
+				script = append(script, playing(t, responses[i+1])...)
+			}
+		}
+		runs = append(runs, script)
+	}
+	if c.name == "cancel" {
+		runs = [][]string{{gate}}
+	}
+	release := c.scripts.learn(c.name, runs)
+	t.Cleanup(release)
+
+	for i, f := range files {
+		request := c.request(f)
+		switch f {
+		case "03-cancel-task":
+			c.Stream(a2atest.V01, a2atest.Say("work").To(request.Params.ID)).UntilState("working")
+		case "07-multi-turn-get", "11-non-textual-get", "06-get":
+			release()
+			waittest.Eventually(t, "the task ends", func() error {
+				got, err := a2atest.Ask(waittest.Context(t), c.URL, request.body)
+				if err != nil {
+					return err
+				}
+				res, err := got.Result()
+				if err != nil {
+					return err
+				}
+				return waittest.Unless(res.State() == "completed", "%s", res.State())
+			})
+		case "04-push-set": // of a task that the document does not send
+			c.Send(a2atest.V01, a2atest.Say("Tell a joke.").To(request.Params.ID))
+		}
+		header := []string{}
+		if f == "09-resubscribe" { // it begins with the second chunk
+			for _, e := range c.streams {
+				if e.Artifact != nil {
+					header = []string{"Last-Event-ID", strconv.FormatInt(e.Seq, 10)}
+					break
+				}
+			}
+		}
+		if request.streams() {
+			c.stream(f, request, responses[i], header)
+			continue
+		}
+		got := c.AskRaw(request.body, header...)
+		require.Equal(t, http.StatusOK, got.HTTP)
+		require.Equal(t, string(request.ID), string(got.ID))
+		c.golden(f+".json", request, got.Body)
+		require.Nil(t, got.Error)
+		if len(responses[i]) == 1 {
+			c.same(request, responses[i][0], got.Body)
+		}
+	}
+}
+
+func (c *conversation) stream(f string, request *exampleRequest, want []json.RawMessage, header []string) {
+	t := c.t
+	resp, err := a2atest.Post(waittest.Context(t), c.URL, request.body, header...)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var raw bytes.Buffer
+	_, err = raw.ReadFrom(resp.Body)
+	require.NoError(t, err)
+	c.golden(f+".sse", request, raw.Bytes())
+	s := a2atest.NewStream(t, bytes.NewReader(raw.Bytes()))
+	c.streams = s.Rest()
+	docs := documents(raw.Bytes())
+	for len(docs) > 0 {
+		if len(want) > 0 {
+			problems := c.compare("", decoded(t, want[0]), decoded(t, docs[0]), request)
+			if len(problems) == 0 {
+				want, docs = want[1:], docs[1:]
+				continue
+			}
+			// Where the example says nothing, we tell that the task was stored and that it runs.
+			if !progress(t, docs[0]) {
+				require.FailNow(t, "the stream differs", "%s\nwant %s\ngot  %s", strings.Join(problems, "\n"), want[0], docs[0])
+			}
+		} else if !progress(t, docs[0]) {
+			require.FailNow(t, "the stream goes on", "%s", docs[0])
+		}
+		docs = docs[1:]
+	}
+	require.Empty(t, want, "events are missing")
+}
+
+// progress reports whether an event only says submitted or working.
+func progress(t *testing.T, doc []byte) bool {
+	t.Helper()
+	var a a2atest.Answer
+	require.NoError(t, json.Unmarshal(doc, &a))
+	res, err := a.Result()
+	require.NoError(t, err)
+	return !res.Final && res.Said() == "" && (res.State() == "working" || res.State() == "submitted")
+}
+
+func (c *conversation) same(request *exampleRequest, want, got []byte) {
+	c.t.Helper()
+	if problems := c.compare("", decoded(c.t, want), decoded(c.t, got), request); len(problems) > 0 {
+		require.FailNow(c.t, "the answer differs", "%s\nwant %s\ngot  %s", strings.Join(problems, "\n"), compact(want), got)
+	}
+}
+
+// compare lists in which members of an answer ours is not like the published one. Ids and times are illustrations, and
+// what is null, false or empty may be absent.
+func (c *conversation) compare(path string, want, got any, request *exampleRequest) (problems []string) {
+	complain := func(format string, args ...any) []string {
+		return append(problems, path+": "+fmt.Sprintf(format, args...))
+	}
+	switch want := want.(type) {
+	case map[string]any:
+		got, ok := got.(map[string]any)
+		if !ok {
+			return complain("is no object")
+		}
+		if file, ok := want["data"].(string); ok && strings.HasSuffix(path, ".file") {
+			want["bytes"] = file
+			delete(want, "data")
+		}
+		for name, w := range want {
+			g, there := got[name]
+			switch {
+			case !there && !empty(w):
+				problems = append(problems, path+"."+name+": is missing")
+			case there && w != nil:
+				problems = append(problems, c.compare(path+"."+name, w, g, request)...)
+			}
+		}
+		for name, g := range got {
+			if _, there := want[name]; !there && !empty(g) && !slices.Contains(beyond[c.dir], name) {
+				problems = append(problems, path+"."+name+": is not in the example")
+			}
+		}
+		return problems
+	case []any:
+		got, ok := got.([]any)
+		if !ok || len(got) != len(want) {
+			return complain("want %d elements, got %v", len(want), got)
+		}
+		for i := range want {
+			problems = append(problems, c.compare(fmt.Sprintf("%s[%d]", path, i), want[i], got[i], request)...)
+		}
+		return problems
+	case string:
+		got, ok := got.(string)
+		switch name := path[strings.LastIndex(path, ".")+1:]; {
+		case !ok:
+			return complain("is no string")
+		case name == "timestamp":
+			return nil
+		case path == ".result.status.state" && want == "submitted" && got == "working":
+			// Servers of the documents answer at once, and ours when it has waited for the task.
+			return nil
+		case !strings.Contains(string(request.body), want) && slices.Contains([]string{"id", "sessionId", "contextId", "taskId", "messageId"}, name):
+			// The same id of the example stands for the same one of ours.
+			if ours, known := c.ids[want]; known && ours != got {
+				return complain("%s was %s, and is %s here", want, ours, got)
+			}
+			c.ids[want] = got
+			return nil
+		}
+		if want != got {
+			return complain("want %q, got %q", want, got)
+		}
+		return nil
+	}
+	if want != got {
+		return complain("want %v, got %v", want, got)
+	}
+	return nil
+}
+
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// exampleRequest is a request of the documents, with our ids in place of theirs.
+type exampleRequest struct {
+	body   []byte
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		ID string `json:"id"`
+	} `json:"params"`
+}
+
+func (r *exampleRequest) streams() bool {
+	return slices.Contains([]string{"tasks/sendSubscribe", "message/stream", "tasks/resubscribe"}, r.Method)
+}
+
+func (c *conversation) request(f string) *exampleRequest {
+	c.t.Helper()
+	body, err := os.ReadFile(filepath.Join("testdata/published", c.dir, f+".request.json"))
+	require.NoError(c.t, err)
+	for theirs, ours := range c.ids {
+		body = bytes.ReplaceAll(body, []byte(strconv.Quote(theirs)), []byte(strconv.Quote(ours)))
+	}
+	r := &exampleRequest{body: body}
+	require.NoError(c.t, json.Unmarshal(body, r))
+	return r
+}
+
+// published are the documents of a response: one, those of a stream, or none where it was not published.
+func published(t *testing.T, dir, f string) []json.RawMessage {
+	t.Helper()
+	path := filepath.Join("testdata/published", dir, f+".response")
+	if body, err := os.ReadFile(path + ".json"); err == nil {
+		return []json.RawMessage{body}
+	}
+	body, err := os.ReadFile(path + ".sse")
+	if err != nil {
+		return nil
+	}
+	return documents(body)
+}
+
+func documents(sse []byte) []json.RawMessage {
+	var out []json.RawMessage
+	for line := range bytes.Lines(sse) {
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+			out = append(out, bytes.TrimSpace(data))
+		}
+	}
+	return out
+}
+
+var (
+	uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	times = regexp.MustCompile(`"timestamp":"[^"]*"`)
+)
+
+// golden compares an answer with the one on file, but for what is new each time.
+func (c *conversation) golden(name string, request *exampleRequest, got []byte) {
+	t := c.t
+	t.Helper()
+	seen := map[string]string{}
+	made := 0
+	got = uuids.ReplaceAllFunc(got, func(id []byte) []byte {
+		s := string(id)
+		switch {
+		case seen[s] != "":
+		case c.chosen(request, s):
+			seen[s] = s
+		default:
+			made++
+			seen[s] = fmt.Sprintf("uuid %d", made)
+		}
+		return []byte(seen[s])
+	})
+	got = times.ReplaceAll(got, []byte(`"timestamp":"time"`))
+	if strings.HasSuffix(name, ".json") {
+		var b bytes.Buffer
+		require.NoError(t, json.Indent(&b, got, "", "  "))
+		got = append(b.Bytes(), '\n')
+	}
+	path := filepath.Join("testdata/golden", c.dir, name)
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+		return
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "run with -update")
+	require.Empty(t, cmp.Diff(string(want), string(got)), path)
+}
+
+// chosen reports whether the client or the agent chose an id. What the server made may occur in a later request.
+func (c *conversation) chosen(request *exampleRequest, id string) bool {
+	for theirs, ours := range c.ids {
+		if ours == id && theirs != id {
+			return false
+		}
+	}
+	return bytes.Contains(request.body, []byte(id)) || c.scripts.said(c.name, id)
+}
+
+// gate is where an agent waits until the test lets it go on.
+const gate = "gate"
+
+// ends reports whether the task of a response needs nothing more of its agent.
+func ends(docs []json.RawMessage) bool {
+	var a a2atest.Answer
+	if json.Unmarshal(docs[len(docs)-1], &a) != nil {
+		return false
+	}
+	res, err := a.Result()
+	return err == nil && res.State() != "working" && res.State() != "submitted"
+}
+
+// playing makes the events that lead an agent to a published response.
+func playing(t *testing.T, docs []json.RawMessage) []string {
+	t.Helper()
+	var out []string
+	emit := func(kind string, members object) {
+		members["type"] = kind
+		out = append(out, string(a2atest.JSON(members)))
+	}
+	for _, doc := range docs {
+		var a struct{ Result exampleResult }
+		require.NoError(t, json.Unmarshal(doc, &a))
+		r := a.Result
+		if len(r.Parts) > 0 { // a bare message
+			emit("reply", object{"message": exampleMessage{MessageID: r.MessageID, Parts: r.Parts}.vocabulary()})
+			continue
+		}
+		if r.Artifact != nil {
+			r.Artifacts = []exampleArtifact{*r.Artifact}
+		}
+		for i, a := range r.Artifacts {
+			artifact := object{"artifactId": fmt.Sprintf("a%d", i), "name": a.Name, "parts": vocabulary(a.Parts)}
+			if a.ArtifactID != "" {
+				artifact["artifactId"] = a.ArtifactID
+			}
+			emit("artifact", object{"artifact": artifact, "append": a.Append || r.Append, "last": a.LastChunk || r.LastChunk})
+		}
+		if r.Status == nil {
+			continue
+		}
+		members := object{}
+		if r.Status.Message != nil {
+			members["message"] = r.Status.Message.vocabulary()
+		}
+		switch r.Status.State {
+		case "working":
+			emit("status", members)
+		case "input-required":
+			emit("ask", members)
+		case "completed":
+			emit("complete", members)
+		}
+	}
+	return out
+}
+
+// exampleResult is a result of either version, as far as an agent has a part in it.
+type exampleResult struct {
+	MessageID string
+	Parts     []map[string]any
+	Status    *struct {
+		State   string
+		Message *exampleMessage
+	}
+	Artifact  *exampleArtifact
+	Artifacts []exampleArtifact
+	Append    bool
+	LastChunk bool
+}
+
+type exampleMessage struct {
+	MessageID string
+	Parts     []map[string]any
+	Metadata  any
+}
+
+type exampleArtifact struct {
+	ArtifactID, Name  string
+	Parts             []map[string]any
+	Append, LastChunk bool
+}
+
+func (m exampleMessage) vocabulary() object {
+	out := object{"parts": vocabulary(m.Parts)}
+	if m.MessageID != "" {
+		out["messageId"] = m.MessageID
+	}
+	if m.Metadata != nil {
+		out["metadata"] = m.Metadata
+	}
+	return out
+}
+
+func vocabulary(parts []map[string]any) []object {
+	var out []object
+	for _, p := range parts {
+		part := object{}
+		for name, v := range p {
+			switch file, isFile := v.(map[string]any); {
+			case name == "file" && isFile:
+				for theirs, ours := range map[string]string{"name": "filename", "mimeType": "mediaType", "uri": "url", "bytes": "raw"} {
+					if v, there := file[theirs]; there {
+						part[ours] = v
+					}
+				}
+			case name == "text" || name == "data" || name == "metadata" && v != nil:
+				part[name] = v
+			}
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// scripts is an HTTP server with an agent per path, which says what it was taught.
+type scripts struct {
+	URL   string
+	mu    chan struct{} // guards what follows
+	runs  map[string][][]string
+	gates map[string]chan struct{}
+}
+
+func newScripts(t *testing.T) *scripts {
+	t.Helper()
+	s := &scripts{mu: make(chan struct{}, 1), runs: map[string][][]string{}, gates: map[string]chan struct{}{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.URL = server.URL
+	return s
+}
+
+// learn returns what opens the agent's gate.
+func (s *scripts) learn(name string, runs [][]string) (release func()) {
+	open := make(chan struct{})
+	s.mu <- struct{}{}
+	s.runs[name], s.gates[name] = runs, open
+	<-s.mu
+	return func() {
+		select {
+		case <-open:
+		default:
+			close(open)
+		}
+	}
+}
+
+// said reports whether a word is in the agent's part.
+func (s *scripts) said(name, word string) bool {
+	s.mu <- struct{}{}
+	defer func() { <-s.mu }()
+	for _, run := range s.runs[name] {
+		if strings.Contains(strings.Join(run, ""), word) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *scripts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var run struct{ Turn int }
+	if err := json.NewDecoder(r.Body).Decode(&run); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	name := strings.Trim(r.URL.Path, "/")
+	s.mu <- struct{}{}
+	runs, open := s.runs[name], s.gates[name]
+	<-s.mu
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	_ = http.NewResponseController(w).Flush()
+	if run.Turn > len(runs) {
+		return
+	}
+	for _, event := range runs[run.Turn-1] {
+		if event == gate {
+			select {
+			case <-open:
+			case <-r.Context().Done():
+				return
+			}
+			continue
+		}
+		_, _ = fmt.Fprintln(w, event)
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
+func decoded(t *testing.T, doc []byte) any {
+	t.Helper()
+	var v any
+	require.NoError(t, json.Unmarshal(doc, &v))
+	return v
+}
+
+func compact(doc []byte) []byte {
+	var b bytes.Buffer
+	_ = json.Compact(&b, doc)
+	return b.Bytes()
+}

@@ -1,0 +1,176 @@
+package protocol
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+// switchedOn is the other value of every switch.
+const switchedOn = `
+limits: {max_block: 1s}
+protocol:
+  legacy_client_task_ids: true
+  v01_reopen_terminal: true
+  blocking_default: return
+  version_header: strict
+  status_table: 1.0.0
+  card_unversioned: strict10
+  ambiguous_result: union
+`
+
+// probe looks at a server from outside, and says what it saw.
+type probe struct {
+	key                string
+	without, with      string // what is seen with the default, and with the switch
+	look               func(t *testing.T, r *clustertest.Replica) string
+	onlyWhenSwitchedOn bool // it would take a minute
+}
+
+var probes = []probe{
+	{
+		key: "protocol.legacy_client_task_ids", without: "-32001", with: "mine",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			p := params(a2atest.V03, "mine", "echo:x")
+			return outcome(t, r, "message/send", p, func(res *a2atest.Result) string { return res.ID })
+		},
+	},
+	{
+		key: "protocol.v01_reopen_terminal", without: "-32009", with: "completed b",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			id := "t-" + rand.Text()
+			wait(t, r, r.Call("tasks/send", params(a2atest.V01, id, "echo:a")))
+			if seen := outcome(t, r, "tasks/send", params(a2atest.V01, id, "echo:b"), func(*a2atest.Result) string { return "" }); seen != "" {
+				return seen
+			}
+			res := wait(t, r, &a2atest.Result{ID: id})
+			return res.State() + " " + a2atest.Text(res.Artifacts[0].Parts)
+		},
+	},
+	{
+		key: "protocol.blocking_default", without: "completed", with: "submitted",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			return outcome(t, r, "message/send", params(a2atest.V03, "", "echo:x"), (*a2atest.Result).State)
+		},
+	},
+	{
+		key: "protocol.version_header", without: "TASK_STATE_COMPLETED", with: "-32009",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			got := r.Ask("SendMessage", params(a2atest.V10, "", "echo:x"))
+			return regexp.MustCompile(`TASK_STATE_\w+|-32\d+`).FindString(string(got.Body))
+		},
+	},
+	{
+		key: "protocol.status_table", without: "400", with: "409",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			done := wait(t, r, r.Call("message/send", params(a2atest.V03, "", "echo:x")))
+			return r.Finish(a2atest.REST10, a2atest.Cancel, a2atest.Say().To(done.ID)).Status
+		},
+	},
+	{
+		key: "protocol.card_unversioned", without: "with a url", with: "without a url",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			if strings.Contains(string(fetch(t, r.URL+"/.well-known/agent-card.json").body), `"preferredTransport"`) {
+				return "with a url"
+			}
+			return "without a url"
+		},
+	},
+	{
+		key: "protocol.ambiguous_result", without: "type", with: "kind type",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			sent := wait(t, r, r.Call("tasks/send", params(a2atest.V01, "", "echo:x")))
+			a := r.Ask("tasks/get", object{"id": sent.ID})
+			var seen []string
+			for _, name := range []string{"kind", "type"} {
+				if strings.Contains(string(a.Raw), `"`+name+`":"text"`) {
+					seen = append(seen, name)
+				}
+			}
+			return strings.Join(seen, " ")
+		},
+	},
+	{
+		key: "limits.max_block", with: "working", onlyWhenSwitchedOn: true,
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			p := params(a2atest.V03, "", "hold")
+			p["configuration"] = object{"blocking": true}
+			return outcome(t, r, "message/send", p, (*a2atest.Result).State)
+		},
+	},
+	{
+		key: "agents[].dedupe_message_id", without: "2 tasks", with: "1 tasks",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			p := params(a2atest.V03, "", "echo:x")
+			one, two := r.Call("message/send", p), r.Call("message/send", p)
+			ids := slices.Compact([]string{one.ID, two.ID})
+			return fmt.Sprint(len(ids), " tasks")
+		},
+	},
+}
+
+// params words a message. The requests here name no version.
+func params(w *a2atest.Wire, taskID, text string) object {
+	return w.Params(a2atest.Send, a2atest.Say(text).To(taskID))
+}
+
+// outcome is what a request led to, or the code of its error.
+func outcome(t *testing.T, r *clustertest.Replica, method string, params any, see func(*a2atest.Result) string) string {
+	t.Helper()
+	a := r.Ask(method, params)
+	require.Equal(t, http.StatusOK, a.HTTP)
+	if a.Error != nil {
+		return fmt.Sprint(a.Error.Code)
+	}
+	res, err := a.Result()
+	require.NoError(t, err)
+	return see(res)
+}
+
+// wait waits for the end of a task.
+func wait(t *testing.T, r *clustertest.Replica, sent *a2atest.Result) *a2atest.Result {
+	t.Helper()
+	return r.Settled(sent.ID)
+}
+
+// Every switch is there, does nothing by default, and does what it says.
+func TestSwitches(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/configuration.md")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("(?m)^\\| `(protocol\\.\\w+)`").FindAllStringSubmatch(string(page), -1) {
+		require.True(t, slices.ContainsFunc(probes, func(p probe) bool { return p.key == m[1] }), "nothing looks at %s", m[1])
+	}
+	db := clustertest.NewDB(t)
+	without := clustertest.Start(t, clustertest.Options{Name: "without", DB: db.URL, Config: clustertest.Settings})
+	on := switchedOn + clustertest.Replace(clustertest.Settings, "  - name: demo", "  - name: demo\n    dedupe_message_id: true")
+	with := clustertest.Start(t, clustertest.Options{Name: "with", DB: db.URL, Config: on})
+	for _, p := range probes {
+		t.Run(p.key, func(t *testing.T) {
+			t.Parallel()
+			if !p.onlyWhenSwitchedOn {
+				require.Equal(t, p.without, p.look(t, without))
+			}
+			require.Equal(t, p.with, p.look(t, with))
+		})
+	}
+}

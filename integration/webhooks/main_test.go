@@ -1,0 +1,17 @@
+// Package webhooks shows that every receiver gets each event in order at least once, however it and others behave.
+package webhooks
+
+import (
+	"testing"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/receivertest"
+)
+
+type object = a2atest.Object
+
+func TestMain(m *testing.M) {
+	receivertest.Main()
+	clustertest.Main(m)
+}

@@ -1,0 +1,281 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/receivertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// hookWires are versions whose webhooks differ.
+var hookWires = []*a2atest.Wire{a2atest.V01, a2atest.V03, a2atest.V10}
+
+// tell sends to a task, or to a new one, with a webhook if there is a URL. It returns when the task has settled.
+func tell(r *clustertest.Replica, w *a2atest.Wire, taskID, text, url string) (id string) {
+	r.T.Helper()
+	more := object{"token": "the token"}
+	if w != a2atest.V10 {
+		more["authentication"] = object{"schemes": []string{"Basic"}, "credentials": "dTpw"}
+	}
+	return r.Send(w, a2atest.Say(text).To(taskID).Hooked(url, more)).Task()
+}
+
+// A webhook of every version gets every change of a task in the words of that version, signed with keys that any
+// replica publishes.
+func TestWebhooksOfEveryVersion(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	var replicas []*clustertest.Replica
+	for _, name := range []string{"a", "b"} {
+		replicas = append(replicas, clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: receivertest.Hooked(nil), Env: []string{"HOLDFAST_PUBLIC_URL=https://agents.example"}}))
+	}
+	a, b := replicas[0], replicas[1]
+	hook := receivertest.Start(t, 1)
+
+	card, err := http.Get(a.URL + "/.well-known/agent-card.json")
+	require.NoError(t, err)
+	defer card.Body.Close()
+	shown, err := io.ReadAll(card.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(shown), `"pushNotifications":true`)
+
+	const script = "chunks=3 size=8 delay=5ms"
+	id01 := tell(a, a2atest.V01, "", script, hook.URL+"/v01")
+	n01, states := hook.Until("completed")
+	require.Equal(t, []string{"working", "completed"}, states)
+	id03 := tell(b, a2atest.V03, "", script, hook.URL+"/v03")
+	n03, states := hook.Until("completed")
+	require.Equal(t, []string{"working", "completed"}, states)
+	tell(a, a2atest.V10, "", script, hook.URL+"/v10")
+	n10, states := hook.Until("completed")
+	require.Equal(t, []string{"working", "completed"}, states)
+
+	end01, end03, end10 := n01[1], n03[1], n10[1]
+	require.Contains(t, string(end01.Body), `"taskId":"`+id01+`"`)
+	require.Equal(t, "the token", end01.Header.Get("X-A2A-Token"))
+	require.Equal(t, "application/json", end01.Header.Get("Content-Type"))
+	require.Equal(t, "Basic dTpw", end01.Header.Get("Authorization"))
+	require.Contains(t, string(end03.Body), `"kind":"task","id":"`+id03+`"`)
+	require.Contains(t, string(end03.Body), `"artifacts":[`, "the task as a whole")
+	require.NotContains(t, string(n03[0].Body), `"artifacts":[`, "as of then")
+	require.Contains(t, string(end10.Body), `"state":"TASK_STATE_COMPLETED"`)
+	require.Equal(t, "application/a2a+json", end10.Header.Get("Content-Type"))
+	require.Equal(t, "the token", end10.Header.Get("A2A-Notification-Token"))
+	require.Equal(t, "Bearer "+end10.Header.Get("X-A2A-Signature"), end10.Header.Get("Authorization"))
+
+	keys, err := http.Get(b.URL + "/.well-known/jwks.json")
+	require.NoError(t, err)
+	defer keys.Body.Close()
+	var set jose.JSONWebKeySet
+	require.NoError(t, json.NewDecoder(keys.Body).Decode(&set))
+	for _, n := range slices.Concat(n01, n03, n10) {
+		signed, err := jose.ParseSignedCompact(n.Header.Get("X-A2A-Signature"), []jose.SignatureAlgorithm{jose.ES256})
+		require.NoError(t, err)
+		_, err = signed.Verify(set)
+		require.NoError(t, err)
+		claims := n.Claims(t)
+		require.Equal(t, "https://agents.example", claims.Iss)
+		require.Equal(t, hook.URL+n.Path, claims.Aud)
+	}
+}
+
+// A receiver is killed and stays down while the log of its tasks grows, and replicas come and go. When it is back all
+// arrive, in order.
+func TestAReceiverThatComesBack(t *testing.T) {
+	t.Parallel()
+	const tasks = 24
+	db := clustertest.NewDB(t)
+	config := receivertest.Hooked(object{"coalesce_after": 0, "timeout": "2s"})
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
+	hook := receivertest.Start(t, 1)
+	before := map[string]*receivertest.Notification{} // by delivery
+	wireOf, taskOf := map[string]*a2atest.Wire{}, map[string]string{}
+	begin := func(i int) {
+		path := fmt.Sprintf("/%d", i)
+		wireOf[path] = hookWires[i%len(hookWires)]
+		taskOf[path] = tell(a, wireOf[path], "", "ask:0", hook.URL+path)
+	}
+	// Some it has heard of before.
+	for i := range tasks / 2 {
+		begin(i)
+	}
+	db.NothingIsDue()
+	for _, n := range hook.Rest() {
+		before[n.ID()] = n
+	}
+	require.Len(t, before, tasks, "two of each")
+	hook.Kill()
+	for i := tasks / 2; i < tasks; i++ {
+		begin(i)
+	}
+	for path, id := range taskOf {
+		tell(b, wireOf[path], id, "well", "")
+	}
+	refused := func(least int) {
+		waittest.Eventually(t, "attempts fail", func() error {
+			n := clustertest.One[int](db, "SELECT count(*) FROM holdfast.v_push_attempts WHERE class = 'network'")
+			return waittest.Unless(n >= least, "%d", n)
+		})
+	}
+	refused(3 * tasks)
+	a.Kill()
+	b.Stop()
+	a.Run()
+	b.Run()
+	waittest.Eventually(t, "attempts go on", func() error {
+		n := clustertest.One[int](db, "SELECT count(DISTINCT worker_id) FROM holdfast.push_attempts")
+		return waittest.Unless(n > 2, "%d", n)
+	})
+
+	hook.Run()
+	told := hook.UntilAll(db, tasks)
+	for path := range taskOf {
+		want := []string{"working", "input-required", "submitted", "working", "completed"}
+		for _, n := range before {
+			if n.Path == path {
+				require.NotContains(t, told.First, n.ID(), "what was recorded is not repeated")
+				want = want[1:]
+			}
+		}
+		require.Equal(t, want, told.States[path], path)
+	}
+}
+
+// Of two replicas, the one that delivers is killed when its notification has arrived, and before it can record that: the
+// receiver holds the answer back. The other one delivers it again, under the same id, and nothing else.
+func TestAKilledReplicaRepeatsUnderTheSameID(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	var replicas []*clustertest.Replica
+	config := receivertest.Hooked(object{"timeout": "4s"})
+	for _, name := range []string{"a", "b"} {
+		replicas = append(replicas, clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=push"}}))
+	}
+	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=api,worker"}})
+	hook := receivertest.Start(t, 1)
+	hook.Behave("", receivertest.Act{Hold: true})
+	id := tell(api, a2atest.V03, "", "echo:x", hook.URL)
+	first := hook.Next("the first")
+	dispatcher := clustertest.One[string](db, "SELECT p.name FROM holdfast.push_cursors k JOIN holdfast.processes p ON p.id = k.worker_id")
+	doomed := slices.IndexFunc(replicas, func(r *clustertest.Replica) bool { return r.Is(dispatcher) })
+	require.GreaterOrEqual(t, doomed, 0, dispatcher)
+	replicas[doomed].Kill()
+	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.push_attempts"))
+	hook.Behave("")
+
+	told := hook.UntilAll(db, 1)
+	require.Equal(t, []string{"working", "completed"}, told.States["/"])
+	told.Add(first)
+	require.Len(t, told.First, 2, "that was known")
+	for delivery, times := range told.Times {
+		if delivery == first.ID() {
+			times--
+		}
+		require.Equal(t, 1, times, delivery)
+	}
+	require.Equal(t, []string{"delivered", "delivered"}, classes(db, id))
+	require.NotContains(t, clustertest.Column[string](db, "SELECT worker_name FROM holdfast.v_push_attempts"), dispatcher)
+}
+
+// Hints have to do where one replica serves, another runs and a third delivers.
+func TestDeliveriesOnAReplicaOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	config := receivertest.Hooked(nil)
+	clustertest.Start(t, clustertest.Options{Name: "push", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=push"}})
+	clustertest.Start(t, clustertest.Options{Name: "worker", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=worker"}})
+	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: config, Env: []string{"HOLDFAST_ROLES=api"}})
+	hook := receivertest.Start(t, 1)
+	for range 3 {
+		tell(api, a2atest.V03, "", "echo:x", hook.URL)
+		hook.Until("completed")
+	}
+}
+
+// What the rules refuse is told when it is set, and webhooks can be off.
+func TestWebhooksThatMayNotBe(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	strict := clustertest.Start(t, clustertest.Options{Name: "strict", DB: db.URL, Config: clustertest.Settings})
+	off := clustertest.Start(t, clustertest.Options{Name: "off", DB: db.URL, Config: clustertest.Settings + "\npush: {enabled: false}\n"})
+	id := strict.Send(a2atest.V03, a2atest.Say("ask:well?")).Task()
+	set := func(r *clustertest.Replica, url string) *a2atest.Answer {
+		return r.Ask("tasks/pushNotificationConfig/set", object{"taskId": id, "pushNotificationConfig": object{"url": url}})
+	}
+	for _, url := range []string{"http://127.0.0.1:9090/", "http://[::1]/", "http://169.254.169.254/latest/", "http://localhost/", "http://2130706433/"} {
+		got := set(strict, url)
+		require.Equal(t, -32602, got.Error.Code, "%s: %s", url, got.Body)
+		require.Contains(t, got.Error.Message, "pushNotificationConfig.url: the host ")
+	}
+	require.Equal(t, -32003, set(off, "https://public.example/").Error.Code)
+	card, err := http.Get(off.URL + "/.well-known/agent-card.json")
+	require.NoError(t, err)
+	defer card.Body.Close()
+	shown, err := io.ReadAll(card.Body)
+	require.NoError(t, err)
+	require.NotContains(t, string(shown), `"pushNotifications":true`)
+	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.push_configs"))
+	require.Contains(t, strict.Log(), "HOLDFAST_SECRET_KEYS", "it says that its key lies in the database")
+	require.NotContains(t, off.Log(), "HOLDFAST_SECRET_KEYS")
+}
+
+// Two replicas share thousands of webhooks, and one of them is killed in the middle: each receiver gets its task's end,
+// and what comes twice is the same under the same id.
+func TestThousandsOfWebhooks(t *testing.T) {
+	t.Parallel()
+	const tasks, clients = 2000, 20
+	db := clustertest.NewDB(t)
+	config := receivertest.Hooked(object{"timeout": "2s"}) // what was claimed by the one that is killed waits longer than that
+	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
+	hook := receivertest.Start(t, 1)
+	// Slow enough that one replica does not do it all before the other one looks.
+	hook.Behave("", receivertest.Act{Wait: 5 * time.Millisecond})
+	deliverers := func() int {
+		return clustertest.One[int](db, "SELECT count(DISTINCT worker_id) FROM holdfast.push_attempts")
+	}
+	var g errgroup.Group
+	for c := range clients {
+		g.Go(func() error {
+			for i := c; i < tasks; i += clients {
+				if _, err := a.TrySend(a2atest.V03, a2atest.Say("echo:x").Detached().Hooked(fmt.Sprintf("%s/%d", hook.URL, i), nil)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	told := receivertest.NewStories(t)
+	for ended, killed := 0, false; ended < tasks; {
+		if _, state := told.Add(hook.Next("the end of every task")); state == "completed" {
+			ended++
+		}
+		if !killed && ended%100 == 99 && deliverers() > 1 {
+			killed = true
+			b.Kill()
+		}
+	}
+	require.NoError(t, g.Wait())
+	db.NothingIsDue()
+	for _, n := range hook.Rest() {
+		path, state := told.Add(n)
+		require.Empty(t, path, "something new after the end: %s", state)
+	}
+	require.Len(t, told.States, tasks)
+	for path, states := range told.States {
+		require.Equal(t, []string{"working", "completed"}, states, path)
+	}
+	require.Equal(t, tasks, clustertest.One[int](db, "SELECT count(*) FROM holdfast.push_configs"))
+	require.Equal(t, 2, deliverers())
+}

@@ -1,0 +1,51 @@
+package app
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+)
+
+// announce tells operators the addresses, and new users the next steps.
+func announce(e *env, p *ports, banner io.Writer) {
+	admin := e.cfg.AdminURL(p.admin.Addr().String())
+	if banner != nil && e.cfg.AdminExposed() && e.cfg.AdminAccess() == config.AdminOpen {
+		_, _ = fmt.Fprintf(banner, adminBanner, e.cfg.AdminListen)
+	}
+	if p.public == nil {
+		e.log.Info("holdfast runs agents", "admin", admin)
+		return
+	}
+	url := p.baseURL(e.cfg)
+	where := []any{"url", url, "listen", p.public.Addr().String()}
+	if p.grpc != nil {
+		where = append(where, "grpc", p.grpc.Addr().String())
+	}
+	e.log.Info("holdfast serves", append(where, "admin", admin)...)
+	if banner != nil {
+		_, _ = fmt.Fprintf(banner, urlBanner, url)
+		if len(e.cfg.OpenAgents()) > 0 && len(e.cfg.Exposed()) > 0 {
+			_, _ = fmt.Fprint(banner, openBanner)
+		}
+	}
+}
+
+const urlBanner = `
+Holdfast serves %[1]s
+The agent's card: %[1]s/.well-known/agent-card.json
+Try:
+
+  curl -s %[1]s -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send",
+    "params":{"message":{"messageId":"m-1","role":"user","parts":[{"kind":"text","text":"echo:hello"}]}}}'
+
+`
+
+const openBanner = `Nobody is asked who they are, and more than this machine can reach this server (auth.none).
+Whoever does uses its agents and sees all of their tasks.
+
+`
+
+const adminBanner = `Everybody who reaches %s may read metrics and the memory of this process (admin.open).
+
+`

@@ -1,0 +1,94 @@
+package app
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// newEngine makes the engine, which handles requests; nil without the api role. pool and hooks may be nil.
+func newEngine(ctx context.Context, e *env, agents *agents, st *store.Store, h *hub.Hub, pool *worker.Pool, hooks *webhooks) (*engine.Engine, error) {
+	if !e.cfg.HasRole(config.RoleAPI) {
+		return nil, nil
+	}
+	pageKey, err := st.Secret(ctx, store.SecretPageToken)
+	if err != nil {
+		return nil, err
+	}
+	return engine.New(engine.Options{
+		Store: engine.As(st), Hub: h, Agents: agents.engine, MaxBlock: e.cfg.Limits.MaxBlock,
+		PageKey: pageKey, CancelWait: agents.cancelWait, Reserve: reserve(pool), Push: hooks.engine(), Log: e.log,
+	}), nil
+}
+
+// newAPI makes the public server with its three bindings; nil without the api role.
+func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine, ring *keys.Ring) *rpc.Server {
+	if eng == nil {
+		return nil
+	}
+	cfg, log := e.cfg, e.log
+	operations := newOperations(e, agents, eng)
+	limits := body.Limits{Size: int64(cfg.Limits.MaxBody), Depth: cfg.Limits.MaxDepth, Timeout: cfg.Limits.BodyTimeout}
+	formerStatuses := cfg.Protocol.StatusTable == config.Statuses100
+	strict := cfg.Protocol.VersionHeader == config.VersionStrict
+	o := rpc.Options{
+		Agents: agents.rpc, PublicURL: p.baseURL(cfg), Log: log,
+		CORS:        rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: cfg.CORS.MaxAge},
+		Unversioned: renderings[cfg.Protocol.CardUnversioned],
+		LocalOnly:   cfg.LocalOnly(),
+		Auth:        access.authenticator, TLS: access.tlsConfig(),
+		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
+		JSONRPC: jsonrpc.New(jsonrpc.Options{
+			Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
+		}),
+		REST: rest.New(rest.Options{
+			Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict,
+			FormerStatuses: formerStatuses, Log: log,
+		}),
+	}
+	if p.grpc != nil {
+		o.GRPC = grpcapi.New(grpcapi.Options{
+			Operations: operations, Limits: limits, StrictVersion: strict, FormerStatuses: formerStatuses, Log: log,
+			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
+			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
+			Address: cfg.GRPCAddress(p.grpc.Addr().String()), TLS: access.tlsConfig(),
+		})
+	}
+	if ring != nil {
+		o.Keys, o.PlainCards = ring, !cfg.Signing.Cards
+	}
+	return rpc.New(o)
+}
+
+// newOperations makes the operations that all bindings call.
+func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner {
+	cfg, m := e.cfg, e.metrics
+	return dispatch.New(dispatch.Options{
+		Engine: dispatch.Views(eng.As), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
+		Quotas: perPrincipal(&cfg.Limits.PerPrincipal), MaxParts: cfg.Limits.MaxParts, MaxPart: int64(cfg.Limits.MaxPart),
+		LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
+		ReopenTerminal:  cfg.Protocol.V01ReopenTerminal,
+		ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
+		Ambiguous:       ambiguous[cfg.Protocol.AmbiguousResult],
+		Agents:          agents.operation,
+		Observer:        dispatch.Observer{Request: m.Request, StreamOpened: m.StreamOpened, Resumed: m.Resumed, Limited: m.Limited},
+	})
+}
+
+func perPrincipal(o *config.PerPrincipal) *limit.Quotas[identity.Owner] {
+	return limit.New[identity.Owner](limit.Options{Rate: o.Rate, Burst: cmp.Or(o.Burst, o.Rate), Streams: o.Streams})
+}

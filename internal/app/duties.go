@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/maintenance"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// newDuties lists the periodic work of this process. pool and ring may be nil.
+func newDuties(e *env, st *store.Store, keeper *worker.Keeper, pool *worker.Pool, ring *keys.Ring) *maintenance.Runner {
+	duties := []maintenance.Duty{
+		{Name: "partitions", Every: ahead(e.cfg), Alone: true, Run: partitions(e, st)},
+	}
+	duties = append(duties, retentionDuties(e, st)...)
+	if pool != nil {
+		// The timeout must leave time to find canceled and lost runs within a lease.
+		duties = append(duties, maintenance.Duty{
+			Name: "runs", Every: time.Second, Timeout: max(e.cfg.Worker.LeaseTTL/3, time.Second), Run: whole(pool.Reconcile),
+		})
+	}
+	if ring != nil {
+		duties = append(duties, maintenance.Duty{Name: "signing_keys", Every: time.Minute, Run: whole(ring.Refresh)})
+	}
+	for _, d := range duties {
+		e.metrics.Duties(d.Name)
+	}
+	return maintenance.New(maintenance.Options{
+		Duties: duties, Leases: st, Holder: keeper.ID, Ran: e.metrics.DutyRan, Log: e.log,
+	})
+}
+
+// whole wraps work that has no more to do after each call.
+func whole(do func(context.Context) error) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (more bool, err error) { return false, do(ctx) }
+}
+
+// partitions creates future partitions.
+func partitions(e *env, st *store.Store) func(context.Context) (bool, error) {
+	return whole(func(ctx context.Context) error {
+		made, err := st.EnsurePartitions(ctx)
+		if len(made) > 0 {
+			e.log.Info("partitions were created", "partitions", made)
+		}
+		return err
+	})
+}
+
+// prepare does the work that must be done before the first request and the first run.
+func prepare(ctx context.Context, e *env, st *store.Store, keeper *worker.Keeper, ring *keys.Ring) error {
+	if err := keeper.Start(ctx); err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	// A write without a partition creates it, but that is slow.
+	if _, err := st.EnsurePartitions(ctx); err != nil {
+		e.log.Warn("partitions are not all there", "error", err)
+	}
+	if ring == nil {
+		return nil
+	}
+	if err := ring.Refresh(ctx); err != nil {
+		return fmt.Errorf("signing keys: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package app
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/maintenance"
+	"github.com/holdfast-a2a/holdfast/internal/retention"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+)
+
+// NewRetention makes the retention that a configuration describes.
+func NewRetention(cfg *config.Config, st *store.Store, log *slog.Logger) *retention.Retention {
+	o := retentionOptions(cfg)
+	o.Store, o.Log = st, log
+	return retention.New(o)
+}
+
+func retentionOptions(cfg *config.Config) retention.Options {
+	r := &cfg.Retention
+	o := retention.Options{
+		Default: retention.Policy{
+			Tasks: r.Tasks.Duration(), Artifacts: r.Artifacts.Duration(), Parked: r.ExpireParkedAfter.Duration(),
+		},
+		Agents: map[string]retention.Policy{},
+		Keys:   r.IdempotencyKeys.Duration(), Attempts: r.DeliveryAttempts.Duration(), Audit: r.Audit.Duration(), Processes: r.Processes.Duration(),
+		Export: r.ExportDirectory,
+	}
+	for i := range cfg.Agents {
+		a := &cfg.Agents[i].Retention
+		o.Agents[cfg.Agents[i].Name] = retention.Policy{
+			Tasks:     or(a.Tasks, r.Tasks),
+			Artifacts: or(a.Artifacts, r.Artifacts),
+			Parked:    or(a.ExpireParkedAfter, r.ExpireParkedAfter),
+		}
+	}
+	return o
+}
+
+// or returns the agent's value, or the default if the agent sets none.
+func or(agent, otherwise config.Keep) time.Duration {
+	if agent == 0 {
+		agent = otherwise
+	}
+	return agent.Duration()
+}
+
+// Widths returns the partition widths for a configuration.
+func Widths(cfg *config.Config) store.Widths {
+	o := retentionOptions(cfg)
+	return o.Widths()
+}
+
+// ahead is the interval for creating partitions, long before the existing ones end.
+func ahead(cfg *config.Config) time.Duration {
+	return min(10*time.Minute, Widths(cfg).Tasks.Ahead()/4)
+}
+
+// retentionDuties delete data at the end of its time. They run often, so that data stays only a fraction longer.
+func retentionDuties(e *env, st *store.Store) []maintenance.Duty {
+	r := NewRetention(e.cfg, st, e.log)
+	every := min(10*time.Minute, Widths(e.cfg).Tasks.Ahead()/12)
+	const piece = 5 * time.Minute // a detach waits for readers, and a batch is never interrupted
+	return []maintenance.Duty{
+		{Name: "expire_parked", Every: 10 * time.Second, Alone: true, Run: r.ExpireParked},
+		{Name: "retention_tasks", Every: every, Timeout: piece, Alone: true, Run: r.Sweep},
+		{Name: "retention_records", Every: 10 * time.Minute, Timeout: piece, Alone: true, Run: r.Records},
+		{Name: "erase_logs", Every: time.Minute, Alone: true, Run: r.EraseLogs},
+	}
+}

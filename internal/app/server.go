@@ -1,0 +1,175 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/maintenance"
+	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/rpc"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// server has the parts of a process.
+type server struct {
+	*env
+	ports      *ports
+	access     *access
+	hub        *hub.Hub
+	keeper     *worker.Keeper
+	pool       *worker.Pool     // nil without the worker role
+	dispatcher *push.Dispatcher // nil without the push role
+	api        *rpc.Server      // nil without the api role
+	duties     *maintenance.Runner
+	admin      *http.Server
+	stopping   atomic.Bool
+}
+
+// lastAnswers is how long requests and streams may take to end after the last run.
+const lastAnswers = 15 * time.Second
+
+// run starts the parts, waits for ctx or for a part that fails, and stops the parts.
+func (s *server) run(ctx, base context.Context) error {
+	live, stopLive := context.WithCancel(base)
+	defer stopLive()
+	background, failed := errgroup.WithContext(live)
+	for _, run := range s.background() {
+		background.Go(func() error { return run(failed) })
+	}
+	lease := start(failed, s.keeper.Run)
+	duties := start(failed, s.duties.Run)
+	claims := start(base, s.claim)
+	deliveries := start(base, s.deliver)
+	announce(s.env, s.ports, s.banner)
+
+	select {
+	case <-ctx.Done():
+		s.log.Info("stopping")
+	case <-failed.Done():
+		s.log.Error("a part of the server ended", "error", context.Cause(failed))
+	}
+	for _, step := range s.stop(base, stopLive, lease, duties, claims, deliveries) {
+		s.log.Debug("stopping", "step", step.name)
+		step.do()
+	}
+	err := background.Wait()
+	s.log.Info("stopped")
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// step is one step of a stop.
+type step struct {
+	name string
+	do   func()
+}
+
+// stop returns the steps of a stop, in order. docs/architecture.md, Stopping, describes them.
+func (s *server) stop(base context.Context, stopLive func(), lease, duties, claims, deliveries *part) []step {
+	var requests *part
+	return []step{
+		{"readiness ends", func() { s.stopping.Store(true) }},
+		{"claims of runs end", claims.end},
+		{"public listeners close", func() { requests = start(base, s.shutdown) }},
+		// Callers and streams are still served while runs finish.
+		{"runs end", claims.wait},
+		{"claims of webhooks end", deliveries.end},
+		{"streams end", s.hub.Close},
+		{"requests end", func() { requests.waitFor(lastAnswers) }},
+		{"deliveries end", deliveries.wait},
+		{"duties end", duties.stop},
+		// Renewal ends first; otherwise it would re-register the process.
+		{"renewal of the lease ends", lease.stop},
+		{"lease is given up", func() { s.giveUpLease(base) }},
+		{"background parts end", stopLive},
+		{"admin server ends", func() { _ = s.admin.Close() }},
+	}
+}
+
+// background lists the parts that run until everything else has ended. If one fails, the server stops.
+func (s *server) background() []func(context.Context) error {
+	parts := append([]func(context.Context) error{
+		s.hub.Run,
+		func(context.Context) error { return serveAdmin(s.admin, s.ports.admin) },
+	}, s.access.background...)
+	if s.api != nil {
+		parts = append(parts, func(context.Context) error { return s.api.Serve(s.ports.public) })
+	}
+	if s.ports.grpc != nil {
+		parts = append(parts, func(context.Context) error { return s.api.ServeGRPC(s.ports.grpc) })
+	}
+	return parts
+}
+
+// claim runs agents until ctx ends, and then waits until the last run has ended or was handed back.
+func (s *server) claim(ctx context.Context) error {
+	if s.pool == nil {
+		return nil
+	}
+	return s.pool.Run(ctx)
+}
+
+// deliver sends webhooks until ctx ends, and then waits for the deliveries under way.
+func (s *server) deliver(ctx context.Context) error {
+	if s.dispatcher == nil {
+		return nil
+	}
+	return s.dispatcher.Run(ctx)
+}
+
+// shutdown refuses new connections, and waits for open requests until ctx ends.
+func (s *server) shutdown(ctx context.Context) error {
+	if s.api == nil {
+		return nil
+	}
+	err := s.api.Shutdown(ctx)
+	if err != nil {
+		s.log.Warn("connections were cut", "error", err)
+	}
+	return err
+}
+
+func (s *server) giveUpLease(base context.Context) {
+	ctx, cancel := context.WithTimeout(base, 5*time.Second)
+	defer cancel()
+	s.keeper.Stop(ctx)
+}
+
+// part is a part that the server stops by itself. The part logs its own errors.
+type part struct {
+	end   context.CancelFunc
+	ended chan struct{}
+}
+
+// start runs a part until ctx ends or stop is called.
+func start(ctx context.Context, run func(context.Context) error) *part {
+	ctx, end := context.WithCancel(ctx)
+	p := &part{end: end, ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		_ = run(ctx)
+	}()
+	return p
+}
+
+func (p *part) wait() { <-p.ended }
+
+func (p *part) stop() {
+	p.end()
+	p.wait()
+}
+
+// waitFor waits for the part to end, for at most d, and then stops it.
+func (p *part) waitFor(d time.Duration) {
+	defer time.AfterFunc(d, p.end).Stop()
+	p.wait()
+	p.end()
+}

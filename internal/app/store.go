@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/push"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+)
+
+// openStore connects the store, which publishes its commits on bus.
+func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*store.Store, error) {
+	cfg, m := e.cfg, e.metrics
+	st, err := store.Open(ctx, store.Options{
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
+		Listener: bus, SecretKeys: SecretKeys(cfg), Widths: Widths(cfg),
+		PushPerHost: cfg.Push.ConcurrencyPerHost, PushPerCaller: push.PerCaller(cfg.Push.Concurrency),
+		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited},
+		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Log: e.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if reason := st.WithoutRowSecurity(); reason != "" {
+		if cfg.Auth.RowSecurity == config.RowSecurityRequire {
+			st.Close(ctx)
+			return nil, fmt.Errorf("auth.row_level_security is require, and %s: docs/deployment.md, The database, has the statements", reason)
+		}
+		e.log.Warn("callers are kept apart by the server alone, and not by row-level security", "reason", reason)
+	}
+	return st, nil
+}
+
+// closeStore writes the queued data and disconnects.
+func closeStore(base context.Context, st *store.Store) {
+	closing, cancel := context.WithTimeout(base, 10*time.Second)
+	defer cancel()
+	st.Close(closing)
+}
+
+// newHub makes the hub. It relays the store's signals to other replicas, and publishes theirs here.
+func newHub(e *env, db *Database, st *store.Store, bus *signal.Bus) *hub.Hub {
+	m := e.metrics
+	return hub.New(hub.Options{
+		Store: st, Signals: bus, URL: db.DirectURL, PollInterval: e.cfg.Hub.PollInterval, Log: e.log,
+		Observer: hub.Observer{Delivered: m.Delivered, PollFound: m.PollFound, Listening: m.Listening, Reread: m.Reread},
+	})
+}
+
+// newRing makes the keys that sign cards and webhooks; nil if this process signs nothing.
+func newRing(e *env, st *store.Store) *keys.Ring {
+	signsCards := e.cfg.Signing.Cards && e.cfg.HasRole(config.RoleAPI)
+	if !signsCards && !usesWebhooks(e.cfg) {
+		return nil
+	}
+	return keys.New(keys.Options{
+		Store: st, RotateEvery: e.cfg.Signing.RotateEvery, Overlap: e.cfg.Signing.Overlap, Log: e.log,
+	})
+}

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/signal"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/worker"
+)
+
+// newKeeper makes the keeper, which holds the lease of this process.
+func newKeeper(e *env, st *store.Store, h *hub.Hub, bus *signal.Bus) *worker.Keeper {
+	return worker.NewKeeper(worker.KeeperOptions{
+		Store: st, TTL: e.cfg.Worker.LeaseTTL, Log: e.log,
+		Process: store.Process{Name: processName(), Version: e.version, Roles: roles(e.cfg)},
+		OnPeers: h.SetPeers, OnLost: bus.LeaseLost, Rescued: e.metrics.Rescued,
+	})
+}
+
+// newPool makes the pool, which runs agents; nil without the worker role.
+func newPool(e *env, agents *agents, st *store.Store, keeper *worker.Keeper, bus *signal.Bus) *worker.Pool {
+	if !e.cfg.HasRole(config.RoleWorker) {
+		return nil
+	}
+	m := e.metrics
+	pool := worker.New(worker.Options{
+		Store: st, Agents: agents.worker, PollInterval: e.cfg.Worker.PollInterval, StopGrace: e.cfg.Worker.StopGrace,
+		Worker: keeper.ID, Log: e.log,
+		Observer: worker.Observer{Claimed: m.Claimed, Ran: m.Ran, Running: m.Running, Limited: m.Limited},
+	})
+	bus.Queues.Subscribe(pool.Wake)
+	bus.Cancels.Subscribe(pool.CancelHint)
+	bus.Lost.Subscribe(func(struct{}) { pool.LoseAll() })
+	return pool
+}
+
+// reserve lets the engine claim a task with the statement that creates it; nil without the worker role.
+func reserve(pool *worker.Pool) func(agent string) engine.Slot {
+	if pool == nil {
+		return nil
+	}
+	return func(agent string) engine.Slot {
+		if slot := pool.Reserve(agent); slot != nil {
+			return slot
+		}
+		return nil // not an interface with a nil slot
+	}
+}
+
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+func roles(cfg *config.Config) string {
+	names := make([]string, len(cfg.Roles))
+	for i, r := range cfg.Roles {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ",")
+}

@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-a2a/holdfast/internal/retention"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// RetentionOperator deletes data, and protects data from deletion.
+type RetentionOperator interface {
+	// PlanRetention returns what the servers would delete now, and changes nothing.
+	PlanRetention(ctx context.Context) ([]retention.Step, error)
+	// Purge deletes the tasks that a filter selects, as retention.Retention does.
+	Purge(ctx context.Context, f *store.PurgeFilter) (retention.Purged, error)
+	// Hold exempts a task from retention and purges, or ends the exemption.
+	Hold(ctx context.Context, t *task.Task, held bool) error
+}
+
+func (c *command) retention() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retention",
+		Short: "See what retention deletes",
+		Long: `Retention ends data: tasks so long after they have ended, their artifacts perhaps
+before, and records of keys, deliveries, processes and audits. The configuration says
+when (docs/retention.md); the servers do it.`,
+		Example: `  holdfast retention plan`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown verb \"retention %s\"; there is plan", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
+	cmd.AddCommand(c.retentionPlan())
+	return cmd
+}
+
+type stepView struct {
+	What  string    `json:"what"`
+	How   string    `json:"how"`
+	From  time.Time `json:"from,omitzero"` // without a period: tasks that outlived theirs
+	To    time.Time `json:"to,omitzero"`
+	Agent string    `json:"agent,omitempty"`
+	Tasks int64     `json:"tasks"`
+	Held  int64     `json:"held"`
+	Bytes int64     `json:"bytes"`
+}
+
+func (c *command) retentionPlan() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show what goes at this moment, and how much space it frees",
+		Long: `Show what the servers would delete at this moment by the configuration that this verb
+is given, and change nothing. Where all of a period goes, its partition is dropped, and
+FREES is its size on disk. Where some agent keeps its tasks for longer, rows are deleted,
+and FREES is the content of their artifacts alone; PostgreSQL uses that space again.
+HELD tasks stay.`,
+		Example: `  holdfast retention plan --config holdfast.yaml
+  holdfast retention plan -o json | jq 'map(.bytes) | add'`,
+		Args: argCount(0, 0),
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			steps, err := op.PlanRetention(ctx)
+			if err != nil {
+				return err
+			}
+			views := make([]stepView, len(steps))
+			rows := [][]string{{"WHAT", "HOW", "FROM", "TO", "AGENT", "TASKS", "HELD", "FREES"}}
+			for i, s := range steps {
+				from, to := s.From.UTC().Format(time.RFC3339), s.To.UTC().Format(time.RFC3339)
+				if s.From.Equal(store.Everything.From) {
+					s.From, s.To, from, to = time.Time{}, time.Time{}, "", ""
+				}
+				views[i] = stepView(s)
+				rows = append(rows, []string{
+					s.What, s.How, from, to, s.Agent, strconv.FormatInt(s.Tasks, 10), strconv.FormatInt(s.Held, 10), bytesText(s.Bytes),
+				})
+			}
+			if *format == outputJSON {
+				return printJSON(c.Out, views)
+			}
+			if len(steps) == 0 {
+				c.note("nothing is over its retention")
+				return nil
+			}
+			return table(c.Out, rows)
+		})
+	}
+	return cmd
+}
+
+// bytesText writes a number of bytes with three digits at most.
+func bytesText(n int64) string {
+	const units = "KMGTP"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, unit := float64(n)/1024, 0
+	for f >= 1000 && unit < len(units)-1 {
+		f, unit = f/1024, unit+1
+	}
+	return fmt.Sprintf("%.3g %ciB", f, units[unit])
+}
+
+type heldView struct {
+	ID      string `json:"id,omitempty"`
+	TaskID  string `json:"task_id"`
+	Outcome string `json:"outcome"`
+	Error   string `json:"error,omitempty"`
+}
+
+func (c *command) tasksHold() *cobra.Command {
+	return c.holding("hold", "held", true, "Exempt tasks from retention and purges",
+		`A task that is held stays, with its log and artifacts, whatever the retention says, and
+no purge deletes it, until it is released. It does not expire while it waits for a client.`)
+}
+
+func (c *command) tasksRelease() *cobra.Command {
+	return c.holding("release", "released", false, "Let retention have tasks that are held",
+		`What is over its retention by then goes with the next round of the servers.`)
+}
+
+func (c *command) holding(verb, outcome string, held bool, short, long string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: verb + " ID...", Short: short, Long: long,
+		Example: `  holdfast tasks ` + verb + ` 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f`,
+		Args:    atLeastOne,
+	}
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			views := make([]heldView, len(ids))
+			rows := [][]string{{"TASK", "OUTCOME"}}
+			code := exitOK
+			for i, id := range ids {
+				v := heldView{TaskID: id, Outcome: outcome}
+				t, err := op.FindTask(ctx, id)
+				if err == nil {
+					v.ID = t.ID.String()
+					err = op.Hold(ctx, t, held)
+				}
+				if err != nil {
+					v.Outcome, v.Error, code = outcomeFailed, err.Error(), exitFailed
+					c.note("holdfast: task %s: %s", id, v.Error)
+				}
+				views[i] = v
+				rows = append(rows, []string{v.TaskID, v.Outcome})
+			}
+			return c.printOutcomes(ctx, views, rows, *format, code)
+		})
+	}
+	return cmd
+}
+
+type purgedView struct {
+	Tasks    int `json:"tasks"`
+	Held     int `json:"held"`
+	Exported int `json:"exported_lines"`
+}
+
+func (c *command) tasksPurge() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Delete tasks for good",
+		Long: `Delete all tasks that the flags name together, with their logs, artifacts, webhooks,
+pending deliveries and idempotency keys, and their lines in the exports of this machine
+(retention.export_directory). For clients they have then never existed; streams on them
+end, and runs are stopped. The audit log keeps that it happened. Tasks that are held stay.
+
+--older-than and --agent alone select tasks that have ended. Backups are not touched.
+
+The verb asks for --yes: nothing brings the tasks back.`,
+		Example: `  holdfast tasks purge --tenant acme --owner alice --yes
+  holdfast tasks purge --task 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --yes
+  holdfast tasks purge --older-than 8760h --yes`,
+		Args: argCount(0, 0),
+	}
+	var f store.PurgeFilter
+	var taskID, tenant, owner string
+	flags := cmd.Flags()
+	flags.StringVar(&taskID, "task", "", "this task")
+	flags.StringVar(&tenant, "tenant", "", "tasks of this tenant")
+	flags.StringVar(&owner, "owner", "", "tasks of this owner")
+	flags.StringVar(&f.ContextID, "context", "", "tasks of this context")
+	flags.StringVar(&f.Agent, "agent", "", "tasks of this agent")
+	flags.DurationVar(&f.OlderThan, "older-than", 0, "tasks whose newest status is older")
+	yes := flags.Bool("yes", false, "delete them")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if flags.Changed("tenant") {
+			f.Tenant = &tenant
+		}
+		if flags.Changed("owner") {
+			f.Owner = &owner
+		}
+		switch {
+		case taskID == "" && !f.Any():
+			return usage("nothing is named: give --task, --tenant, --owner, --context, --agent or --older-than")
+		case f.OlderThan < 0:
+			return usage("--older-than must not be negative")
+		case !*yes:
+			return usage("nothing brings purged tasks back: say --yes")
+		}
+		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
+			if taskID != "" {
+				t, err := op.FindTask(ctx, taskID)
+				if err != nil {
+					return fmt.Errorf("task %s: %w", taskID, err)
+				}
+				f.Task = t.ID
+			}
+			done, err := op.Purge(ctx, &f)
+			if err != nil {
+				return err
+			}
+			if *format == outputJSON {
+				return printJSON(c.Out, purgedView(done))
+			}
+			return table(c.Out, [][]string{
+				{"TASKS", "HELD", "EXPORTED LINES"},
+				{strconv.Itoa(done.Tasks), strconv.Itoa(done.Held), strconv.Itoa(done.Exported)},
+			})
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,130 @@
+// Package clustertest runs the built server for tests: replicas as processes on one database, which a test kills, stops,
+// freezes and starts again while clients talk to them. It also runs the verbs of the command line, and looks at the tables.
+//
+// The server is built once for all test packages, when the first of them starts a replica.
+package clustertest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Settings make a replica quick to notice things. Tests add their agents, or replace it.
+const Settings = `
+listen: 127.0.0.1:0
+grpc_listen: 127.0.0.1:0
+admin_listen: 127.0.0.1:0
+worker: {lease_ttl: 3s, poll_interval: 200ms, stop_grace: 1s}
+hub: {poll_interval: 500ms}
+store: {pool_size: 4}
+agents:
+  - name: demo
+    executor: {kind: demo}
+    limits: {backoff: 100ms, cancel_grace: 5s}
+`
+
+// WithKeys are the usual settings, for callers with API keys.
+const WithKeys = Settings + `
+auth:
+  schemes:
+    - {name: keys, kind: api_key}
+`
+
+// parallel is how many tests of a package run at a time. Most of a test's time is waiting for what other processes do, but
+// go test runs as many packages at once as there are cores.
+const parallel = 4
+
+// Main runs the tests of a package that starts clusters. Call it from TestMain.
+func Main(m *testing.M) {
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		_ = p.Value.Set(strconv.Itoa(parallel))
+	}
+	os.Exit(m.Run())
+}
+
+// Replace replaces what is there in a text, and panics if it is not.
+func Replace(s, old, with string) string {
+	if !strings.Contains(s, old) {
+		panic(old + " is not there")
+	}
+	return strings.ReplaceAll(s, old, with)
+}
+
+var built = sync.OnceValues(func() (string, error) { return Build("holdfast") })
+
+// Binary is the path of the server, built as this test was.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := built()
+	require.NoError(t, err)
+	return path
+}
+
+// Build builds a server for the test processes of all packages, and returns its path. The go command does nothing if it is
+// up to date.
+func Build(name string, flags ...string) (string, error) {
+	if underRace() {
+		name, flags = name+"-race", append(flags, "-race")
+	}
+	module, err := output("", "go", "list", "-m", "-f", "{{.Dir}}")
+	if err != nil {
+		return "", err
+	}
+	// As root, servers also run as another user, who must be able to enter the directory.
+	sum := sha256.Sum256([]byte(module))
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-clustertest-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if s, err := os.Lstat(dir); err != nil || s.Sys().(*syscall.Stat_t).Uid != uint32(os.Getuid()) {
+		return "", fmt.Errorf("%s is not ours: %w", dir, err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = lock.Close() }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	_, err = output(module, "go", append(append([]string{"build", "-o", path}, flags...), "./cmd/server")...)
+	return path, err
+}
+
+func output(dir, program string, args ...string) (string, error) {
+	cmd := exec.Command(program, args...)
+	var errs bytes.Buffer
+	cmd.Dir, cmd.Stderr = dir, &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, &errs)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// underRace reports whether this test was built with the race detector; the server then is, too.
+func underRace() bool {
+	info, _ := debug.ReadBuildInfo()
+	for _, s := range info.Settings {
+		if s.Key == "-race" {
+			return s.Value == "true"
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+package clustertest
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Reserve binds a port and does not listen at it. While no process does, connections are refused; and the port is given to
+// nobody who asks for any port.
+func Reserve(t testing.TB) (addr string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	// With this on both sides, one of them may listen.
+	require.NoError(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
+}
+
+// Proxy is one address in front of servers that come and go.
+type Proxy struct {
+	Addr string
+
+	mu    sync.Mutex
+	to    string
+	conns map[net.Conn]struct{}
+}
+
+// NewProxy makes a Proxy that leads to a server.
+func NewProxy(t testing.TB, to string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &Proxy{Addr: l.Addr().String(), to: to, conns: map[net.Conn]struct{}{}}
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.Cut()
+	})
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.carry(conn)
+		}
+	}()
+	return p
+}
+
+// Lead makes new connections go to another server.
+func (p *Proxy) Lead(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = to
+}
+
+// Cut closes every connection, as a network would that lost its state: with a reset.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+}
+
+func (p *Proxy) carry(client net.Conn) {
+	to, done := p.keep(client)
+	defer done()
+	server, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	_, done = p.keep(server)
+	defer done()
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}
+
+// keep makes a connection one that Cut closes, and returns what closes it otherwise.
+func (p *Proxy) keep(c net.Conn) (to string, closing func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[c] = struct{}{}
+	return p.to, func() {
+		_ = c.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, c)
+	}
+}

@@ -1,0 +1,355 @@
+package clustertest
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// Replica is one server process, which clients speak to.
+type Replica struct {
+	a2atest.Peer
+	Options Options
+	Admin   string // URL
+
+	cmd     *exec.Cmd
+	log     log
+	serving chan struct{} // closed when the process has told its addresses
+	ended   chan struct{} // closed when the process has been waited for
+}
+
+// Options are how a server is started.
+type Options struct {
+	Name   string
+	DB     string   // URL; empty leaves the database to the server
+	Config string   // YAML; empty: none
+	Env    []string // added to a clean environment
+	Dir    string
+	User   *syscall.Credential
+	Binary string // empty: the one that was built
+	// Async leaves the waiting to the test: WaitServing, then WaitReady.
+	Async bool
+}
+
+// running are the processes that must not outlive an interrupted test.
+var running sync.Map // *os.Process to nothing
+
+// KillAll ends all replicas at once. It is for a test process that is interrupted.
+func KillAll() {
+	running.Range(func(p, _ any) bool {
+		_ = p.(*os.Process).Kill()
+		return true
+	})
+}
+
+// Start runs a server until the test ends, and waits until it is ready.
+func Start(t testing.TB, o Options) *Replica {
+	t.Helper()
+	r := &Replica{Peer: a2atest.NewPeer(t, o.Name), Options: o}
+	t.Cleanup(func() {
+		r.Kill()
+		if strings.Contains(r.Log(), "DATA RACE") {
+			t.Errorf("%s: the race detector reported a race", r.Name)
+		}
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", r.Name, r.log.tail(150))
+		}
+	})
+	r.Run()
+	return r
+}
+
+// Together starts servers at once, and waits until all are ready.
+func Together(t testing.TB, all ...Options) []*Replica {
+	t.Helper()
+	out := make([]*Replica, len(all))
+	for i, o := range all {
+		o.Async = true
+		out[i] = Start(t, o)
+	}
+	for _, r := range out {
+		r.WaitServing()
+		r.WaitReady()
+		r.Options.Async = false // when it is started again
+	}
+	return out
+}
+
+// Cluster starts replicas on one database, with the usual settings.
+func Cluster(t testing.TB, db string, names ...string) []*Replica {
+	t.Helper()
+	all := make([]Options, len(names))
+	for i, name := range names {
+		all[i] = Options{Name: name, DB: db, Config: Settings}
+	}
+	return Together(t, all...)
+}
+
+// Pair starts two replicas, a and b. Without a configuration they have the usual settings.
+func Pair(t testing.TB, o Options) (a, b *Replica) {
+	t.Helper()
+	other := o
+	o.Name, o.Config = "a", cmp.Or(o.Config, Settings)
+	other.Name, other.Config = "b", o.Config
+	both := Together(t, o, other)
+	return both[0], both[1]
+}
+
+// Run starts the process, again if it has ended. It keeps the addresses it had, but for that of gRPC: no client goes back
+// to it, and each port that was left may be another's by now.
+func (r *Replica) Run() {
+	r.T.Helper()
+	args := []string{"serve"}
+	if r.Options.Config != "" {
+		file := filepath.Join(r.T.TempDir(), "holdfast.yaml")
+		require.NoError(r.T, os.WriteFile(file, []byte(r.Options.Config), 0o600))
+		args = append(args, "--config", file)
+	}
+	env := append(cleanEnv(), "TMPDIR="+os.TempDir(), "HOLDFAST_LOG_FORMAT=json", "HOLDFAST_LOG_LEVEL=debug")
+	env = append(env, r.Options.Env...)
+	if r.Options.DB != "" {
+		env = append(env, "HOLDFAST_DATABASE_URL="+r.Options.DB)
+	}
+	if r.URL != "" {
+		env = append(env, "HOLDFAST_LISTEN="+a2atest.Host(r.URL), "HOLDFAST_ADMIN_LISTEN="+a2atest.Host(r.Admin))
+	}
+	binary := r.Options.Binary
+	if binary == "" {
+		binary = Binary(r.T)
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Env, cmd.Dir = env, r.Options.Dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.Options.User, Setpgid: true}
+	// A pipe of our own: with one of exec's, Wait would wait for a PostgreSQL that outlives its server.
+	reader, writer, err := os.Pipe()
+	require.NoError(r.T, err)
+	cmd.Stdout, cmd.Stderr = writer, writer
+	require.NoError(r.T, cmd.Start())
+	_ = writer.Close()
+	running.Store(cmd.Process, nil)
+	serving, ended := make(chan struct{}), make(chan struct{})
+	r.cmd, r.serving, r.ended = cmd, serving, ended
+	go r.log.follow(reader, func(line *logLine) {
+		if line.Msg == "holdfast serves" || line.Msg == "holdfast runs agents" {
+			r.URL, r.GRPC, r.Admin = line.URL, line.GRPC, line.Admin
+			if line.Listen != "" { // where it is, whatever its cards say
+				r.URL = "http://" + line.Listen
+			}
+			close(serving)
+		}
+	})
+	go func() {
+		_ = cmd.Wait()
+		running.Delete(cmd.Process)
+		close(ended)
+	}()
+	if !r.Options.Async {
+		r.WaitServing()
+		r.WaitReady()
+	}
+}
+
+// WaitServing waits until the addresses are known.
+func (r *Replica) WaitServing() {
+	r.T.Helper()
+	select {
+	case <-r.serving:
+	case <-r.ended:
+		require.FailNow(r.T, r.Name+" ended instead of serving", r.cmd.ProcessState.String())
+	case <-time.After(waittest.Patience):
+		require.FailNow(r.T, r.Name+" does not serve")
+	}
+}
+
+// WaitReady waits until every check is ok: also the one that notifications arrive.
+func (r *Replica) WaitReady() {
+	r.T.Helper()
+	waittest.Eventually(r.T, r.Name+" is ready", func() error {
+		status, body := r.Ready()
+		return waittest.Unless(status == http.StatusOK && strings.Contains(body, `{"status":"ok"`), "%d %s", status, body)
+	})
+}
+
+// Ready asks /readyz. The status is 0 when nobody answers.
+func (r *Replica) Ready() (status int, body string) {
+	client := http.Client{Timeout: 10 * time.Second}
+	resp, err := client.Get(r.Admin + "/readyz")
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+// PID is the id of the process.
+func (r *Replica) PID() int { return r.cmd.Process.Pid }
+
+// Is reports whether the process has the name of a worker in the database.
+func (r *Replica) Is(worker string) bool { return strings.HasSuffix(worker, "/"+strconv.Itoa(r.PID())) }
+
+// Signal sends a signal to the process.
+func (r *Replica) Signal(sig syscall.Signal) {
+	r.T.Helper()
+	require.NoError(r.T, r.cmd.Process.Signal(sig))
+}
+
+// Kill ends the process at once, and reaps it.
+func (r *Replica) Kill() {
+	if r.cmd == nil {
+		return
+	}
+	_ = r.cmd.Process.Kill()
+	<-r.ended
+}
+
+// Freeze stops the process from running until Thaw.
+func (r *Replica) Freeze() { r.T.Helper(); r.Signal(syscall.SIGSTOP) }
+
+// Thaw undoes Freeze.
+func (r *Replica) Thaw() { r.T.Helper(); r.Signal(syscall.SIGCONT) }
+
+// Stop stops the process as an operator would, and waits until it has ended well.
+func (r *Replica) Stop() {
+	r.T.Helper()
+	r.Signal(syscall.SIGTERM)
+	require.Zero(r.T, r.Wait())
+}
+
+// Wait returns the exit code of a process that is to end.
+func (r *Replica) Wait() int {
+	r.T.Helper()
+	waittest.Within(r.T, r.Name+" ends", r.ended)
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// Ended tells whether the process has ended, and how.
+func (r *Replica) Ended() (how string, ended bool) {
+	select {
+	case <-r.ended:
+		return r.cmd.ProcessState.String(), true
+	default:
+		return "", false
+	}
+}
+
+// Page reads a page of the admin address. A header Host replaces the address.
+func (r *Replica) Page(path string, headers ...string) (status int, body string, header http.Header) {
+	r.T.Helper()
+	req, err := http.NewRequestWithContext(waittest.Context(r.T), http.MethodGet, r.Admin+path, nil)
+	require.NoError(r.T, err)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Add(headers[i], headers[i+1])
+	}
+	req.Host = req.Header.Get("Host")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(r.T, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(r.T, err)
+	return resp.StatusCode, string(b), resp.Header
+}
+
+// Samples are the metrics of the replica, such as a_total{b="c"}, and the sums of each family under its name.
+func (r *Replica) Samples() (map[string]float64, error) {
+	client := http.Client{Timeout: waittest.Patience}
+	resp, err := client.Get(r.Admin + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	out := map[string]float64{}
+	in := bufio.NewScanner(resp.Body)
+	for in.Scan() {
+		sample, value, ok := strings.Cut(in.Text(), " ")
+		if !ok || sample == "#" {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", in.Text(), err)
+		}
+		family, _, labeled := strings.Cut(sample, "{")
+		out[family] += v
+		if labeled {
+			out[sample] = v
+		}
+	}
+	return out, in.Err()
+}
+
+// Metric is the sum of a family, which must be there.
+func (r *Replica) Metric(name string) float64 {
+	r.T.Helper()
+	all, err := r.Samples()
+	require.NoError(r.T, err)
+	require.Contains(r.T, all, name)
+	return all[name]
+}
+
+// Counted is a sample; 0 when there is none yet.
+func (r *Replica) Counted(sample string) int {
+	r.T.Helper()
+	all, err := r.Samples()
+	require.NoError(r.T, err)
+	return int(all[sample])
+}
+
+// Log is what the process has written, over all its lives.
+func (r *Replica) Log() string { return string(r.log.tail(0)) }
+
+// log is the output of a process.
+type log struct {
+	mu    sync.Mutex
+	lines [][]byte
+}
+
+type logLine struct {
+	Msg, URL, Listen, GRPC, Admin string
+}
+
+func (l *log) follow(r io.ReadCloser, each func(*logLine)) {
+	defer r.Close()
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			l.mu.Lock()
+			l.lines = append(l.lines, line)
+			l.mu.Unlock()
+			var parsed logLine
+			if json.Unmarshal(line, &parsed) == nil {
+				each(&parsed)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// tail are the last n lines; 0 for all.
+func (l *log) tail(n int) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n = cmp.Or(n, len(l.lines))
+	return bytes.Join(l.lines[max(0, len(l.lines)-n):], nil)
+}

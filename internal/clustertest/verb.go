@@ -1,0 +1,46 @@
+package clustertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// Finished is what a verb of the command line left.
+type Finished struct {
+	Code     int
+	Out, Err string
+}
+
+// Command runs a verb to its end.
+func Command(t testing.TB, dir string, env []string, args ...string) Finished {
+	t.Helper()
+	cmd, out, errs := Verb(t, dir, env, args...)
+	err := cmd.Run()
+	if !errors.As(err, new(*exec.ExitError)) {
+		require.NoError(t, err)
+	}
+	return Finished{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
+// Verb is a verb that is to be started.
+func Verb(t testing.TB, dir string, env []string, args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
+	t.Helper()
+	out, errs = new(bytes.Buffer), new(bytes.Buffer)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*waittest.Patience)
+	t.Cleanup(cancel)
+	cmd = exec.CommandContext(ctx, Binary(t), args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, errs
+	cmd.Env = append(cleanEnv(), env...)
+	return cmd, out, errs
+}
+
+// cleanEnv is an environment that configures nothing.
+func cleanEnv() []string { return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} }

@@ -1,0 +1,48 @@
+// Package identity says who calls. Package auth finds the caller once for each request. The engine and the store act
+// for that caller and record its name.
+package identity
+
+import (
+	"slices"
+	"time"
+)
+
+// Caller is the origin of a request. The zero value is the anonymous caller of an agent that needs no credential.
+type Caller struct {
+	// Tenant and Subject own the tasks that the caller creates.
+	Tenant  string
+	Subject string
+	Scopes  []string
+	// Method is the kind of credential that the caller has shown: api_key, basic, jwt or mtls. It is MethodOperator for
+	// the command line, and "" for none.
+	Method string
+	// Credential names the credential in the audit log: its scheme and its id in that scheme. It is not secret.
+	Credential string
+	// Address is the remote address of the connection, or "" if unknown.
+	Address string
+}
+
+// MethodOperator is the method of an operator, who has access to the database and needs no permission.
+const MethodOperator = "operator"
+
+// Has reports whether the caller has a scope. Every caller has the empty one.
+func (c *Caller) Has(scope string) bool {
+	return scope == "" || slices.Contains(c.Scopes, scope)
+}
+
+// Owner returns the caller as the owner of tasks.
+func (c *Caller) Owner() Owner { return Owner{c.Tenant, c.Subject} }
+
+// Owner owns a task. The limits of a request count for its owner.
+type Owner struct{ Tenant, Subject string }
+
+// Key is what a replica needs to verify an API key that a client shows.
+type Key struct {
+	Hash    []byte
+	Owner   Owner
+	Scopes  []string
+	Revoked bool
+	Left    time.Duration // until it expires; expired if not positive
+	// UseUnrecorded says that the use of the key still has to be recorded.
+	UseUnrecorded bool
+}

@@ -1,0 +1,96 @@
+package judgetest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// readExports reads the logs of tasks that retention has deleted and exported (docs/retention.md): what was acknowledged is in
+// the tables or, whole, in a file. Tasks that are in logs already stay as the tables have them.
+func readExports(dir string, logs map[string]*log) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ndjson"))
+	if err != nil {
+		return err
+	}
+	stored := make(map[string]bool, len(logs))
+	for id := range logs {
+		stored[id] = true
+	}
+	for _, name := range files {
+		if err := readExport(name, stored, logs); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// exported is a line of a file; a later one of the same task holds.
+type exported struct {
+	TaskID string `json:"task_id"`
+	Events []struct {
+		Seq        int64
+		Kind       string
+		State      string
+		ArtifactID string `json:"artifact_id"`
+		Append     bool
+		Last       bool
+		Payload    struct {
+			Parts   []part
+			Message struct{ Parts []part }
+		}
+	}
+}
+
+type part struct{ Text string }
+
+func readExport(name string, stored map[string]bool, logs map[string]*log) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return nil // the end, or a line that is being written: then its task is in the tables
+		}
+		var x exported
+		if err := json.Unmarshal(line, &x); err != nil {
+			return err
+		}
+		if stored[x.TaskID] {
+			continue
+		}
+		l := &log{id: x.TaskID}
+		for i := range x.Events {
+			e := &x.Events[i]
+			r := row{shown: e.Kind == "status" || e.Kind == "artifact"}
+			r.Seq, r.State, r.Artifact, r.Append, r.Last = e.Seq, e.State, e.ArtifactID, e.Append, e.Last
+			switch e.Kind {
+			case "message":
+				if n := len(e.Payload.Parts); n > 0 {
+					r.mark = e.Payload.Parts[n-1].Text
+				}
+			case "status":
+				r.Text = text(e.Payload.Message.Parts)
+			case "artifact":
+				r.Text = text(e.Payload.Parts)
+			}
+			l.events = append(l.events, r)
+		}
+		logs[x.TaskID] = l
+	}
+}
+
+func text(parts []part) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}

@@ -1,0 +1,205 @@
+package judgetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+const (
+	chunksID = "0199a3c1-5b7e-7c3a-9a51-000000000001" // a stream of three chunks
+	askID    = "0199a3c1-5b7e-7c3a-9a51-000000000002" // a question that waits for its answer
+)
+
+// life is what the two tasks have left in the database.
+const life = `
+	INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, attempt, run_ordinal, runs, dialect) VALUES
+	 ('` + chunksID + `', 'demo', 'c', 5, 6, 6, 1, 5, 1, '0.3'),
+	 ('` + askID + `', 'demo', 'c', 3, 3, 3, 1, 2, 1, '0.3');
+	INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, append, last, artifact_id, payload) VALUES
+	 ('` + chunksID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"chunks=3"},{"text":"mark-1"}]}'),
+	 ('` + chunksID + `', 2, 2, 2, 1, false, false, NULL, NULL),
+	 ('` + chunksID + `', 3, 3, NULL, 1, false, false, 'chunks', '{"index":0,"parts":[{"text":"00000000 a"}]}'),
+	 ('` + chunksID + `', 4, 3, NULL, 1, true, false, 'chunks', '{"index":0,"parts":[{"text":"00000001 b"}]}'),
+	 ('` + chunksID + `', 5, 3, NULL, 1, true, true, 'chunks', '{"index":0,"parts":[{"text":"00000002 c"}]}'),
+	 ('` + chunksID + `', 6, 2, 5, 1, false, false, NULL, NULL),
+	 ('` + askID + `', 1, 1, NULL, 0, false, false, NULL, '{"role":"user","parts":[{"text":"ask:what?"},{"text":"mark-2"}]}'),
+	 ('` + askID + `', 2, 2, 2, 1, false, false, NULL, NULL),
+	 ('` + askID + `', 3, 2, 3, 1, false, false, NULL, '{"message":{"role":"agent","parts":[{"text":"what?"}]}}');`
+
+func live(t *testing.T, db *storetest.DB) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.URL)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	id, err := task.ParseID(chunksID)
+	require.NoError(t, err)
+	created := partition.TimeOf(id)
+	require.NoError(t, storetest.Partitions(t.Context(), db.URL, created, created.Add(time.Millisecond)))
+	_, err = conn.PgConn().Exec(t.Context(), life).ReadAll()
+	require.NoError(t, err)
+}
+
+// told is what honest clients have recorded of that. The first reading is a stream from the task's beginning, cut and
+// resumed; the second asks now and then; the third reads the log again from event 2 on.
+func told() *Ledger {
+	l := New()
+	for i, id := range []string{chunksID, askID} {
+		mark := fmt.Sprint("mark-", i+1)
+		l.Sending(mark)
+		l.Stored(mark, id)
+	}
+	l.Sending("mark-3")
+	l.Refused("mark-3")
+	l.Sending("mark-4") // never answered
+	l.Expect(chunksID, Outcome{State: "completed", Chunks: 3})
+	l.Expect(askID, Outcome{State: "input-required"})
+	stream := l.Follow(chunksID)
+	stream.Saw(View{Seq: 1, State: "submitted", Artifacts: map[string]string{}})
+	polls := l.Follow(chunksID)
+	polls.Saw(View{State: "working", Artifacts: map[string]string{"chunks": "00000000 a00000001 b"}})
+	polls.Saw(View{State: "completed", Artifacts: map[string]string{"chunks": "00000000 a00000001 b00000002 c"}})
+	again := l.Follow(chunksID)
+	again.From(2)
+	for _, e := range []Event{
+		{Seq: 2, State: "working"},
+		{Seq: 3, Artifact: "chunks", Text: "00000000 a"},
+		{Seq: 4, Artifact: "chunks", Text: "00000001 b", Append: true},
+		{Seq: 5, Artifact: "chunks", Text: "00000002 c", Append: true, Last: true},
+		{Seq: 6, State: "completed", Final: true},
+	} {
+		stream.Read(e)
+		if e.Seq > 2 {
+			again.Read(e)
+		}
+	}
+	asked := l.Follow(askID)
+	asked.Saw(View{Seq: 1, State: "submitted"})
+	asked.Read(Event{Seq: 2, State: "working"})
+	asked.Read(Event{Seq: 3, State: "input-required", Text: "what?", Final: true})
+	return l
+}
+
+// swap exchanges two positions in the log of the stream.
+func swap(a, b int) string {
+	return fmt.Sprintf(`UPDATE holdfast.task_events SET seq = CASE seq WHEN %[1]d THEN 100 + %[2]d ELSE 100 + %[1]d END
+		 WHERE task = '%[3]s' AND seq IN (%[1]d, %[2]d);
+		UPDATE holdfast.task_events SET seq = seq - 100 WHERE seq > 100`, a, b, chunksID)
+}
+
+// A judge that never condemns proves nothing.
+func TestTheCheckNotices(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	live(t, db)
+	remove := func(r, i int) func(*Ledger) {
+		return func(l *Ledger) { l.readings[r].entries = slices.Delete(l.readings[r].entries, i, i+1) }
+	}
+	for _, c := range []struct {
+		name   string
+		stored string        // what is done to the database
+		told   func(*Ledger) // what is done to the ledger
+		says   string
+	}{
+		{"the log: an event removed", "DELETE FROM holdfast.task_events WHERE task = '" + chunksID + "' AND seq = 4", nil, "without a gap"},
+		{"the log: an event removed, and the gap closed", `
+			DELETE FROM holdfast.task_events WHERE task = '` + chunksID + `' AND seq = 4;
+			UPDATE holdfast.task_events SET seq = 4 WHERE task = '` + chunksID + `' AND seq = 5;
+			UPDATE holdfast.task_events SET seq = 5 WHERE task = '` + chunksID + `' AND seq = 6;
+			UPDATE holdfast.tasks SET last_seq = 5, status_seq = 5, run_ordinal = 4 WHERE id = '` + chunksID + `'`, nil, `is chunk "00000002", and should be 1`},
+		{"the log: an event doubled, and counted", `
+			UPDATE holdfast.task_events SET seq = 7 WHERE task = '` + chunksID + `' AND seq = 6;
+			UPDATE holdfast.task_events SET seq = 6 WHERE task = '` + chunksID + `' AND seq = 5;
+			INSERT INTO holdfast.task_events (task, seq, kind, attempt, append, artifact_id, payload)
+			SELECT task, 5, kind, attempt, append, artifact_id, payload FROM holdfast.task_events WHERE task = '` + chunksID + `' AND seq = 4;
+			UPDATE holdfast.tasks SET last_seq = 7, status_seq = 7, run_ordinal = 6 WHERE id = '` + chunksID + `'`, nil, "the log goes on with"},
+		{"the log: two chunks in another order", swap(4, 5), nil, "the log goes on with"},
+		{"the log: a chunk before its status", swap(2, 3), nil, "the log goes on with"},
+		{"the log: another text", `UPDATE holdfast.task_events SET payload = '{"parts":[{"text":"00000001 x"}]}'
+			WHERE task = '` + chunksID + `' AND seq = 4`, nil, "the log goes on with"},
+		{"the log: the end taken back", `
+			DELETE FROM holdfast.task_events WHERE task = '` + chunksID + `' AND seq = 6;
+			INSERT INTO holdfast.task_queue (id, agent, message_seq) VALUES ('` + chunksID + `', 'demo', 1);
+			UPDATE holdfast.tasks SET state = 2, last_seq = 5, status_seq = 2, run_ordinal = 4 WHERE id = '` + chunksID + `'`, nil, "is still working"},
+		{"a task removed", `
+			DELETE FROM holdfast.task_events WHERE task = '` + askID + `'; DELETE FROM holdfast.tasks WHERE id = '` + askID + `'`, nil, "is lost"},
+		{"a task doubled", `
+			INSERT INTO holdfast.tasks SELECT (jsonb_populate_record(t, '{"id":"0199a3c1-5b7e-7c3a-9a51-000000000003"}')).* FROM holdfast.tasks t WHERE id = '` + askID + `';
+			INSERT INTO holdfast.task_events SELECT (jsonb_populate_record(e, '{"task":"0199a3c1-5b7e-7c3a-9a51-000000000003"}')).*
+			FROM holdfast.task_events e WHERE task = '` + askID + `'`, nil, "is stored 2 times"},
+
+		{"a stream: an event removed", "", remove(0, 3), "the log goes on with"},
+		{"a stream: the opening removed", "", remove(0, 0), "before the stream was opened"},
+		{"a stream: an event doubled", "", func(l *Ledger) {
+			l.readings[0].entries = slices.Insert(l.readings[0].entries, 3, l.readings[0].entries[3])
+		}, "the log goes on with"},
+		{"a stream: the end doubled", "", func(l *Ledger) {
+			l.readings[0].entries = append(l.readings[0].entries, l.readings[0].entries[5])
+		}, "but the log ends with"},
+		{"a stream: two events in another order", "", func(l *Ledger) {
+			e := l.readings[2].entries
+			e[2], e[3] = e[3], e[2]
+		}, "the log goes on with"},
+		{"a stream: no end", "", remove(0, 5), "had no end"},
+		{"a stream: one event of another's", "", func(l *Ledger) {
+			l.readings[3].entries[1] = l.readings[0].entries[2]
+		}, "the log goes on with"},
+		{"answers: older ones later", "", func(l *Ledger) {
+			e := l.readings[1].entries
+			e[0], e[1] = e[1], e[0]
+		}, "no position of the log from there on"},
+		{"answers: what never was", "", func(l *Ledger) {
+			l.Follow(chunksID).Saw(View{State: "canceled"})
+		}, "no position of the log"},
+		{"an acknowledgement of nothing", "", func(l *Ledger) { l.Stored("mark-5", chunksID) }, "is lost"},
+		{"an acknowledgement for another task", "", func(l *Ledger) { l.Stored("mark-2", chunksID) }, "is in task"},
+		{"a refusal of what is stored", "", func(l *Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
+		{"a message that nobody sent", "", func(l *Ledger) { delete(l.messages, "mark-2") }, "nobody sent it"},
+		{"another end than was expected", "", func(l *Ledger) { l.Expect(askID, Outcome{State: "completed"}) }, "and should be completed"},
+		{"fewer chunks than were expected", "", func(l *Ledger) {
+			l.Expect(chunksID, Outcome{State: "completed", Chunks: 4})
+		}, "3 chunks, and should be 4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := pgx.Connect(t.Context(), db.URL)
+			require.NoError(t, err)
+			defer func() { _ = conn.Close(context.Background()) }()
+			tx, err := conn.Begin(t.Context()) // and never committed
+			require.NoError(t, err)
+			l := told()
+			require.NoError(t, check(t.Context(), tx, l.copy(), true), "before the damage")
+			if c.stored != "" {
+				_, err = conn.PgConn().Exec(t.Context(), c.stored).ReadAll()
+				require.NoError(t, err)
+			}
+			if c.told != nil {
+				c.told(l)
+			}
+			require.ErrorContains(t, check(t.Context(), tx, l.copy(), true), c.says)
+		})
+	}
+}
+
+// Check may look while clients and servers are at work.
+func TestACheckInTheMiddleAsksForNoEnd(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	live(t, db)
+	l := told()
+	l.readings[0].entries = l.readings[0].entries[:3]
+	l.Expect(askID, Outcome{State: "completed"})
+	delete(l.messages, "mark-2")
+	require.NoError(t, Check(t.Context(), db.URL, l))
+	require.Error(t, CheckAtRest(t.Context(), db.URL, l))
+	require.Equal(t, Count{Messages: 3, Stored: 1, Refused: 1, Readings: 4, Views: 4, Events: 8}, l.Count())
+}

@@ -1,0 +1,288 @@
+package maintenance_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/maintenance"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+const patience = 60 * time.Second
+
+func await[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatal("waited in vain until " + what)
+		panic("unreachable")
+	}
+}
+
+// process is a store with an id, as a server has them.
+type process struct {
+	*store.Store
+	id   task.ID
+	dead atomic.Bool // it reaches its database no more
+	took chan bool   // what came of each attempt to lead
+}
+
+func newProcess(t *testing.T, url string) *process {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return &process{Store: s, id: store.NewID(), took: make(chan bool, 1000)}
+}
+
+func (p *process) Lead(ctx context.Context, duty string, holder task.ID, ttl time.Duration) (bool, error) {
+	if p.dead.Load() {
+		return false, task.Unavailable
+	}
+	leads, err := p.Store.Lead(ctx, duty, holder, ttl)
+	p.took <- leads
+	return leads, err
+}
+
+func (p *process) Resign(ctx context.Context, duty string, holder task.ID) error {
+	if p.dead.Load() {
+		return task.Unavailable
+	}
+	return p.Store.Resign(ctx, duty, holder)
+}
+
+func (p *process) holder() task.ID { return p.id }
+
+// holders lists who has a lease.
+func holders(t *testing.T, url string) []task.ID {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	rows, err := conn.Query(t.Context(), "SELECT holder FROM holdfast.leases WHERE until >= now()")
+	require.NoError(t, err)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[[16]byte])
+	require.NoError(t, err)
+	out := make([]task.ID, len(ids))
+	for i, id := range ids {
+		out[i] = id
+	}
+	return out
+}
+
+func execute(t *testing.T, url, sql string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
+	_, err = conn.Exec(t.Context(), sql, args...)
+	require.NoError(t, err)
+}
+
+// until gives a duty whose piece says who works, and then works until it is interrupted.
+func until(who string, began, ended chan<- string) maintenance.Duty {
+	return maintenance.Duty{
+		Name: "d", Every: 10 * time.Millisecond, Timeout: time.Hour, Alone: true,
+		Run: func(ctx context.Context) (bool, error) {
+			began <- who
+			<-ctx.Done()
+			ended <- who
+			return true, ctx.Err()
+		},
+	}
+}
+
+func TestAnotherProcessTakesOverFromOneThatDied(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	began, ended := make(chan string, 1000), make(chan string, 1000)
+	first, second := newProcess(t, url), newProcess(t, url)
+	kill := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: first.holder, TTL: time.Hour})
+	require.Equal(t, "first", await(t, began, "it leads"))
+	require.Equal(t, []task.ID{first.id}, holders(t, url))
+	run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: second, Holder: second.holder, TTL: time.Second})
+	require.False(t, await(t, second.took, "it has looked"), "the duty is taken")
+
+	first.dead.Store(true)
+	kill()
+	require.Equal(t, "first", await(t, ended, "it is gone"))
+	require.Equal(t, []task.ID{first.id}, holders(t, url), "its lease stays")
+	require.False(t, await(t, second.took, "it has looked"))
+	execute(t, url, "UPDATE holdfast.leases SET until = now() - interval '1 s'") // the hour has passed
+	require.Equal(t, "second", await(t, began, "the other one takes over"))
+}
+
+func TestAStopGivesTheLeaseBack(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	began, ended := make(chan string, 10), make(chan string, 10)
+	first, second := newProcess(t, url), newProcess(t, url)
+	stop := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: first.holder})
+	require.Equal(t, "first", await(t, began, "it leads"))
+	stop()
+	require.Equal(t, "first", await(t, ended, "its piece is interrupted"))
+	require.Empty(t, holders(t, url))
+	run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: second, Holder: second.holder})
+	require.Equal(t, "second", await(t, began, "it leads"), "without waiting for a lease to run out")
+}
+
+func TestALeaseThatWasTakenAwayInterruptsThePiece(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	began, ended := make(chan string, 10), make(chan string, 10)
+	p := newProcess(t, url)
+	run(t, maintenance.Options{Duties: []maintenance.Duty{until("it", began, ended)}, Leases: p, Holder: p.holder, TTL: 2 * time.Second})
+	await(t, began, "it leads")
+	other := store.NewID()
+	execute(t, url, `INSERT INTO holdfast.leases (name, holder, until) VALUES ('d', $1, now() + interval '1 hour')
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until`, [16]byte(other))
+	await(t, ended, "it gives up")
+	require.Equal(t, []task.ID{other}, holders(t, url))
+}
+
+// The pieces together take much longer than a lease.
+func TestALeaderKeepsItsLeaseThroughALongBacklog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var leases table
+		left, ended := 50, make(chan struct{})
+		leader := run(t, maintenance.Options{
+			Duties: []maintenance.Duty{{Name: "d", Every: time.Hour, Alone: true, Run: func(context.Context) (bool, error) {
+				time.Sleep(10 * time.Second)
+				if left--; left == 0 {
+					close(ended)
+				}
+				return left > 0, nil
+			}}},
+			Leases: &leases, Holder: is(1),
+		})
+		synctest.Wait()
+		runs := 0
+		follower := run(t, maintenance.Options{
+			Duties: []maintenance.Duty{{Name: "d", Every: time.Second, Alone: true, Run: func(context.Context) (bool, error) { runs++; return false, nil }}},
+			Leases: &leases, Holder: is(2),
+		})
+		<-ended
+		time.Sleep(10 * time.Minute) // it leads while it waits for its next round, too
+		synctest.Wait()
+		require.Zero(t, runs)
+		leader()
+		time.Sleep(time.Minute)
+		follower()
+		require.Positive(t, runs)
+	})
+}
+
+func TestALeaderGivesUpAtOnce(t *testing.T) {
+	t.Parallel()
+	const ttl = 30 * time.Second
+	for name, c := range map[string]struct {
+		happens func(leases *table, holder *atomic.Uint32)
+		from    time.Duration // the soonest
+		within  time.Duration // the latest
+		reason  string
+		next    byte // who leads in the end
+	}{
+		"taken by another process": {
+			func(l *table, _ *atomic.Uint32) {
+				l.change(func() { l.rows["d"] = row{task.ID{9}, time.Now().Add(time.Hour)} })
+			},
+			0, ttl / 4 * 5 / 4, "another process has the lease", 9,
+		},
+		"the database is away": {
+			func(l *table, _ *atomic.Uint32) { l.change(func() { l.err = errors.New("away") }) },
+			// The last renewal was up to a quarter, and its jitter, ago.
+			ttl * 2 / 3, ttl, "the lease was not renewed in time", 1,
+		},
+		"the database does not answer": {
+			func(l *table, _ *atomic.Uint32) { l.change(func() { l.hang = true }) },
+			ttl * 2 / 3, ttl, "the lease was not renewed in time", 1,
+		},
+		"the process was declared dead": {
+			func(_ *table, holder *atomic.Uint32) { holder.Store(2) },
+			0, ttl / 4 * 5 / 4, "this process was declared dead", 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var leases table
+				var holder atomic.Uint32
+				holder.Store(1)
+				var said bytes.Buffer
+				began, ended := make(chan string, 10), make(chan string, 10)
+				stop := run(t, maintenance.Options{
+					Duties: []maintenance.Duty{until("it", began, ended)}, Leases: &leases, TTL: ttl,
+					Holder: func() task.ID { return task.ID{byte(holder.Load())} },
+					Log:    slog.New(slog.NewTextHandler(&said, nil)),
+				})
+				<-began
+				time.Sleep(time.Minute - time.Millisecond) // renewed several times
+				require.Empty(t, ended)
+				at := time.Now()
+				c.happens(&leases, &holder)
+				<-ended
+				require.GreaterOrEqual(t, time.Since(at), c.from)
+				require.LessOrEqual(t, time.Since(at), c.within)
+				synctest.Wait()
+				require.Contains(t, said.String(), `msg="duty lost" duty=d reason="`+c.reason+`"`)
+				leases.change(func() { leases.err, leases.hang = nil, false })
+				if c.next != 9 {
+					<-began
+				}
+				time.Sleep(time.Minute)
+				leases.change(func() { require.Equal(t, task.ID{c.next}, leases.rows["d"].holder) })
+				stop()
+			})
+		})
+	}
+}
+
+func TestWhoHasNoIdLeadsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began, ended := make(chan string, 10), make(chan string, 10)
+		var leases table
+		var id atomic.Uint32
+		stop := run(t, maintenance.Options{
+			Duties: []maintenance.Duty{until("it", began, ended)}, Leases: &leases,
+			Holder: func() task.ID { return task.ID{byte(id.Load())} },
+		})
+		time.Sleep(time.Hour)
+		require.Empty(t, began)
+		id.Store(1)
+		<-began
+		stop()
+	})
+}
+
+func TestALeaseThatCannotBeTakenIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		leases := table{err: errors.New("no such table")}
+		var said bytes.Buffer
+		began, ended := make(chan string, 10), make(chan string, 10)
+		stop := run(t, maintenance.Options{
+			Duties: []maintenance.Duty{until("it", began, ended)}, Leases: &leases, Holder: is(1), Log: slog.New(slog.NewTextHandler(&said, nil)),
+		})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("duty cannot be taken")), said.String())
+		leases.change(func() { leases.err = nil })
+		<-began
+		stop()
+	})
+}

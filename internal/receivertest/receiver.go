@@ -1,0 +1,598 @@
+// Package receivertest is a receiver of webhooks that a test can kill, and that misbehaves as it is told.
+//
+// It is the test binary once more, as a process of its own. It does with each request what the test has asked for, keeps in
+// a file what came, and is asked about it at another address. So it can be killed, and come back.
+package receivertest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/a2atest"
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+const env = "HOLDFAST_INTEGRATION_RECEIVER" // a receiverSetup
+
+// Setup is what the process is told when it starts.
+type Setup struct {
+	Addrs     []string
+	Cert, Key string // files; without them it is no TLS
+	Journal   string // a file
+}
+
+// Act is what a receiver does with a request. The zero value accepts it.
+type Act struct {
+	Do     Deed
+	Hold   bool          // until the test releases it, or the sender is gone
+	Wait   time.Duration // before it answers
+	Status int           // default 204
+	Header http.Header
+	// RetryDate adds a Retry-After of a date: so long from the answer, in whole seconds.
+	RetryDate time.Duration
+	Text      string
+}
+
+// Deed is what a receiver does in place of answering properly.
+type Deed string
+
+// The deeds.
+const (
+	Answers         Deed = ""
+	NeverAnswers    Deed = "never answers"
+	HangsInHeaders  Deed = "never ends its headers"
+	HangsInBody     Deed = "never ends its body"
+	Floods          Deed = "has a body without end"
+	Closes          Deed = "closes the connection"
+	Resets          Deed = "resets the connection"
+	ResetsUnread    Deed = "resets the connection before it has read the body"
+	SpeaksOtherwise Deed = "does not speak HTTP"
+)
+
+// Notification is what a receiver got, whole.
+type Notification struct {
+	At         time.Time
+	Host, Path string
+	Header     http.Header
+	Body       []byte
+	RetryAfter string // what it was answered
+}
+
+// Tally counts what came to a path, or to an address.
+type Tally struct {
+	Posts   int // also those that are in no notification
+	Open    int // that are not answered yet
+	Most    int // that were open at once
+	Written int // bytes of floods that the sender took
+}
+
+// Hooked adds webhooks to the usual clustertest.Settings.
+func Hooked(more a2atest.Object) string { return clustertest.Settings + Pushing(more) }
+
+// Pushing lets webhooks lead to this machine, quick to be tried again, with what else is said of push.
+func Pushing(more a2atest.Object) string {
+	push := a2atest.Object{"allow_private": true, "retry_first": "20ms", "retry_most": "200ms"}
+	maps.Copy(push, more)
+	return "\npush: " + string(a2atest.JSON(push)) + "\n"
+}
+
+// inbox is the receiver within its process.
+type inbox struct {
+	journal *os.File
+
+	mu       sync.Mutex
+	got      [][]byte                 // the lines of the journal
+	more     chan struct{}            // closed when something came
+	acts     map[string][]Act         // by path or address, "" for those without
+	releases map[string]chan struct{} // as acts: what is held waits for that
+	tallies  map[string]*Tally        // by path, and by address
+}
+
+// Main makes this process the receiver, and does not return, if a test has started it as one. Call it from TestMain.
+func Main() {
+	if setup := os.Getenv(env); setup != "" {
+		fmt.Fprintln(os.Stderr, "the receiver:", serve(setup))
+		os.Exit(1)
+	}
+}
+
+// serve is the process. It ends when the test does.
+func serve(setup string) error {
+	var s Setup
+	if err := json.Unmarshal([]byte(setup), &s); err != nil {
+		return err
+	}
+	b := &inbox{more: make(chan struct{}), acts: map[string][]Act{}, tallies: map[string]*Tally{}, releases: map[string]chan struct{}{}}
+	if err := b.open(s.Journal); err != nil {
+		return err
+	}
+	hooks := &http.Server{Handler: b}
+	ended := make(chan error, 1)
+	for _, addr := range s.Addrs {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return err
+		}
+		go func() {
+			if s.Cert != "" {
+				ended <- hooks.ServeTLS(l, s.Cert, s.Key)
+			} else {
+				ended <- hooks.Serve(l)
+			}
+		}()
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	go func() { ended <- http.Serve(l, b.control()) }()
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		ended <- errors.Join(err, io.EOF)
+	}()
+	if _, err := fmt.Fprintln(os.Stdout, l.Addr()); err != nil {
+		return err
+	}
+	return <-ended
+}
+
+// open reads what came in earlier lives. The last line may be torn: its sender has no answer.
+func (b *inbox) open(journal string) error {
+	raw, err := os.ReadFile(journal)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	raw = raw[:bytes.LastIndexByte(raw, '\n')+1]
+	for line := range bytes.Lines(raw) {
+		b.got = append(b.got, line)
+	}
+	if b.journal, err = os.OpenFile(journal, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return err
+	}
+	return b.journal.Truncate(int64(len(raw)))
+}
+
+// ServeHTTP does with a request what the test has asked for.
+func (b *inbox) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	path := q.URL.RequestURI()
+	a, release := b.arrive(path, q.Host)
+	defer b.count(func(c *Tally) { c.Open-- }, path, q.Host)
+	if a.Do == ResetsUnread {
+		hangUp(w, true)
+		return
+	}
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		return
+	}
+	n := &Notification{At: time.Now(), Host: q.Host, Path: path, Header: q.Header, Body: body, RetryAfter: a.Header.Get("Retry-After")}
+	if a.RetryDate > 0 {
+		n.RetryAfter = n.At.Add(a.RetryDate).UTC().Format(http.TimeFormat)
+	}
+	b.keep(n)
+	if a.Hold {
+		select {
+		case <-release:
+		case <-q.Context().Done():
+			return
+		}
+	}
+	time.Sleep(a.Wait)
+	for name, values := range a.Header {
+		w.Header()[name] = values
+	}
+	if n.RetryAfter != "" {
+		w.Header().Set("Retry-After", n.RetryAfter)
+	}
+	b.answer(w, q, &a)
+}
+
+func (b *inbox) answer(w http.ResponseWriter, q *http.Request, a *Act) {
+	status := a.Status
+	if status == 0 {
+		status = http.StatusNoContent
+	}
+	switch a.Do {
+	case NeverAnswers:
+		<-q.Context().Done()
+	case HangsInHeaders:
+		hangIn(w, "HTTP/1.1 200 OK\r\nX-Slow: ")
+	case HangsInBody:
+		w.Header().Set("Content-Length", "1000")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, a.Text)
+		_ = http.NewResponseController(w).Flush()
+		<-q.Context().Done()
+	case Floods:
+		w.WriteHeader(status)
+		for chunk := bytes.Repeat([]byte("water "), 10_000); ; {
+			n, err := w.Write(chunk)
+			b.count(func(c *Tally) { c.Written += n }, q.URL.RequestURI(), q.Host)
+			if err != nil {
+				return
+			}
+		}
+	case Closes, Resets:
+		hangUp(w, a.Do == Resets)
+	case SpeaksOtherwise:
+		hangIn(w, "220 mail.example ESMTP\r\n")
+	default:
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, a.Text)
+	}
+}
+
+// hangUp ends a connection without an answer.
+func hangUp(w http.ResponseWriter, reset bool) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	if reset {
+		_ = c.(*net.TCPConn).SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+// hangIn writes something and leaves it to the sender to end the connection.
+func hangIn(w http.ResponseWriter, text string) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	_, _ = io.WriteString(c, text)
+	_, _ = io.Copy(io.Discard, c)
+	_ = c.Close()
+}
+
+// arrive counts a request, and says what to do with it: each takes the next of the acts of its path, or else of its
+// address, or else of all. The last one stays.
+func (b *inbox) arrive(path, host string) (a Act, release <-chan struct{}) {
+	b.count(func(c *Tally) {
+		c.Posts++
+		c.Open++
+		c.Most = max(c.Most, c.Open)
+	}, path, host)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, of := range []string{path, host, ""} {
+		acts := b.acts[of]
+		switch {
+		case len(acts) > 1:
+			b.acts[of] = acts[1:]
+			fallthrough
+		case len(acts) == 1:
+			return acts[0], b.releases[of]
+		}
+	}
+	return Act{}, nil
+}
+
+func (b *inbox) count(how func(*Tally), keys ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, key := range keys {
+		if b.tallies[key] == nil {
+			b.tallies[key] = &Tally{}
+		}
+		how(b.tallies[key])
+	}
+}
+
+// keep remembers what came, before it is answered.
+func (b *inbox) keep(n *Notification) {
+	line, err := json.Marshal(n)
+	if err != nil {
+		panic(err)
+	}
+	line = append(line, '\n')
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, err := b.journal.Write(line); err != nil {
+		panic(err)
+	}
+	b.got = append(b.got, line)
+	close(b.more)
+	b.more = make(chan struct{})
+}
+
+// control is what the test asks and tells.
+func (b *inbox) control() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /got", func(w http.ResponseWriter, q *http.Request) {
+		from, _ := strconv.Atoi(q.FormValue("from"))
+		b.mu.Lock()
+		got, more := b.got[from:], b.more
+		b.mu.Unlock()
+		if len(got) == 0 && q.FormValue("wait") != "" {
+			select {
+			case <-more:
+			case <-q.Context().Done():
+			}
+			b.mu.Lock()
+			got = b.got[from:]
+			b.mu.Unlock()
+		}
+		for _, line := range got {
+			_, _ = w.Write(line)
+		}
+	})
+	mux.HandleFunc("GET /tally", func(w http.ResponseWriter, q *http.Request) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		var sum Tally
+		if one := b.tallies[q.FormValue("of")]; one != nil {
+			sum = *one
+		}
+		_ = json.NewEncoder(w).Encode(&sum)
+	})
+	mux.HandleFunc("POST /acts", func(w http.ResponseWriter, q *http.Request) {
+		var acts []Act
+		if err := json.NewDecoder(q.Body).Decode(&acts); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		of := q.FormValue("of")
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if held := b.releases[of]; held != nil {
+			close(held)
+		}
+		b.acts[of], b.releases[of] = acts, make(chan struct{})
+	})
+	return mux
+}
+
+// Receiver is that process, as the test sees it.
+type Receiver struct {
+	t       testing.TB
+	Setup   Setup
+	URL     string   // of the first of its addresses
+	URLs    []string // of all
+	cmd     *exec.Cmd
+	errs    bytes.Buffer
+	control string
+
+	seen  int             // how many notifications were fetched
+	queue []*Notification // of these, those that the test has not taken
+}
+
+// Start starts a receiver at one address or several, which are its own also while it is down.
+func Start(t testing.TB, addrs int) *Receiver {
+	t.Helper()
+	r := New(t, "http://", addrs)
+	r.Run()
+	return r
+}
+
+// New makes a receiver that does not run yet, at addresses with a scheme.
+func New(t testing.TB, scheme string, addrs int) *Receiver {
+	t.Helper()
+	r := &Receiver{t: t, Setup: Setup{Journal: filepath.Join(t.TempDir(), "journal")}}
+	for range addrs {
+		addr := clustertest.Reserve(t)
+		r.Setup.Addrs, r.URLs = append(r.Setup.Addrs, addr), append(r.URLs, scheme+addr)
+	}
+	r.URL = r.URLs[0]
+	t.Cleanup(func() {
+		r.Kill()
+		if bytes.Contains(r.errs.Bytes(), []byte("DATA RACE")) || t.Failed() && r.errs.Len() > 0 {
+			t.Errorf("the Receiver said:\n%s", r.errs.Bytes())
+		}
+	})
+	return r
+}
+
+// Run starts the process, again if it has been killed. It knows what came before, and no acts.
+func (r *Receiver) Run() {
+	r.t.Helper()
+	setup, err := json.Marshal(&r.Setup)
+	require.NoError(r.t, err)
+	r.cmd = exec.Command(os.Args[0])
+	r.cmd.Env = append(os.Environ(), env+"="+string(setup))
+	r.cmd.Stderr = &r.errs
+	_, err = r.cmd.StdinPipe() // which ends when we do
+	require.NoError(r.t, err)
+	out, err := r.cmd.StdoutPipe()
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.cmd.Start())
+	control, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(r.t, err, "the Receiver starts")
+	r.control = "http://" + strings.TrimSpace(control)
+}
+
+// Kill ends the process at once.
+func (r *Receiver) Kill() {
+	if r.cmd == nil {
+		return
+	}
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+	r.cmd = nil
+}
+
+// ask asks the process, and fails the test when there is no answer in time.
+func (r *Receiver) ask(what, method, path string, in any) []byte {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), waittest.Patience)
+	defer cancel()
+	body, err := json.Marshal(in)
+	require.NoError(r.t, err)
+	req, err := http.NewRequestWithContext(ctx, method, r.control+path, bytes.NewReader(body))
+	require.NoError(r.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(r.t, err, "waited in vain: %s", what)
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	require.NoError(r.t, err)
+	require.Equal(r.t, http.StatusOK, resp.StatusCode, "%s", got)
+	return got
+}
+
+// Behave says what happens to the next requests to a path, or to an address, one after the other; the last stays. "" is
+// all of which nothing was said. What is held there is released.
+func (r *Receiver) Behave(of string, acts ...Act) {
+	r.t.Helper()
+	r.ask("acts", http.MethodPost, "/acts?of="+url.QueryEscape(of), acts)
+}
+
+// Tally is what has come to a path, or to an address, in this life of the process.
+func (r *Receiver) Tally(of string) (sum Tally) {
+	r.t.Helper()
+	require.NoError(r.t, json.Unmarshal(r.ask("a tally", http.MethodGet, "/tally?of="+url.QueryEscape(of), nil), &sum))
+	return sum
+}
+
+// Next waits for a notification.
+func (r *Receiver) Next(what string) *Notification {
+	r.t.Helper()
+	for len(r.queue) == 0 {
+		r.fetch(what, "&wait=1")
+	}
+	n := r.queue[0]
+	r.queue = r.queue[1:]
+	return n
+}
+
+// Rest are the notifications that have come, and were not taken.
+func (r *Receiver) Rest() []*Notification {
+	r.t.Helper()
+	r.fetch("the rest", "")
+	rest := r.queue
+	r.queue = nil
+	return rest
+}
+
+func (r *Receiver) fetch(what, wait string) {
+	r.t.Helper()
+	lines := r.ask(what, http.MethodGet, fmt.Sprintf("/got?from=%d%s", r.seen, wait), nil)
+	for line := range bytes.Lines(lines) {
+		n := &Notification{}
+		require.NoError(r.t, json.Unmarshal(line, n))
+		r.seen++
+		r.queue = append(r.queue, n)
+	}
+}
+
+// Until takes notifications up to one with a state.
+func (r *Receiver) Until(state string) (all []*Notification, states []string) {
+	r.t.Helper()
+	for {
+		n := r.Next("a Notification with " + state)
+		all, states = append(all, n), append(states, n.State(r.t))
+		if states[len(states)-1] == state {
+			return all, states
+		}
+	}
+}
+
+// ID is that of the delivery.
+func (n *Notification) ID() string { return n.Header.Get("Idempotency-Key") }
+
+// State is that of the task, in the words of 0.3.
+func (n *Notification) State(t testing.TB) string {
+	t.Helper()
+	var doc struct {
+		Status       *a2atest.Status
+		StatusUpdate *struct{ Status a2atest.Status }
+		Task         *struct{ Status a2atest.Status }
+	}
+	require.NoError(t, json.Unmarshal(n.Body, &doc), "%s", n.Body)
+	switch {
+	case doc.Status != nil:
+		return doc.Status.State
+	case doc.StatusUpdate != nil:
+		return a2atest.Plain(doc.StatusUpdate.Status.State)
+	case doc.Task != nil:
+		return a2atest.Plain(doc.Task.Status.State)
+	}
+	return ""
+}
+
+// Claims are those of the JWT, which speaks of this delivery and this body. The signature is not looked at.
+func (n *Notification) Claims(t testing.TB) (claims struct {
+	Iss, Aud, Sub, Jti string
+	Digest             string `json:"request_body_sha256"`
+},
+) {
+	t.Helper()
+	signed, err := jose.ParseSignedCompact(n.Header.Get("X-A2A-Signature"), []jose.SignatureAlgorithm{jose.ES256})
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims))
+	require.Equal(t, n.ID(), claims.Jti)
+	digest := sha256.Sum256(n.Body)
+	require.Equal(t, hex.EncodeToString(digest[:]), claims.Digest)
+	return claims
+}
+
+// Stories are what receivers were told, path by path.
+type Stories struct {
+	t      testing.TB
+	First  map[string]*Notification // by delivery
+	Times  map[string]int           // by delivery: how often it came
+	States map[string][]string      // by path, without repetitions
+}
+
+// NewStories makes Stories of nothing.
+func NewStories(t testing.TB) *Stories {
+	t.Helper()
+	return &Stories{t, map[string]*Notification{}, map[string]int{}, map[string][]string{}}
+}
+
+// Add takes a notification in, and tells its path and state. What repeats an earlier one, as its id says, must say the same,
+// and counts for nothing: then the path is "".
+func (s *Stories) Add(n *Notification) (path, state string) {
+	s.t.Helper()
+	n.Claims(s.t)
+	s.Times[n.ID()]++
+	if first := s.First[n.ID()]; first != nil {
+		require.Equal(s.t, first.Path, n.Path)
+		require.Equal(s.t, string(first.Body), string(n.Body), "%s: %s", n.Path, n.ID())
+		return "", ""
+	}
+	s.First[n.ID()] = n
+	state = n.State(s.t)
+	s.States[n.Path] = append(s.States[n.Path], state)
+	return n.Path, state
+}
+
+// UntilAll takes notifications until so many paths have been told of an end of their tasks, nothing more is due, and
+// what has come since repeats what was known.
+func (r *Receiver) UntilAll(db *clustertest.DB, paths int) *Stories {
+	r.t.Helper()
+	s := NewStories(r.t)
+	for ended := 0; ended < paths; {
+		if _, state := s.Add(r.Next("the end of every task")); state == "completed" {
+			ended++
+		}
+	}
+	db.NothingIsDue()
+	for _, n := range r.Rest() {
+		path, state := s.Add(n)
+		require.Empty(r.t, path, "something new after the end: %s", state)
+	}
+	return s
+}

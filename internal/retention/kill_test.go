@@ -1,0 +1,149 @@
+package retention
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// A process is killed at every statement of a sweep in turn. Another one finishes the work: what may go is gone with all that
+// belongs to it, what outlives its period is whole, and each task that went has a line in the export.
+func TestASweepIsKilledAtEveryStatement(t *testing.T) {
+	t.Parallel()
+	t.Run("of a period", func(t *testing.T) {
+		t.Parallel()
+		killEverywhere(t, newFixture(t), false)
+	})
+	t.Run("of rows, since another agent keeps its tasks for longer", func(t *testing.T) {
+		t.Parallel()
+		killEverywhere(t, newFixture(t), true)
+	})
+}
+
+func killEverywhere(t *testing.T, f *fixture, rows bool) {
+	t.Helper()
+	dir := t.TempDir()
+	policies := Options{Default: Policy{Tasks: 30 * day}, Agents: map[string]Policy{"patient": {}}, Export: dir}
+	clean := policies
+	clean.Store = f.Store
+	age := 40 * day
+	if rows {
+		f.make(past{agent: "patient", owner: "another", age: age, state: task.StateCompleted})
+	}
+	for n := 1; ; n++ {
+		gone := []*task.Task{
+			f.make(past{agent: "a", owner: "o", age: age, state: task.StateCompleted, chunks: 3, name: "gone", push: true}),
+			f.make(past{agent: "a", owner: "o", age: age, state: task.StateFailed}),
+		}
+		stay := []*task.Task{
+			f.make(past{agent: "a", owner: "o", age: age, since: 2 * day, state: task.StateFailed, chunks: 3, push: true}),
+			f.make(past{agent: "a", owner: "o", age: age, state: task.StateInputRequired, chunks: 3, name: "parked"}),
+		}
+		killed := f.sweepUntil(t, policies, n)
+		done(t, New(clean).Sweep)
+		for _, h := range gone {
+			require.False(t, f.there(h), "killed at %d", n)
+		}
+		for _, h := range stay {
+			require.True(t, f.there(h), "killed at %d", n)
+		}
+		detached, err := f.Detached(t.Context(), partition.Tasks)
+		require.NoError(t, err)
+		require.Empty(t, detached, "killed at %d", n)
+		lines := exportedTasks(t, dir)
+		for _, h := range gone {
+			require.Contains(t, lines, h.ID.String(), "killed at %d", n)
+		}
+		for _, h := range stay {
+			require.NotContains(t, lines, h.ID.String(), "killed at %d", n)
+		}
+		owner := "o"
+		_, err = New(clean).Purge(t.Context(), &store.PurgeFilter{Owner: &owner})
+		require.NoError(t, err)
+		if !killed {
+			require.Greater(t, n, 10, "the sweep has that many statements")
+			t.Log("statements:", n-1)
+			return
+		}
+	}
+}
+
+// sweepUntil sweeps in a process that dies with its nth statement, and reports whether it did.
+func (f *fixture) sweepUntil(t *testing.T, o Options, n int) (killed bool) {
+	t.Helper()
+	proxy := pgproxytest.New(t, f.url)
+	s, err := store.Open(t.Context(), store.Options{URL: proxy.URL, APIConns: 2, Widths: store.Widths{Tasks: partition.Day}})
+	require.NoError(t, err)
+	defer s.Close(context.WithoutCancel(t.Context()))
+	dead := proxy.Die(n)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-dead:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	o.Store = s
+	r := New(o)
+	for more := true; more && err == nil; {
+		more, err = r.Sweep(ctx)
+	}
+	select {
+	case <-dead:
+		return true
+	default:
+		require.NoError(t, err)
+		return false
+	}
+}
+
+// exportedTasks are those with a line, each of which is whole.
+func exportedTasks(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ndjson"))
+	require.NoError(t, err)
+	lines := map[string]int{}
+	for _, name := range files {
+		file, err := os.Open(name)
+		require.NoError(t, err)
+		for s := bufio.NewScanner(file); s.Scan(); {
+			var l struct{ Task string }
+			require.NoError(t, json.Unmarshal(s.Bytes(), &l), s.Text())
+			lines[l.Task]++
+		}
+		require.NoError(t, file.Close())
+	}
+	return lines
+}
+
+// A file that ends in the middle of a line is what a killed process leaves: the rest of the line goes, and the next follows.
+func TestHalfALineOfAnExportIsCutOff(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ before, after string }{
+		{"", ""}, {"{}\n", "{}\n"}, {"{}\n{\"task\":\"x", "{}\n"}, {"{\"task\"", ""},
+	} {
+		name := filepath.Join(t.TempDir(), "f")
+		require.NoError(t, os.WriteFile(name, []byte(c.before), 0o600))
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		require.NoError(t, err)
+		end, err := wholeLines(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.EqualValues(t, len(c.after), end)
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Equal(t, c.after, string(text))
+	}
+}

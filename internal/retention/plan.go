@@ -1,0 +1,121 @@
+package retention
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+)
+
+// Step is a line of a plan: what a sweep deletes, and how.
+type Step struct {
+	What  string    // tasks, artifacts, idempotency_keys, delivery_attempts or audit
+	How   string    // drop (a partition) or delete (rows)
+	From  time.Time // of the period
+	To    time.Time
+	Agent string // agent whose rows are deleted; "" for all
+	Tasks int64
+	Held  int64 // number that stay because they are held
+	Bytes int64 // bytes that become free; for deleted rows, as far as known
+}
+
+// Plan lists what a sweep would delete now. It changes nothing.
+func (r *Retention) Plan(ctx context.Context) (steps []Step, err error) {
+	now, err := r.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	periods, err := r.periods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range append(periods, &period{Span: store.Everything}) {
+		if p.From.After(now) {
+			continue
+		}
+		if p.agents, err = r.Store.EndedAgents(ctx, p.Span); err != nil {
+			return nil, err
+		}
+		more, err := r.planPeriod(ctx, p, now)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, more...)
+	}
+	for _, family := range []struct {
+		partition.Family
+		keep time.Duration
+	}{{partition.Keys, r.Keys}, {partition.Attempts, r.Attempts}, {partition.Audit, r.Audit}} {
+		all, err := r.Store.Partitions(ctx, family.Family)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range all {
+			if family.keep == 0 || p.To.Add(family.keep).After(now) {
+				continue
+			}
+			bytes, err := r.Store.SizeOf(ctx, p.Table)
+			if err != nil {
+				return nil, err
+			}
+			steps = append(steps, Step{What: family.Name, How: "drop", From: p.From, To: p.To, Bytes: bytes})
+		}
+	}
+	return steps, nil
+}
+
+func (r *Retention) planPeriod(ctx context.Context, p *period, now time.Time) (steps []Step, err error) {
+	whole := func(what string, keep func(Policy) time.Duration, parents ...string) error {
+		s := Step{What: what, How: "drop", From: p.From, To: p.To}
+		for _, agent := range p.agents {
+			n, err := r.Store.CountEnded(ctx, p.Span, agent, now.Add(-keep(r.Of(agent))))
+			if err != nil {
+				return err
+			}
+			s.Tasks, s.Held = s.Tasks+n.Tasks, s.Held+n.Held
+		}
+		for _, parent := range parents {
+			if !p.has(parent) {
+				continue
+			}
+			bytes, err := r.Store.SizeOf(ctx, p.tables[parent].Table)
+			if err != nil {
+				return err
+			}
+			s.Bytes += bytes
+		}
+		steps = append(steps, s)
+		return nil
+	}
+	tasks := func(q Policy) time.Duration { return q.Tasks }
+	artifacts := func(q Policy) time.Duration { return q.Artifacts }
+	switch {
+	case !p.Kept && (!p.has("tasks_dated") || r.over(p, now, tasks)):
+		return steps, whole("tasks", tasks, tasksTables...)
+	case !p.Kept && p.has(artifactsTable) && r.over(p, now, artifacts):
+		return steps, whole("artifacts", artifacts, artifactsTable)
+	}
+	for _, agent := range p.agents {
+		q := r.Of(agent)
+		for _, mode := range []struct {
+			what string
+			keep time.Duration
+		}{{"tasks", q.Tasks}, {"artifacts", q.Artifacts}} {
+			if mode.keep == 0 {
+				continue
+			}
+			n, err := r.Store.CountEnded(ctx, p.Span, agent, now.Add(-mode.keep))
+			if err != nil {
+				return nil, err
+			}
+			if n.Tasks == n.Held || mode.what == "artifacts" && n.ArtifactBytes == 0 {
+				continue
+			}
+			steps = append(steps, Step{
+				What: mode.what, How: "delete", From: p.From, To: p.To, Agent: agent, Tasks: n.Tasks, Held: n.Held, Bytes: n.ArtifactBytes,
+			})
+		}
+	}
+	return steps, nil
+}

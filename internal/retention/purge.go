@@ -1,0 +1,64 @@
+package retention
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Purged counts what a purge has deleted.
+type Purged struct {
+	Tasks    int // tasks deleted from the database
+	Held     int // tasks that stay because they are held
+	Exported int // lines deleted from exports
+}
+
+// Purge deletes the tasks that match a filter, whatever their retention: from the tables, from the
+// webhook queue, and from the exports of this machine. It writes an entry to the audit log. It
+// blocks until all are deleted or ctx ends; another call continues. Errors: task.Invalid if the
+// filter is empty.
+func (r *Retention) Purge(ctx context.Context, f *store.PurgeFilter) (done Purged, err error) {
+	if !f.Any() {
+		return done, task.Errorf(task.Invalid, "a purge needs a task, an owner, a tenant, a context, an agent or an age")
+	}
+	now, err := r.now(ctx)
+	if err != nil {
+		return done, err
+	}
+	said := r.Store.AuditPurge(f)
+	for after := (task.ID{}); ; {
+		ids, held, err := r.Store.ToPurge(ctx, f, after)
+		if err != nil {
+			return done, err
+		}
+		if len(ids) == 0 {
+			break
+		}
+		began := time.Now()
+		gone, err := r.Store.Erase(ctx, ids, true, said)
+		if err != nil {
+			return done, err
+		}
+		done.Tasks += len(gone)
+		done.Held += held
+		if len(gone)+held < len(ids) {
+			// Another statement has locked some of them for a moment: retry this page.
+			done.Held -= held
+			began = began.Add(-20 * time.Millisecond)
+		} else {
+			after = ids[len(ids)-1]
+		}
+		for more := true; more; {
+			if more, err = r.Store.EraseLogs(ctx); err != nil {
+				return done, err
+			}
+		}
+		if !yield(ctx, time.Since(began)) {
+			return done, ctx.Err()
+		}
+	}
+	done.Exported, err = r.purgeExports(ctx, f, now)
+	return done, err
+}

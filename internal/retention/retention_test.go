@@ -1,0 +1,467 @@
+package retention
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// fixture is a store whose periods are a day wide, on a database of its own with a past: periods from 60 days ago on.
+type fixture struct {
+	*store.Store
+	t   testing.TB
+	url string
+	now time.Time
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{t: t, url: storetest.New(t).URL}
+	s, err := store.Open(t.Context(), store.Options{URL: f.url, APIConns: 4, RowSecurity: true, Widths: store.Widths{Tasks: partition.Day}})
+	require.NoError(t, err)
+	f.Store = s
+	t.Cleanup(func() {
+		ctx := context.Background()
+		s.Close(ctx)
+		if !t.Failed() {
+			require.NoError(t, invarianttest.Check(ctx, f.url))
+		}
+	})
+	f.now, err = s.Now(t.Context())
+	require.NoError(t, err)
+	return f
+}
+
+// at is the store as the owner of the tasks sees it at an agent.
+func (f *fixture) at(agent string) store.View {
+	return f.As(identity.Caller{Tenant: "tenant", Subject: "o"}, store.Visibility{Agent: agent})
+}
+
+func (f *fixture) conn() *pgx.Conn {
+	f.t.Helper()
+	c, err := pgx.Connect(f.t.Context(), f.url)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func (f *fixture) exec(sql string, args ...any) {
+	f.t.Helper()
+	c, err := pgx.Connect(f.t.Context(), f.url)
+	require.NoError(f.t, err)
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err = c.Exec(f.t.Context(), sql, args...)
+	require.NoError(f.t, err, sql)
+}
+
+func scan[T any](f *fixture, sql string, args ...any) T {
+	f.t.Helper()
+	c, err := pgx.Connect(f.t.Context(), f.url)
+	require.NoError(f.t, err)
+	defer func() { _ = c.Close(context.Background()) }()
+	var v T
+	require.NoError(f.t, c.QueryRow(f.t.Context(), sql, args...).Scan(&v), sql)
+	return v
+}
+
+// past makes a task of an agent that was created so long ago. It is in the state that its age and the calls that follow say.
+type past struct {
+	agent, owner, name string
+	age                time.Duration
+	state              task.State
+	since              time.Duration // its status is so old; default: its age
+	chunks             int
+	push               bool
+}
+
+// make writes a task with its log, by SQL: the store writes none of the past.
+func (f *fixture) make(p past) *task.Task {
+	f.t.Helper()
+	if p.since == 0 {
+		p.since = p.age
+	}
+	created := f.now.Add(-p.age)
+	raw := store.NewID()
+	first := partition.FirstID(created)
+	copy(raw[:6], first[:6])
+	id := raw
+	require.NoError(f.t, storetest.Days(f.t.Context(), f.url, created))
+	last := 2 + p.chunks
+	status := f.now.Add(-p.since)
+	f.exec(`INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, status_at, dialect, attempt, runs, run_ordinal, artifact_bytes, pushes, created_at)
+		VALUES ($1, nullif($2::text, ''), $3, 'tenant', $4::text, 'context of ' || $4::text, $5, $6::bigint, $6::bigint, $7, '0.3', 1, 1, $6::bigint - 1, $8, $9, $10)`,
+		id.String(), p.name, p.agent, p.owner, int(p.state), last, status, 10*p.chunks, p.push, created)
+	f.exec(`INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, artifact_id, append, payload, created_at)
+		SELECT $1, s, CASE WHEN s = 1 THEN 1 WHEN s = $2::int THEN 2 ELSE 3 END, CASE WHEN s = $2::int THEN $3::smallint END, CASE s WHEN 1 THEN 0 ELSE 1 END,
+		       CASE WHEN s > 1 AND s < $2 THEN 'a' END, s > 2 AND s < $2,
+		       CASE WHEN s = 1 THEN '{"id":"m","role":"user","parts":[{"text":"secret"}]}' WHEN s < $2 THEN '{"index":0,"parts":[{"text":"0123456789"}]}' END::json, $4
+		  FROM generate_series(1, $2::int) s`, id.String(), last, int(p.state), status)
+	if p.name != "" {
+		f.exec("INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', $1, $2, $3, $4)", p.owner, p.agent, p.name, id.String())
+	}
+	if p.push {
+		f.exec("INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes) VALUES ($1, 'c', $2, 'x', '0.3', 'http://h', '[]')", id.String(), p.agent)
+		f.exec("INSERT INTO holdfast.push_cursors (task, config_id, host, artifacts, next_seq, due_seq) VALUES ($1, 'c', 'h:80', false, $2::bigint + 1, $2::bigint)", id.String(), last)
+	}
+	h, err := f.Header(f.t.Context(), id)
+	require.NoError(f.t, err)
+	return h
+}
+
+// there reports whether a task and its whole log are there; half of it fails the test.
+func (f *fixture) there(h *task.Task) bool {
+	f.t.Helper()
+	events := scan[int64](f, "SELECT count(*) FROM holdfast.task_events WHERE task = $1", h.ID.String())
+	if _, err := f.Header(f.t.Context(), h.ID); err != nil {
+		require.ErrorIs(f.t, err, task.NotFound)
+		require.Zero(f.t, events, "the log of %s", h.ID)
+		require.Zero(f.t, scan[int64](f, "SELECT (SELECT count(*) FROM holdfast.task_names WHERE task = $1) + (SELECT count(*) FROM holdfast.push_configs WHERE task = $1) + (SELECT count(*) FROM holdfast.push_cursors WHERE task = $1)", h.ID.String()))
+		return false
+	}
+	require.EqualValues(f.t, h.LastSeq, events, "the log of %s", h.ID)
+	return true
+}
+
+const day = 24 * time.Hour
+
+// done does rounds until nothing is left.
+func done(t testing.TB, do func(context.Context) (bool, error)) {
+	t.Helper()
+	for {
+		more, err := do(t.Context())
+		require.NoError(t, err)
+		if !more {
+			return
+		}
+	}
+}
+
+func TestAPeriodGoesButForWhatOutlivesIt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
+	old := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateCompleted, chunks: 3, name: "old", push: true})
+	late := f.make(past{agent: "a", owner: "o", age: 40 * day, since: 2 * day, state: task.StateFailed, chunks: 3, name: "late", push: true})
+	parked := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateInputRequired, chunks: 3, name: "parked", push: true})
+	held := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateCanceled, chunks: 3, name: "held", push: true})
+	young := f.make(past{agent: "a", owner: "o", age: 20 * day, state: task.StateCompleted, chunks: 3})
+	require.NoError(t, f.Hold(t.Context(), held.ID, true))
+	was := len(f.partitions())
+
+	plan, err := r.Plan(t.Context())
+	require.NoError(t, err)
+	require.Len(t, plan, 1)
+	require.Equal(t, "drop", plan[0].How)
+	require.EqualValues(t, 2, plan[0].Tasks, "old and held ended before the retention")
+	require.EqualValues(t, 1, plan[0].Held)
+	require.Positive(t, plan[0].Bytes)
+
+	done(t, r.Sweep)
+	require.False(t, f.there(old))
+	for _, h := range []*task.Task{late, parked, held, young} {
+		require.True(t, f.there(h), "%s", h.PublicID)
+	}
+	require.Len(t, f.partitions(), was-3, "one period of tasks, logs and artifacts is gone")
+
+	// Who has outlived their period goes on as any other: the client answers, the agent runs and completes it.
+	seq, err := f.AddMessage(t.Context(), &store.NewMessage{
+		Task: parked, Message: &task.Message{ID: "m2", Role: task.RoleUser, Parts: []task.Part{task.Text("go on")}}, RequestID: store.NewID(),
+	})
+	require.NoError(t, err)
+	require.Equal(t, parked.LastSeq+2, seq)
+	ended, err := f.Cancel(t.Context(), parked)
+	require.NoError(t, err)
+	require.True(t, ended)
+	h, err := f.at("a").FindTask(t.Context(), "parked")
+	require.NoError(t, err)
+	require.Equal(t, task.StateCanceled, h.Status.State)
+	require.True(t, f.there(h))
+
+	// And they end in their turn, row by row.
+	require.NoError(t, f.Hold(t.Context(), held.ID, false))
+	f.exec("UPDATE holdfast.tasks SET status_at = now() - interval '31 days' WHERE state >= 5 AND kept")
+	done(t, r.Sweep)
+	for _, h := range []*task.Task{late, h, held} {
+		require.False(t, f.there(h), "%s", h.PublicID)
+	}
+	require.True(t, f.there(young))
+	// A name whose task is gone is free.
+	_, err = f.Create(t.Context(), &store.NewTask{
+		Task:     task.Task{ID: store.NewID(), PublicID: "old", Agent: "a", Tenant: "tenant", Owner: "o", ContextID: "c", Dialect: "0.1"},
+		ClientID: true, Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("again")}},
+	})
+	require.NoError(t, err)
+}
+
+func (f *fixture) partitions() []partition.Partition {
+	f.t.Helper()
+	all, err := f.Partitions(f.t.Context(), partition.Tasks)
+	require.NoError(f.t, err)
+	return all
+}
+
+// Where another agent keeps its tasks for longer, a period stays, and rows go.
+func TestAgentsHaveTheirOwnRetention(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := New(Options{
+		Store: f.Store, Default: Policy{Tasks: 30 * day},
+		Agents: map[string]Policy{"short": {Tasks: 5 * day}, "forever": {}, "slim": {Tasks: 60 * day, Artifacts: 5 * day}},
+	})
+	var gone, stay []*task.Task
+	for i := range 5 {
+		age := time.Duration(i+8) * day
+		gone = append(gone, f.make(past{agent: "short", owner: "o", age: age, state: task.StateCompleted, chunks: 2}))
+		stay = append(stay, f.make(past{agent: "forever", owner: "o", age: age, state: task.StateCompleted, chunks: 2}),
+			f.make(past{agent: "default", owner: "o", age: age, state: task.StateFailed, chunks: 2}))
+	}
+	slim := f.make(past{agent: "slim", owner: "o", age: 8 * day, state: task.StateCompleted, chunks: 600})
+	fresh := f.make(past{agent: "slim", owner: "o", age: 8 * day, since: day, state: task.StateCompleted, chunks: 3})
+	alone := f.make(past{agent: "slim", owner: "o", age: 20 * day, state: task.StateCompleted, chunks: 3})
+	removed := f.make(past{agent: "no longer configured", owner: "o", age: 45 * day, state: task.StateCompleted})
+	done(t, r.Sweep)
+	for _, h := range append(gone, removed) {
+		require.False(t, f.there(h), "%s", h.Agent)
+	}
+	for _, h := range append(stay, fresh) {
+		require.True(t, f.there(h), "%s", h.Agent)
+	}
+	// A task that has lost its artifacts keeps the rest, and reads as one that never had any.
+	for _, h := range []*task.Task{slim, alone} {
+		read, err := f.at("slim").ReadTask(t.Context(), h.PublicID, true)
+		require.NoError(t, err)
+		require.Empty(t, read.Artifacts)
+		require.Equal(t, task.StateCompleted, read.Status.State)
+		require.Len(t, read.History, 1)
+		require.EqualValues(t, 2, scan[int64](f, "SELECT count(*) FROM holdfast.task_events WHERE task = $1", h.ID.String()))
+		f.exec("UPDATE holdfast.tasks SET artifact_bytes = 0 WHERE id = $1", h.ID.String())
+		f.exec("DELETE FROM holdfast.tasks WHERE id = $1", h.ID.String()) // its log has a hole, which the invariants at the end do not know
+		f.exec("DELETE FROM holdfast.task_events WHERE task = $1", h.ID.String())
+	}
+}
+
+func TestParkedTasksExpire(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := New(Options{Store: f.Store, Default: Policy{Parked: 7 * day}, Agents: map[string]Policy{"patient": {}}})
+	long := f.make(past{agent: "a", owner: "o", age: 8 * day, state: task.StateInputRequired, push: true})
+	auth := f.make(past{agent: "a", owner: "o", age: 8 * day, state: task.StateAuthRequired})
+	short := f.make(past{agent: "a", owner: "o", age: 8 * day, since: 6 * day, state: task.StateInputRequired})
+	patient := f.make(past{agent: "patient", owner: "o", age: 100 * day, state: task.StateInputRequired})
+	held := f.make(past{agent: "a", owner: "o", age: 8 * day, state: task.StateInputRequired})
+	require.NoError(t, f.Hold(t.Context(), held.ID, true))
+	done(t, r.ExpireParked)
+	for _, h := range []*task.Task{long, auth} {
+		read, err := f.Snapshot(t.Context(), must(f.Header(t.Context(), h.ID)), true)
+		require.NoError(t, err)
+		require.Equal(t, task.StateCanceled, read.Status.State)
+		require.Equal(t, "The server canceled this task: it waited for its client for more than 7 days.", read.Status.Message.Parts[0].Text)
+	}
+	for _, h := range []*task.Task{short, patient, held} {
+		require.Equal(t, h.Status.State, must(f.Header(t.Context(), h.ID)).Status.State)
+	}
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND due_seq = 3"), "its webhook is told")
+	require.Equal(t, 2, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.expired'"))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dir := t.TempDir()
+	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}, Export: dir})
+	exported := []*task.Task{
+		f.make(past{agent: "a", owner: "alice", age: 40 * day, state: task.StateCompleted, chunks: 3}),
+		f.make(past{agent: "a", owner: "bob", age: 40 * day, state: task.StateCompleted, chunks: 3}),
+	}
+	done(t, r.Sweep)
+	for _, h := range exported {
+		require.False(t, f.there(h))
+	}
+	lines := func() (owners []string) {
+		files, err := filepath.Glob(filepath.Join(dir, "a", "*.ndjson"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		text, err := os.ReadFile(files[0])
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			var l struct {
+				Owner  string
+				Events []map[string]any
+			}
+			require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+			require.Len(t, l.Events, 5)
+			owners = append(owners, l.Owner)
+		}
+		return owners
+	}
+	require.ElementsMatch(t, []string{"alice", "bob"}, lines())
+
+	hers := []*task.Task{
+		f.make(past{agent: "a", owner: "alice", age: day, state: task.StateCompleted, chunks: 3, name: "chosen", push: true}),
+		f.make(past{agent: "b", owner: "alice", age: day, state: task.StateInputRequired, chunks: 2000}),
+	}
+	held := f.make(past{agent: "b", owner: "alice", age: day, state: task.StateCompleted})
+	require.NoError(t, f.Hold(t.Context(), held.ID, true))
+	his := f.make(past{agent: "a", owner: "bob", age: day, state: task.StateCompleted, chunks: 3})
+	owner := "alice"
+	got, err := r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner})
+	require.NoError(t, err)
+	require.Equal(t, Purged{Tasks: 2, Held: 1, Exported: 1}, got)
+	for _, h := range hers {
+		require.False(t, f.there(h))
+	}
+	require.True(t, f.there(held))
+	require.True(t, f.there(his))
+	require.Equal(t, []string{"bob"}, lines())
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.erasures"))
+	require.Equal(t, "by owner", scan[string](f, "SELECT DISTINCT object FROM holdfast.v_audit WHERE action = 'task.purged'"))
+	require.NotContains(t, scan[string](f, "SELECT string_agg(entries::text, '') FROM holdfast.audit_log"), "secret")
+
+	_, err = r.Purge(t.Context(), &store.PurgeFilter{})
+	require.ErrorIs(t, err, task.Invalid)
+	got, err = r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner})
+	require.NoError(t, err)
+	require.Equal(t, Purged{Held: 1}, got, "once more finds nothing new")
+	got, err = r.Purge(t.Context(), &store.PurgeFilter{OlderThan: 12 * time.Hour})
+	require.NoError(t, err)
+	require.Equal(t, 1, got.Tasks, "his")
+}
+
+func TestRecordsGo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.NoError(t, storetest.Days(t.Context(), f.url, f.now.Add(-9*day), f.now.Add(-3*day), f.now.Add(-40*day)))
+	for _, age := range []int{9, 3, 0} {
+		f.exec("INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, delivery_id, class) VALUES (gen_random_uuid(), 'c', now() - $1::int * interval '1 day', 1, 1, 1, '', 'server')", age)
+		f.exec("INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task, created_at) VALUES ((now() - $1::int * interval '1 day')::date, 't', 'o', 'k' || $1::int, '', gen_random_uuid(), now() - $1::int * interval '1 day')", age)
+		f.exec("INSERT INTO holdfast.processes (id, name, version, started_at) VALUES (gen_random_uuid(), 'p' || $1::int, 'v', now() - $1::int * interval '1 day')", age)
+	}
+	r := New(Options{Store: f.Store, Keys: 5 * day, Attempts: 5 * day, Processes: 5 * day})
+	done(t, r.Records)
+	require.Equal(t, 2, scan[int](f, "SELECT count(*) FROM holdfast.push_attempts"))
+	require.Equal(t, "{k0,k3}", scan[string](f, "SELECT array_agg(key ORDER BY key)::text FROM holdfast.idempotency_keys"))
+	require.Equal(t, "{p0,p3}", scan[string](f, "SELECT array_agg(name ORDER BY name)::text FROM holdfast.processes"))
+	r.Keys = time.Minute
+	done(t, r.Records)
+	require.Equal(t, "{k0}", scan[string](f, "SELECT array_agg(key ORDER BY key)::text FROM holdfast.idempotency_keys"), "shorter than a day, too")
+}
+
+// The audit log goes from its beginning, and what is left is verified as before.
+func TestTheAuditLogGoes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for i := range 5 {
+		h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted, name: fmt.Sprint("t", i)})
+		require.NoError(t, f.Hold(t.Context(), h.ID, true))
+	}
+	// Its partition is one of long ago.
+	c := f.conn()
+	name := scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.audit_log LIMIT 1")
+	_, err := c.Exec(t.Context(), "ALTER TABLE holdfast.audit_log DETACH PARTITION "+name)
+	require.NoError(t, err)
+	ends := must(f.Now(t.Context())).Add(time.Second)
+	_, err = c.Exec(t.Context(), "ALTER TABLE holdfast.audit_log ATTACH PARTITION "+name+" FOR VALUES FROM ('2020-01-01') TO ('"+ends.UTC().Format("2006-01-02 15:04:05.999999+00")+"')")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return must(f.Now(t.Context())).After(ends.Add(time.Second)) }, time.Minute, 50*time.Millisecond)
+	r := New(Options{Store: f.Store, Audit: time.Millisecond})
+	done(t, r.Records)
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.audit_log"))
+	h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted})
+	require.NoError(t, f.Hold(t.Context(), h.ID, true))
+	chains, err := f.VerifyAudit(t.Context(), nil)
+	require.NoError(t, err)
+	removed := int64(0)
+	for _, c := range chains {
+		require.Empty(t, c.Problem, "chain %d", c.Chain)
+		removed += c.Removed
+	}
+	require.EqualValues(t, 5, removed)
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.audit_log"))
+}
+
+// A purge of one task takes nothing else of its conversation along, nor does its retention.
+func TestAConversationStaysWithoutOneOfItsTasks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
+	first := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateCompleted})
+	second := f.make(past{agent: "a", owner: "o", age: 20 * day, state: task.StateCompleted})
+	third := f.make(past{agent: "a", owner: "o", age: 20 * day, state: task.StateInputRequired})
+	require.Equal(t, first.ContextID, third.ContextID)
+	done(t, r.Sweep)
+	require.False(t, f.there(first))
+	got, err := r.Purge(t.Context(), &store.PurgeFilter{Task: second.ID})
+	require.NoError(t, err)
+	require.Equal(t, Purged{Tasks: 1}, got)
+	require.False(t, f.there(second))
+	require.True(t, f.there(third))
+}
+
+// Retention does not wait for a quiet moment: it ends while others create, continue and end tasks as fast as they can, and none
+// of them fails.
+func TestRetentionUnderLoad(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}, Agents: map[string]Policy{"patient": {}}})
+	var gone []*task.Task
+	for i := range 6 {
+		age := time.Duration(40+i) * day
+		gone = append(gone, f.make(past{agent: "a", owner: "o", age: age, state: task.StateCompleted, chunks: 3, push: true}))
+		if i%2 == 0 {
+			f.make(past{agent: "patient", owner: "o", age: age, state: task.StateCompleted})
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var load errgroup.Group
+	var made atomic.Int64
+	for range 4 {
+		load.Go(func() error {
+			for ctx.Err() == nil {
+				id := store.NewID()
+				n := &store.NewTask{
+					Task:    task.Task{ID: id, PublicID: id.String(), Agent: "a", Tenant: "tenant", Owner: "o", ContextID: "c", Dialect: "0.3"},
+					Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
+				}
+				if _, err := f.Create(t.Context(), n); err != nil {
+					return err
+				}
+				if _, err := f.Cancel(t.Context(), &n.Task); err != nil {
+					return err
+				}
+				made.Add(1)
+			}
+			return nil
+		})
+	}
+	done(t, r.Sweep)
+	stop()
+	require.NoError(t, load.Wait())
+	require.Positive(t, made.Load())
+	for _, h := range gone {
+		require.False(t, f.there(h))
+	}
+}

@@ -1,0 +1,115 @@
+// Package card describes an agent to clients. Card is the description itself. A rendering writes it
+// for a family of versions, since no document can satisfy all of them. A Publisher renders and
+// signs the cards of a server.
+package card
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+)
+
+// Card is the description of an agent, independent of versions.
+type Card struct {
+	Name             string
+	Description      string
+	Version          string // of the agent, in its owner's format
+	Provider         *Provider
+	DocumentationURL string
+	IconURL          string
+	InputModes       []string // media types; text/plain when empty
+	OutputModes      []string
+	Skills           []Skill
+	Capabilities     Capabilities
+	// Security lists the ways to authenticate, the preferred one first. A client uses one of them.
+	// Empty: no authentication.
+	Security []Security
+	// Scope is the scope that a client needs to use the agent, or "".
+	Scope string
+	// shown lists the restricted skills that this copy of the card contains.
+	shown string
+}
+
+// Restricted reports whether some callers see less of the card than others.
+func (c *Card) Restricted() bool {
+	return slices.ContainsFunc(c.Skills, func(s Skill) bool { return s.Scope != "" })
+}
+
+// For returns the card as a caller with the granted scopes sees it.
+func (c *Card) For(granted func(scope string) bool) *Card {
+	if !c.Restricted() {
+		return c
+	}
+	own := *c
+	own.Skills = nil
+	for _, s := range c.Skills {
+		if s.Scope != "" && !granted(s.Scope) {
+			continue
+		}
+		if s.Scope != "" {
+			own.shown += s.ID + "\x00"
+		}
+		own.Skills = append(own.Skills, s)
+	}
+	return &own
+}
+
+// Provider is the organization responsible for the agent.
+type Provider struct {
+	Organization string
+	URL          string
+}
+
+// Skill is one thing that the agent can do.
+type Skill struct {
+	ID          string
+	Name        string
+	Description string
+	Tags        []string
+	Examples    []string
+	InputModes  []string // if they differ from the card's
+	OutputModes []string
+	Scope       string // that a client needs, or ""
+}
+
+// Capabilities are the optional parts of the protocol that the server offers.
+type Capabilities struct {
+	Streaming              bool
+	PushNotifications      bool
+	StateTransitionHistory bool
+	Extensions             []Extension
+	ExtendedCard           bool
+}
+
+// Extension is a protocol extension that the agent understands.
+type Extension struct {
+	URI         string
+	Description string
+	Required    bool
+}
+
+// Interface is an address of the agent, with the binding and version spoken there.
+type Interface struct {
+	Binding string // "JSONRPC", "HTTP+JSON" or "GRPC"
+	Version string // of the protocol, such as "1.0"
+	URL     string
+	Tenant  string // that requests must name, if the address serves several agents
+}
+
+// jsonRPC is the binding of a legacy card's url.
+const jsonRPC = "JSONRPC"
+
+// orPlainText returns the modes, or the default for an empty list. Cards always state the default,
+// because versions disagree on the meaning of a missing member.
+func orPlainText(modes []string) []string {
+	if len(modes) == 0 {
+		return []string{"text/plain"}
+	}
+	return modes
+}
+
+// ETag returns the entity tag of a rendering. It changes with every byte.
+func ETag(document []byte) string {
+	sum := sha256.Sum256(document)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`
+}

@@ -1,0 +1,160 @@
+package card
+
+import "errors"
+
+// legacy is the card of 0.3.0. Older clients also read it and ignore members that they do not know.
+// authentication belongs to 0.1. Later versions lack it, so the card contains it only when it is
+// not empty.
+type legacy struct {
+	ProtocolVersion      string                `json:"protocolVersion"`
+	Name                 string                `json:"name"`
+	Description          string                `json:"description"`
+	URL                  string                `json:"url"`
+	PreferredTransport   string                `json:"preferredTransport"`
+	AdditionalInterfaces []legacyInterface     `json:"additionalInterfaces"`
+	Version              string                `json:"version"`
+	Provider             *legacyProvider       `json:"provider,omitzero"`
+	DocumentationURL     string                `json:"documentationUrl,omitzero"`
+	IconURL              string                `json:"iconUrl,omitzero"`
+	Capabilities         legacyCapabilities    `json:"capabilities"`
+	ExtendedCard         bool                  `json:"supportsAuthenticatedExtendedCard,omitzero"`
+	Authentication       *legacyAuth           `json:"authentication,omitzero"`
+	SecuritySchemes      map[string]oldScheme  `json:"securitySchemes,omitempty"`
+	Security             []map[string][]string `json:"security,omitempty"`
+	DefaultInputModes    []string              `json:"defaultInputModes"`
+	DefaultOutputModes   []string              `json:"defaultOutputModes"`
+	Skills               []legacySkill         `json:"skills"`
+}
+
+type legacyInterface struct {
+	Transport string `json:"transport"`
+	URL       string `json:"url"`
+}
+
+type legacyProvider struct {
+	Organization string `json:"organization"`
+	URL          string `json:"url"`
+}
+
+type legacyCapabilities struct {
+	Streaming              bool              `json:"streaming"`
+	PushNotifications      bool              `json:"pushNotifications"`
+	StateTransitionHistory bool              `json:"stateTransitionHistory"`
+	Extensions             []legacyExtension `json:"extensions,omitempty"`
+}
+
+type legacyExtension struct {
+	URI         string `json:"uri"`
+	Description string `json:"description,omitzero"`
+	Required    bool   `json:"required"`
+}
+
+type legacyAuth struct {
+	Schemes []string `json:"schemes"`
+}
+
+// skill is the same in all versions, except for its security requirements.
+type skill struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tags        []string `json:"tags"`
+	Examples    []string `json:"examples,omitempty"`
+	InputModes  []string `json:"inputModes,omitempty"`
+	OutputModes []string `json:"outputModes,omitempty"`
+}
+
+type legacySkill struct {
+	skill
+	Security []map[string][]string `json:"security,omitempty"`
+}
+
+func (s *Skill) common() skill {
+	return skill{s.ID, s.Name, s.Description, s.Tags, s.Examples, s.InputModes, s.OutputModes}
+}
+
+func legacySkills(c *Card) []legacySkill {
+	out := make([]legacySkill, len(c.Skills))
+	for i := range c.Skills {
+		s := &c.Skills[i]
+		out[i] = legacySkill{s.common(), skillScopes(c, s, oldRequirements)}
+	}
+	return out
+}
+
+// Legacy renders the card for clients of 0.1, 0.2 and 0.3.
+func Legacy(c *Card, interfaces []Interface) ([]byte, error) {
+	document, err := newLegacy(c, interfaces)
+	if err != nil {
+		return nil, err
+	}
+	document.Authentication = authentication(c)
+	return marshal(document)
+}
+
+func newLegacy(c *Card, interfaces []Interface) (*legacy, error) {
+	document := &legacy{
+		ProtocolVersion:  "0.3.0",
+		Name:             c.Name,
+		Description:      c.Description,
+		Version:          c.Version,
+		DocumentationURL: c.DocumentationURL,
+		IconURL:          c.IconURL,
+		Capabilities: legacyCapabilities{
+			Streaming: c.Capabilities.Streaming, PushNotifications: c.Capabilities.PushNotifications,
+			StateTransitionHistory: c.Capabilities.StateTransitionHistory,
+		},
+		ExtendedCard:       c.Capabilities.ExtendedCard,
+		DefaultInputModes:  orPlainText(c.InputModes),
+		DefaultOutputModes: orPlainText(c.OutputModes),
+		Skills:             legacySkills(c),
+		SecuritySchemes:    schemes(c, asOld),
+		Security:           oldRequirements(c, c.Scope),
+	}
+	for _, i := range interfaces {
+		if i.Version != "0.3" || i.Tenant != "" { // 0.3 has no member for a tenant
+			continue
+		}
+		if document.URL == "" && i.Binding == jsonRPC {
+			document.URL, document.PreferredTransport = i.URL, i.Binding
+		}
+		document.AdditionalInterfaces = append(document.AdditionalInterfaces, legacyInterface{i.Binding, i.URL})
+	}
+	if document.URL == "" {
+		return nil, errors.New("no interface speaks 0.3 on JSON-RPC")
+	}
+	for _, e := range c.Capabilities.Extensions {
+		document.Capabilities.Extensions = append(document.Capabilities.Extensions, legacyExtension(e))
+	}
+	if c.Provider != nil {
+		document.Provider = &legacyProvider{c.Provider.Organization, c.Provider.URL}
+	}
+	return document, nil
+}
+
+// binary is the card of 0.3.0 as its proto file defines it. Its schema differs.
+type binary struct {
+	legacy
+	SecuritySchemes map[string]newScheme `json:"securitySchemes,omitempty"`
+	Security        []newRequirement     `json:"security,omitempty"`
+	Skills          []binarySkill        `json:"skills"`
+}
+
+type binarySkill struct {
+	skill
+	Security []newRequirement `json:"security,omitempty"`
+}
+
+// Binary renders the card for clients of 0.3 over gRPC.
+func Binary(c *Card, interfaces []Interface) ([]byte, error) {
+	old, err := newLegacy(c, interfaces)
+	if err != nil {
+		return nil, err
+	}
+	document := binary{legacy: *old, SecuritySchemes: schemes(c, asNew), Security: newRequirements(c, c.Scope)}
+	for i := range c.Skills {
+		s := &c.Skills[i]
+		document.Skills = append(document.Skills, binarySkill{s.common(), skillScopes(c, s, newRequirements)})
+	}
+	return marshal(document)
+}

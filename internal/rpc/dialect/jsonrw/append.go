@@ -1,0 +1,109 @@
+package jsonrw
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// AppendString appends a JSON string with only the escapes that JSON needs. Bytes that are not
+// UTF-8 become U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	dst, _ = jsontext.AppendQuote(dst, s) // the error only reports such a replacement
+	return dst
+}
+
+// AppendMember appends a comma, the name, and a colon. The name must need no escapes.
+func AppendMember(dst []byte, name string) []byte {
+	dst = append(dst, ',', '"')
+	dst = append(dst, name...)
+	return append(dst, '"', ':')
+}
+
+// AppendStringMember appends a comma and the member. It appends nothing if s is empty.
+func AppendStringMember(dst []byte, name, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	return AppendString(AppendMember(dst, name), s)
+}
+
+// AppendStringsMember appends a comma and an array of strings. It appends nothing if the array is
+// empty.
+func AppendStringsMember(dst []byte, name string, all []string) []byte {
+	if len(all) == 0 {
+		return dst
+	}
+	dst = AppendMember(dst, name)
+	for i, s := range all {
+		dst = append(dst, separator(i, '['))
+		dst = AppendString(dst, s)
+	}
+	return append(dst, ']')
+}
+
+// AppendBytes appends bytes as padded base64 in the standard alphabet.
+func AppendBytes(dst, b []byte) []byte {
+	dst = append(dst, '"')
+	dst = base64.StdEncoding.AppendEncode(dst, b)
+	return append(dst, '"')
+}
+
+// AppendRaw appends an opaque value unchanged. A line break between its tokens would split the
+// event that carries the value. Such a value did not come through a codec, so AppendRaw compacts
+// it.
+func AppendRaw(dst []byte, raw json.RawMessage) []byte {
+	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
+		raw = strictjson.Compact(raw)
+	}
+	return append(dst, raw...)
+}
+
+// AppendRawMember appends a comma and an opaque member. It appends nothing if the member is absent.
+func AppendRawMember(dst []byte, name string, raw json.RawMessage) []byte {
+	if len(raw) == 0 {
+		return dst
+	}
+	return AppendRaw(AppendMember(dst, name), raw)
+}
+
+// AppendTime appends a timestamp in UTC with milliseconds, the form of every version.
+func AppendTime(dst []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(dst, `"2006-01-02T15:04:05.000Z"`)
+}
+
+// separator returns what precedes element i: the opening bracket or a comma.
+func separator(i int, open byte) byte {
+	if i == 0 {
+		return open
+	}
+	return ','
+}
+
+// AppendArray appends a JSON array. each appends one element.
+func AppendArray[T any](dst []byte, all []T, each func([]byte, *T) []byte) []byte {
+	if len(all) == 0 {
+		return append(dst, '[', ']')
+	}
+	for i := range all {
+		dst = append(dst, separator(i, '['))
+		dst = each(dst, &all[i])
+	}
+	return append(dst, ']')
+}
+
+// Size estimates the length of the JSON of parts, in bytes, so that a buffer need not grow.
+func Size(parts []task.Part) int {
+	n := 0
+	for i := range parts {
+		p := &parts[i]
+		n += 64 + len(p.Text) + base64.StdEncoding.EncodedLen(len(p.Raw)) + len(p.URL) + len(p.Data) + len(p.Metadata)
+	}
+	return n
+}

@@ -1,0 +1,105 @@
+package jsonrw_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestTheFirstFaultSticks(t *testing.T) {
+	t.Parallel()
+	r := jsonrw.NewReader([]byte(`{"a":[{"b":1},{"b":"x"}],"c":true}`))
+	defer r.Close()
+	names := 0
+	for r.Object(); r.Next(); {
+		names++
+		for r.Array(); r.Item(); {
+			for r.Object(); r.Next(); {
+				require.Empty(t, r.String())
+			}
+		}
+	}
+	r.Fail("a later fault")
+	require.Equal(t, 1, names)
+	require.Zero(t, r.Count())
+	require.Nil(t, r.Raw())
+	require.False(t, r.Bool())
+	require.False(t, r.Item())
+	var fault *task.Error
+	require.ErrorAs(t, r.Err(), &fault)
+	require.Equal(t, "a[0].b", fault.Field)
+	require.Equal(t, "a[0].b: must be a string", fault.Msg)
+}
+
+func TestNamesAreReadUnescaped(t *testing.T) {
+	t.Parallel()
+	r := jsonrw.NewReader([]byte(`{"\u0069d":"x"}`))
+	defer r.Close()
+	r.Object()
+	require.True(t, r.Next())
+	require.Equal(t, "id", string(r.Name()))
+	require.Equal(t, "x", r.String())
+	require.False(t, r.Next())
+	require.NoError(t, r.Err())
+}
+
+func TestMembersOfOpaqueObjects(t *testing.T) {
+	t.Parallel()
+	object := []byte(`{"z":1.0,"\u0061":null,"b":{"z":2}}`)
+	value, ok := jsonrw.Lookup(object, "a")
+	require.True(t, ok)
+	require.Equal(t, "null", string(value))
+	_, ok = jsonrw.Lookup(object, "c")
+	require.False(t, ok)
+	_, ok = jsonrw.Lookup(nil, "c")
+	require.False(t, ok)
+	//nolint:testifylint // byte by byte is the point
+	require.Equal(t, `{"\u0061":null,"b":{"z":2}}`, string(jsonrw.Without(object, "z")))
+	require.Equal(t, string(object), string(jsonrw.Without(object, "c")))
+	require.Nil(t, jsonrw.Without([]byte(`{"z":1}`), "z"))
+	require.Equal(t, `{"z":true}`, string(jsonrw.With(nil, "z", []byte("true"))))
+	require.Equal(t, `{"z":true}`, string(jsonrw.With([]byte("{ }"), "z", []byte("true"))))
+	require.Equal(t, `{"a":1,"z":true}`, string(jsonrw.With([]byte("{\n\"a\": 1\n}"), "z", []byte("true"))))
+}
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, `"<&> \"\n\u0000`+"\ufffd\u2028\"", string(jsonrw.AppendString(nil, "<&> \"\n\x00\xff\u2028")))
+	at := time.Date(2026, 1, 1, 0, 30, 0, 999_999_000, time.FixedZone("", 3600))
+	require.Equal(t, `"2025-12-31T23:30:00.999Z"`, string(jsonrw.AppendTime(nil, at)))
+	require.Equal(t, `[1,2]`, string(jsonrw.AppendRaw(nil, []byte("[1,\r\n2]"))))
+	require.Empty(t, jsonrw.AppendRawMember(nil, "a", nil))
+	require.Empty(t, jsonrw.AppendStringsMember(nil, "a", nil))
+	require.Equal(t, `,"a":["x","y"]`, string(jsonrw.AppendStringsMember(nil, "a", []string{"x", "y"})))
+	require.Equal(t, `[]`, string(jsonrw.AppendArray(nil, []string(nil), nil)))
+}
+
+func TestAReaderOfJSONThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []string{`{"a":t`, `{"a":tru`, `{"a":fals`} {
+		r := jsonrw.NewReader([]byte(cut))
+		for r.Object(); r.Next(); {
+			require.False(t, r.Bool())
+		}
+		require.ErrorIs(t, r.Err(), task.Invalid, cut)
+		r.Close()
+	}
+}
+
+// The time limit of the tests is the assertion: an implementation that copies everything read so
+// far for each member would take hours.
+func TestWithoutTakesTimeInProportion(t *testing.T) {
+	t.Parallel()
+	object := []byte(`{"gone":1`)
+	for i := range 1_000_000 {
+		object = strconv.AppendInt(append(object, `,"m`...), int64(i), 10)
+		object = append(object, `":1`...)
+	}
+	object = append(object, '}')
+	require.Len(t, jsonrw.Without(object, "gone"), len(object)-len(`"gone":1,`))
+}

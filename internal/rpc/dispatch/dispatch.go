@@ -1,0 +1,267 @@
+// Package dispatch is the layer between the codecs and the engine that is the same in every
+// binding. It completes a decoded call with the headers of its request, calls the engine, and
+// renders the answer in the version of the request. A binding does the framing: it finds codec and
+// endpoint, calls Call or Open, and shows documents and errors in its own way.
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Engine is the part of the engine that operations call, as one caller sees it at one agent.
+type Engine interface {
+	Send(ctx context.Context, r *engine.SendRequest) (*task.Task, error)
+	Stream(ctx context.Context, r *engine.SendRequest) (*engine.Stream, error)
+	Get(ctx context.Context, r *engine.GetRequest) (*task.Task, error)
+	List(ctx context.Context, r *engine.ListRequest) (*engine.Page, error)
+	Cancel(ctx context.Context, r *engine.CancelRequest) (*task.Task, error)
+	Subscribe(ctx context.Context, r *engine.SubscribeRequest) (*engine.Stream, error)
+	SetPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error)
+	GetPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error)
+	ListPush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error)
+	DeletePush(ctx context.Context, r *engine.PushRequest) (*engine.Pushes, error)
+}
+
+// Views converts a function that returns a caller's view of the engine to the type of
+// Options.Engine.
+func Views[V Engine](as func(c identity.Caller, agent string) V) func(identity.Caller, string) Engine {
+	return func(c identity.Caller, agent string) Engine { return as(c, agent) }
+}
+
+// Observer takes the measurements of operations. Every field is optional.
+type Observer struct {
+	Request      func(operation, dialect, outcome string)
+	StreamOpened func(dialect string) (closed func())
+	Resumed      func(dialect string)
+	Limited      func(agent, limit string) // a limit refused a request
+}
+
+// Options configures a Runner. The zero value of a number means its default.
+type Options struct {
+	Engine     func(c identity.Caller, agent string) Engine
+	KeepAlive  time.Duration // between keep-alives on a quiet stream; default 15 s
+	MaxStreams int           // open at a time, in all bindings; default no limit
+	// Quotas bounds the requests and streams of each caller. Nil: no bound.
+	Quotas *limit.Quotas[identity.Owner]
+	// MaxParts bounds the parts of a message, MaxPart the size of one part in bytes. 0: no bound.
+	MaxParts int
+	MaxPart  int64
+	// LegacyTaskIDs lets a message with an unknown task id create that task, in versions that once
+	// allowed it.
+	LegacyTaskIDs bool
+	// ReopenTerminal lets a message restart a task that has ended, in versions that allow it.
+	ReopenTerminal bool
+	// ReturnByDefault answers a send as soon as it is stored, unless the request says to wait.
+	ReturnByDefault bool
+	// Ambiguous chooses the shape of answers to requests that fit several versions.
+	Ambiguous Ambiguous
+	// Agents are the agents of this server, for requests that name one.
+	Agents   []Agent
+	Observer Observer
+}
+
+// Ambiguous chooses the shape of answers to requests that read the same in several versions.
+type Ambiguous uint8
+
+// The choices.
+const (
+	AsOrigin Ambiguous = iota // the version in which the task was created
+	AsUnion                   // the newest version that reads the request, plus members that the task's version expects
+	AsNewest                  // the newest version that reads the request
+)
+
+// Agent is an agent as operations know it.
+type Agent struct {
+	Name       string
+	Extensions []Extension // that its card declares
+}
+
+// Extension is a protocol extension.
+type Extension struct {
+	URI      string
+	Required bool // refuse clients that do not name it
+}
+
+// Runner runs operations, for all bindings of a server.
+type Runner struct {
+	opt     Options
+	agents  map[string]*Agent
+	streams chan struct{}
+}
+
+// New makes a runner.
+func New(o Options) *Runner {
+	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
+	r := &Runner{opt: o, agents: map[string]*Agent{}}
+	for i := range o.Agents {
+		r.agents[o.Agents[i].Name] = &o.Agents[i]
+	}
+	if o.MaxStreams > 0 {
+		r.streams = make(chan struct{}, o.MaxStreams)
+	}
+	return r
+}
+
+// Endpoint says at which agent a request arrived, and who calls.
+type Endpoint struct {
+	Agent string
+	// Common says that the endpoint serves every agent. Agent is then the default, unless the
+	// request names another.
+	Common bool
+	Admission
+	// TurnedAway says why no agent that is reachable here admits the caller. It is then the answer
+	// to every request.
+	TurnedAway error
+	// ExtendedCard renders the extended card of a request's agent. Nil: no extended card.
+	ExtendedCard func(r *Request) ([]byte, error)
+}
+
+// Admission decides which agents admit the caller of a request.
+type Admission interface {
+	// Admit returns the caller as the agent sees it, or why the agent does not admit the caller.
+	Admit(agent string) (identity.Caller, error)
+	// Watch calls end with an error once the agent no longer admits the caller.
+	Watch(agent string, end func(error)) (stop func())
+}
+
+// Request is a decoded request with its headers.
+type Request struct {
+	Endpoint
+	Caller identity.Caller // admitted by the agent
+	engine Engine          // as the caller sees it
+	Codec  dialect.Codec
+	Call   *dialect.Call
+	// IdempotencyKey and LastEventID are the headers of these names, or "".
+	IdempotencyKey string
+	LastEventID    string
+	// ExactTotal asks for the exact total of a list, by the header Prefer: count=exact.
+	ExactTotal bool
+	// Extensions are the extensions that the client names, active those in force.
+	Extensions []string
+	active     []string
+	// ambiguous names a header that has several values where one is needed. The server refuses it,
+	// since a proxy in front may have used another value.
+	ambiguous string
+	// Ambiguous is set when Method and Params read the same in several versions. The answer then
+	// has the shape of the version in which the task was created (registry.Choice).
+	Ambiguous bool
+	Method    string
+	Params    []byte
+}
+
+// origin switches to the version in which the task was created, when the request reads the same in
+// several versions and the answer does not.
+func (o *Runner) origin(r *Request, version string) {
+	if !r.Ambiguous || version == r.Codec.Version() || o.opt.Ambiguous == AsNewest {
+		return
+	}
+	if o.opt.Ambiguous == AsUnion {
+		if union := registry.Union(r.Codec, version); union != nil {
+			r.Codec = union
+		}
+		return
+	}
+	c := registry.ByVersion(version)
+	if c == nil {
+		return
+	}
+	if _, has := c.Operation(r.Method); !has {
+		return
+	}
+	// Versions differ in their defaults for members that a request omits, so decode again.
+	if call, err := c.Decode(r.Call.Op, r.Params); err == nil {
+		r.Codec, r.Call = c, call
+	}
+}
+
+// Call runs an operation with one document as its answer, and returns that document.
+func (o *Runner) Call(ctx context.Context, r *Request) ([]byte, error) {
+	var (
+		t   *task.Task
+		err = o.prepare(r)
+	)
+	if err != nil {
+		return nil, err
+	}
+	switch c := r.Call; c.Op {
+	case engine.OpSend:
+		if err = o.prepareSend(r, c.Send); err == nil {
+			t, err = r.engine.Send(ctx, c.Send)
+		}
+	case engine.OpGet:
+		c.Get.WithArtifacts = true
+		t, err = r.engine.Get(ctx, c.Get)
+	case engine.OpList:
+		c.List.ExactTotal = r.ExactTotal
+		page, err := r.engine.List(ctx, c.List)
+		if err != nil {
+			return nil, err
+		}
+		return r.Codec.Page(page, c.View)
+	case engine.OpCancel:
+		t, err = r.engine.Cancel(ctx, c.Cancel)
+	case engine.OpPushSet, engine.OpPushGet, engine.OpPushList, engine.OpPushDelete:
+		return push(ctx, r)
+	case engine.OpExtendedCard:
+		if r.ExtendedCard == nil {
+			return nil, &task.Error{Kind: task.NoExtendedCard}
+		}
+		return r.ExtendedCard(r)
+	default:
+		err = task.Unsupported
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.origin(r, t.Dialect)
+	return r.Codec.Result(r.Call.Op, t, r.Call.View)
+}
+
+// push runs an operation on the webhooks of a task.
+func push(ctx context.Context, r *Request) ([]byte, error) {
+	var do func(context.Context, *engine.PushRequest) (*engine.Pushes, error)
+	switch r.Call.Op {
+	case engine.OpPushSet:
+		do = r.engine.SetPush
+	case engine.OpPushGet:
+		do = r.engine.GetPush
+	case engine.OpPushList:
+		do = r.engine.ListPush
+	default:
+		do = r.engine.DeletePush
+	}
+	p := r.Call.Push
+	p.Dialect = r.Codec.Version()
+	answer, err := do(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return r.Codec.Pushes(r.Call.Op, answer)
+}
+
+// Outcomes for metrics, besides the reasons of package fault.
+const (
+	Succeeded = "ok"
+	Refused   = "refused" // by the binding, before the operation
+)
+
+// Observe counts an answered request. The codec is nil when no version was recognized.
+func (o *Runner) Observe(op engine.Op, c dialect.Codec, outcome string) {
+	if o.opt.Observer.Request == nil {
+		return
+	}
+	version := ""
+	if c != nil {
+		version = c.Version()
+	}
+	o.opt.Observer.Request(op.String(), version, outcome)
+}

@@ -1,0 +1,66 @@
+package dispatch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+)
+
+// Request headers. In gRPC they are metadata.
+const (
+	VersionHeader     = "A2a-Version"
+	IdempotencyKey    = "Idempotency-Key"
+	LastEventID       = "Last-Event-Id"
+	preferHeader      = "Prefer"
+	preferExactTotals = "count=exact"
+)
+
+// ReadHeaders reads the headers that mean the same in every binding. values returns the values of
+// one header, by its canonical HTTP name.
+func (r *Request) ReadHeaders(values func(name string) []string) {
+	for _, h := range [...]struct{ name, shown string }{
+		{VersionHeader, "A2A-Version"}, {IdempotencyKey, IdempotencyKey}, {LastEventID, "Last-Event-ID"},
+	} {
+		if all := values(h.name); len(all) > 1 && len(slices.Compact(slices.Clone(all))) > 1 {
+			r.ambiguous = h.shown
+		}
+	}
+	r.IdempotencyKey = First(values(IdempotencyKey))
+	r.LastEventID = First(values(LastEventID))
+	r.Extensions = extensions(values)
+	r.ExactTotal = slices.ContainsFunc(values(preferHeader), func(list string) bool {
+		return strings.Contains(strings.ReplaceAll(list, " ", ""), preferExactTotals)
+	})
+}
+
+// First returns the first value of a header, or "".
+func First(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// extensions returns the URIs that a client names, in either header.
+func extensions(values func(name string) []string) []string {
+	var all []string
+	for _, name := range [...]string{dialect.ExtensionsHeader, dialect.OldExtensionsHeader} {
+		for _, list := range values(name) {
+			for uri := range strings.SplitSeq(list, ",") {
+				if uri = strings.TrimSpace(uri); uri != "" {
+					all = append(all, uri)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Echo tells the client which of its extensions are in force.
+func (r *Request) Echo(set func(name, value string)) {
+	if len(r.active) == 0 {
+		return
+	}
+	set(r.Codec.Traits().EchoHeader, strings.Join(r.active, ", "))
+}

@@ -1,0 +1,75 @@
+package dispatch
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// The limits, as Observer.Limited names them.
+const (
+	LimitRate          = "rate"
+	LimitStreams       = "streams"        // per caller
+	LimitServerStreams = "server_streams" // per replica
+	LimitParts         = "parts"
+	LimitBody          = "body" // bindings check it and stop reading there
+)
+
+// streamPause is the retry delay when all places for streams are taken: another stream must close
+// first.
+const streamPause = 5 * time.Second
+
+// count charges a request to its caller's rate limit.
+func (o *Runner) count(r *Request) error {
+	if wait, ok := o.opt.Quotas.Allow(r.Caller.Owner()); !ok {
+		return o.refuse(r, LimitRate, "you have sent more requests in a second than you may", wait)
+	}
+	return nil
+}
+
+// takeStream reserves a place for a stream. release returns the place.
+func (o *Runner) takeStream(r *Request) (release func(), err error) {
+	closed, ok := o.opt.Quotas.Open(r.Caller.Owner())
+	if !ok {
+		return nil, o.refuse(r, LimitStreams, "you have as many open streams as you may", streamPause)
+	}
+	if o.streams == nil {
+		return closed, nil
+	}
+	select {
+	case o.streams <- struct{}{}:
+		return func() { <-o.streams; closed() }, nil
+	default:
+		closed()
+		return nil, o.refuse(r, LimitServerStreams, "too many open streams", streamPause)
+	}
+}
+
+// bound checks the number and the size of a message's parts.
+func (o *Runner) bound(r *Request, m *task.Message) error {
+	if most := o.opt.MaxParts; most > 0 && len(m.Parts) > most {
+		o.Limited(r, LimitParts)
+		return &task.Error{Kind: task.TooLarge, Field: "message.parts", Msg: fmt.Sprintf("message.parts: must not be more than %d", most)}
+	}
+	for i := range m.Parts {
+		if most := o.opt.MaxPart; most > 0 && m.Parts[i].Size() > most {
+			field := fmt.Sprintf("message.parts[%d]", i)
+			o.Limited(r, LimitParts)
+			return &task.Error{Kind: task.TooLarge, Field: field, Msg: fmt.Sprintf("%s: must not be longer than %d bytes", field, most)}
+		}
+	}
+	return nil
+}
+
+func (o *Runner) refuse(r *Request, limit, says string, wait time.Duration) error {
+	o.Limited(r, limit)
+	return &task.Error{Kind: task.RateLimited, Msg: says, RetryAfter: wait}
+}
+
+// Limited counts a request that a limit has refused.
+func (o *Runner) Limited(r *Request, limit string) {
+	if o.opt.Observer.Limited != nil {
+		o.opt.Observer.Limited(r.Agent, limit)
+	}
+}

@@ -1,0 +1,249 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Sink is a stream as its binding frames it. It belongs to one goroutine.
+type Sink interface {
+	// Event adds a document. id is the id from which a client resumes, 0 for none.
+	Event(id int64, document []byte)
+	// KeepAlive adds a keep-alive frame.
+	KeepAlive()
+	// Full reports whether the sink should be flushed before it takes more.
+	Full() bool
+	// Flush sends the added frames. After an error the client is gone.
+	Flush() error
+}
+
+// Stream is an open stream. The caller must call Follow, which also releases it.
+type Stream struct {
+	runner *Runner
+	codec  dialect.Codec
+	op     engine.Op
+	st     *engine.Stream
+	// release returns the stream's place.
+	release func()
+	opened  bool // the client has seen the task, or an event of it
+	marks   bool // documents contain their ids
+	cut     bool // the server stopped before the stream had ended
+	// watch ends the stream when the agent no longer admits its caller.
+	watch func(end func(error)) (stop func())
+}
+
+// Cut reports, after Follow, whether the server ended the stream because it is stopping. The client
+// resumes at another replica.
+func (s *Stream) Cut() bool { return s.cut }
+
+// Open runs an operation with a stream as its answer. The binding shows its errors to the client.
+func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
+	if err := o.prepare(r); err != nil {
+		return nil, err
+	}
+	open, err := o.opener(r)
+	if err != nil {
+		return nil, err
+	}
+	release, err := o.takeStream(r)
+	if err != nil {
+		return nil, err
+	}
+	opened := false
+	defer func() {
+		if !opened {
+			release()
+		}
+	}()
+	st, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.origin(r, st.Header.Dialect)
+	o.Observe(r.Call.Op, r.Codec, Succeeded)
+	if o.opt.Observer.Resumed != nil && st.Task == nil {
+		o.opt.Observer.Resumed(r.Codec.Version())
+	}
+	opened = true
+	marks := r.Codec.Traits().Extensions && slices.Contains(r.active, ResumeURI)
+	admission, agent := r.Admission, r.Agent
+	return &Stream{
+		runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release,
+		watch: func(end func(error)) func() { return admission.Watch(agent, end) },
+	}, nil
+}
+
+// Follow shows the stream until it ends, the client leaves, or the server stops. It blocks until
+// then. After an early end the client resumes by the last id. An error is for the client to see, as
+// the end of its stream. Follow keeps nothing of the request.
+func (s *Stream) Follow(ctx context.Context, out Sink) error {
+	defer s.release()
+	defer s.st.Close()
+	if o := &s.runner.opt.Observer; o.StreamOpened != nil {
+		defer o.StreamOpened(s.codec.Version())()
+	}
+	followed, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer s.watch(end)()
+	f := &following{Stream: s, out: out}
+	switch err := f.run(followed); {
+	case err == nil, ctx.Err() != nil, errors.As(err, new(writeError)):
+	case followed.Err() != nil:
+		// The caller is no longer admitted. The binding shows this in the version of the stream.
+		return context.Cause(followed)
+	case errors.Is(err, engine.ErrClosed):
+		s.cut = true
+		// The end of the body is also a write, and the last write deadline may have passed.
+		_ = f.flush()
+	default:
+		return err
+	}
+	return nil
+}
+
+// opener completes the call, and returns the function that opens its stream.
+func (o *Runner) opener(r *Request) (func(context.Context) (*engine.Stream, error), error) {
+	if c := r.Call; c.Op == engine.OpSubscribe {
+		return func(ctx context.Context) (*engine.Stream, error) {
+			return r.engine.Subscribe(ctx, c.Subscribe)
+		}, prepareSubscribe(r, c.Subscribe)
+	}
+	s := r.Call.Send
+	return func(ctx context.Context) (*engine.Stream, error) { return r.engine.Stream(ctx, s) }, o.prepareSend(r, s)
+}
+
+// following is a stream with its sink.
+type following struct {
+	*Stream
+	out Sink
+}
+
+// writeError marks a write that failed because the client is gone.
+type writeError struct{ error }
+
+func (s *following) run(ctx context.Context) error {
+	if s.st.Over {
+		return s.flush()
+	}
+	if s.st.Task != nil && !s.st.Hold {
+		ended, err := s.open()
+		if err != nil || ended {
+			return err
+		}
+	} else if err := s.flush(); err != nil {
+		// Send the headers: the client learns that the stream is open before its first event.
+		return err
+	}
+	s.opened = s.opened || s.st.Task == nil
+	for {
+		evs, err := s.next(ctx)
+		if err == nil {
+			err = ctx.Err() // checked even if an event is always ready
+		}
+		if err != nil {
+			return err
+		}
+		for _, ev := range evs {
+			ended, err := s.show(ev)
+			if err != nil {
+				return err
+			}
+			if ended {
+				return s.flush()
+			}
+			if s.out.Full() {
+				if err := s.flush(); err != nil {
+					return err
+				}
+			}
+		}
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// open shows the current state of the task. Only the last document has an id: a client that lost
+// the stream earlier gets the whole opening again.
+func (s *following) open() (ended bool, err error) {
+	t := s.st.Task
+	docs, err := s.codec.Opening(s.op, s.markedTask(t))
+	if err != nil {
+		return false, err
+	}
+	for i, doc := range docs {
+		id := int64(0)
+		if i == len(docs)-1 {
+			id = s.st.ID(t.LastSeq)
+		}
+		s.out.Event(id, doc)
+	}
+	s.opened = true
+	s.st.Task = nil // frees its artifacts
+	return s.codec.Closes(s.op, t.Status.State), s.flush()
+}
+
+// next waits for events, and sends keep-alives meanwhile.
+func (s *following) next(ctx context.Context) ([]*engine.Entry, error) {
+	for {
+		wait, cancel := context.WithTimeout(ctx, s.runner.opt.KeepAlive)
+		evs, err := s.st.Next(wait)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return evs, err
+		}
+		s.out.KeepAlive()
+		if err := s.flush(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// show adds one event, and reports whether the stream ends with it.
+func (s *following) show(ev *engine.Entry) (ended bool, err error) {
+	if !ev.Streamed() {
+		return false, nil
+	}
+	var doc []byte
+	switch passed := s.st.Superseded(ev.Event); {
+	case !s.opened && ev.Direct:
+		doc, err = s.codec.Direct(s.st.Header, s.marked(ev.Event))
+		ended = true
+	case passed:
+		doc, err = s.codec.Passed(s.st.Header, s.marked(ev.Event))
+	default:
+		if !s.opened {
+			if ended, err := s.open(); err != nil || ended {
+				return ended, err
+			}
+		}
+		doc, err = s.event(ev)
+		ended = ev.Kind == task.EventStatus && s.codec.Closes(s.op, ev.State)
+	}
+	if doc != nil && err == nil {
+		s.out.Event(s.st.ID(ev.Seq), doc)
+	}
+	return ended, err
+}
+
+// event encodes an event. All streams share the encoding, except those that ask for ids in their
+// documents.
+func (s *following) event(ev *engine.Entry) ([]byte, error) {
+	if s.marks {
+		return s.codec.Event(s.st.Header, s.marked(ev.Event))
+	}
+	return ev.Encoded(int(s.codec.ID()), func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, e) })
+}
+
+func (s *following) flush() error {
+	if err := s.out.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return writeError{err}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+// Package overhttp is the common part of the bindings over HTTP, besides reading bodies: options,
+// containment of panics, and the start of streams.
+package overhttp
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/sse"
+)
+
+// Options configures a binding. A number that is 0 means its default.
+type Options struct {
+	Operations   *dispatch.Runner
+	Limits       body.Limits
+	WriteTimeout time.Duration // of one write to a stream; default 10 s
+	// StrictVersion refuses an A2A-Version that lacks the method or path. It also refuses requests
+	// without one, in versions that require it.
+	StrictVersion bool
+	// FormerStatuses answers errors with the statuses of a version's former edition. It does not
+	// affect JSON-RPC.
+	FormerStatuses bool
+	Log            *slog.Logger
+}
+
+// Binding is the common base of the bindings.
+type Binding struct {
+	Options
+	streams *sse.Streams
+}
+
+// New makes the base of a binding.
+func New(o Options) *Binding {
+	o.Limits = o.Limits.OrDefaults()
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Binding{Options: o, streams: sse.NewStreams(o.WriteTimeout)}
+}
+
+// Wait blocks until every stream has ended. Streams end when the hub is closed. When ctx ends
+// first, Wait cuts them. No request may begin meanwhile.
+func (b *Binding) Wait(ctx context.Context) error { return b.streams.Wait(ctx) }
+
+// Exchange is the state of one request, and of its stream.
+type Exchange struct {
+	dispatch.Request
+	W       http.ResponseWriter // nil once a stream has begun
+	R       *http.Request       // nil once a stream has begun
+	Ctx     context.Context     //nolint:containedctx // of the request, and then of the stream
+	Op      engine.Op
+	Replied bool        // a plain answer has begun
+	Out     *sse.Writer // set once a stream has begun
+}
+
+// Begin returns an exchange whose request is still unread.
+func Begin(w http.ResponseWriter, r *http.Request, at dispatch.Endpoint) Exchange {
+	return Exchange{W: w, R: r, Ctx: r.Context(), Request: dispatch.Request{Endpoint: at}}
+}
+
+// Answerer shows the outcome of an exchange, in the form of its binding.
+type Answerer interface {
+	dispatch.Sink
+	// Fail answers with an error of an operation.
+	Fail(err error)
+	// Broken answers with an internal fault. attrs are further fields for its log line.
+	Broken(err error, attrs ...any)
+}
+
+// Contain answers after a panic instead of dropping the connection. Callers must defer it.
+func (x *Exchange) Contain(a Answerer) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares in the same way
+		panic(v)
+	}
+	halfway := x.Replied
+	a.Broken(dispatch.Panicked(v), "stack", string(debug.Stack()))
+	if halfway {
+		// A partial answer must not look complete.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Stream opens a stream and hands it to the group of streams, which runs it.
+func (x *Exchange) Stream(b *Binding, a Answerer) {
+	st, err := b.Operations.Open(x.Ctx, &x.Request)
+	if err != nil {
+		a.Fail(err)
+		return
+	}
+	x.Echo(x.W.Header().Set)
+	b.streams.Serve(x.W, x.R, func(ctx context.Context, out *sse.Writer) {
+		x.Ctx, x.Out = ctx, out
+		// The stream may live for hours, so it keeps only what it needs.
+		x.W, x.R = nil, nil
+		x.Request = dispatch.Request{Codec: x.Codec}
+		defer x.Contain(a)
+		if err := st.Follow(ctx, a); err != nil {
+			a.Fail(err)
+		}
+	})
+}
+
+// KeepAlive adds a comment to the stream.
+func (x *Exchange) KeepAlive() { x.Out.KeepAlive() }
+
+// Full reports whether the stream should be flushed.
+func (x *Exchange) Full() bool { return x.Out.Full() }
+
+// Flush sends the added events.
+func (x *Exchange) Flush() error { return x.Out.Flush() }

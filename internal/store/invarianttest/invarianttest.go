@@ -1,0 +1,182 @@
+// Package invarianttest checks the invariants of a whole database, which hold for every task
+// between any two commits. Tests call it after they have injected their faults.
+package invarianttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// most is the maximum number of reported violations.
+const most = 20
+
+// rules are queries that return a row for each violation. All of them see one snapshot.
+var rules = []struct{ name, sql string }{
+	{"the log counts from 1 to last_seq without a gap", `
+		SELECT t.id::text || format(': last_seq %s, but %s events from %s to %s', t.last_seq, count(e.seq), min(e.seq), max(e.seq))
+		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id
+		 GROUP BY t.id, t.last_seq
+		HAVING count(e.seq) <> t.last_seq OR min(e.seq) IS DISTINCT FROM 1 OR max(e.seq) IS DISTINCT FROM t.last_seq`},
+	{"every event has its task", `
+		SELECT DISTINCT e.task::text FROM holdfast.task_events e
+		 WHERE NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = e.task)
+		   -- Retention deletes the task first: its log is on a list, or in a period that is going.
+		   AND NOT EXISTS (SELECT FROM holdfast.erasures x WHERE x.task = e.task)
+		   AND (e.kept OR EXISTS (
+		       SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
+		              regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([^'']+)''\) TO \(''([^'']+)''\)') AS b
+		        WHERE i.inhparent = 'holdfast.tasks_dated'::regclass AND e.task >= b[1]::uuid AND e.task < b[2]::uuid))`},
+	{"the log begins with a message", `
+		SELECT task::text FROM holdfast.task_events WHERE seq = 1 AND kind <> 1`},
+	{"a task that has ended has one terminal status, its last event; no other task has any", `
+		SELECT t.id::text || format(': state %s, terminal events %s', t.state, array_agg(e.seq ORDER BY e.seq) FILTER (WHERE e.state >= 5))
+		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id
+		 GROUP BY t.id, t.state, t.last_seq
+		HAVING count(*) FILTER (WHERE e.state >= 5) <> CASE WHEN t.state >= 5 THEN 1 ELSE 0 END
+		    OR (t.state >= 5 AND max(e.seq) FILTER (WHERE e.state >= 5) IS DISTINCT FROM t.last_seq)`},
+	{"state and status_seq are those of the newest status", `
+		SELECT t.id::text || format(': state %s from %s, but the newest status is %s from %s', t.state, t.status_seq, s.state, s.seq)
+		  FROM holdfast.tasks t
+		  LEFT JOIN LATERAL (SELECT e.seq, e.state FROM holdfast.task_events e
+		                      WHERE e.task = t.id AND e.kind = 2 ORDER BY e.seq DESC LIMIT 1) s ON true
+		 WHERE coalesce(s.state, 1) <> t.state OR coalesce(s.seq, 1) <> t.status_seq`},
+	{"a queue row exists if and only if a run is wanted or under way", `
+		SELECT coalesce(t.id, q.id)::text || format(': state %s, queue row %s', t.state, q.id IS NOT NULL)
+		  FROM holdfast.tasks t FULL JOIN holdfast.task_queue q ON q.id = t.id
+		 WHERE t.id IS NULL OR (t.state IN (1, 2)) <> (q.id IS NOT NULL)`},
+	{"task and queue row name the same worker and agent", `
+		SELECT t.id::text || format(': %s and %s', t.worker_id, q.worker_id)
+		  FROM holdfast.tasks t JOIN holdfast.task_queue q ON q.id = t.id
+		 WHERE t.worker_id IS DISTINCT FROM q.worker_id OR t.agent <> q.agent`},
+	{"the queue row names a message", `
+		SELECT q.id::text || format(': message_seq %s is of kind %s', q.message_seq, e.kind)
+		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.seq = q.message_seq
+		 WHERE e.kind IS DISTINCT FROM 1`},
+	{"turns counts the messages", `
+		SELECT t.id::text || format(': turns %s, messages %s', t.turns, count(e.seq))
+		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.kind = 1
+		 GROUP BY t.id, t.turns HAVING count(e.seq) <> t.turns`},
+	{"pending counts the messages behind the one that is answered", `
+		SELECT t.id::text || format(': state %s, pending %s, messages behind %s: %s', t.state, t.pending, q.message_seq, count(e.seq))
+		  FROM holdfast.tasks t LEFT JOIN holdfast.task_queue q ON q.id = t.id
+		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.kind = 1 AND e.seq > q.message_seq
+		 WHERE t.state < 5
+		 GROUP BY t.id, t.state, t.pending, q.message_seq HAVING count(e.seq) <> t.pending`},
+	{"a queue row's turn is the number of its message", `
+		SELECT q.id::text || format(': turn %s, but message %s', q.turn, count(e.seq))
+		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.kind = 1 AND e.seq <= q.message_seq
+		 GROUP BY q.id, q.turn HAVING count(e.seq) <> q.turn`},
+	{"attempts never go back along a log", `
+		SELECT DISTINCT x.task::text FROM (
+		    SELECT task, attempt, max(attempt) OVER (PARTITION BY task ORDER BY seq) AS so_far
+		      FROM holdfast.task_events WHERE attempt > 0) x
+		 WHERE x.attempt < x.so_far`},
+	{"no event is of an attempt that never was", `
+		SELECT DISTINCT t.id::text FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id WHERE e.attempt > t.attempt`},
+	{"the present attempt has written what it is said to have", `
+		SELECT t.id::text || format(': attempt %s, run_ordinal %s, events %s', t.attempt, t.run_ordinal, count(e.seq))
+		  FROM holdfast.tasks t
+		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.attempt = t.attempt AND t.attempt > 0
+		   AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned'))
+		 GROUP BY t.id, t.attempt, t.run_ordinal HAVING count(e.seq) <> t.run_ordinal`},
+	{"every webhook has a cursor and a task that knows of it", `
+		SELECT coalesce(c.task, k.task)::text || format(': configuration %s, cursor %s, pushes %s', c.config_id, k.config_id, t.pushes)
+		  FROM holdfast.push_configs c
+		  FULL JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
+		  LEFT JOIN holdfast.tasks t ON t.id = coalesce(c.task, k.task)
+		 WHERE c.task IS NULL OR k.task IS NULL OR t.pushes IS NOT TRUE`},
+	{"a cursor lies within its log", `
+		SELECT k.task::text || format(' %s: next %s, due %s, but the log ends with %s', k.config_id, k.next_seq, k.due_seq, t.last_seq)
+		  FROM holdfast.push_cursors k JOIN holdfast.tasks t ON t.id = k.task
+		 WHERE k.next_seq > t.last_seq + 1 OR k.due_seq > t.last_seq`},
+	{"what a webhook wants is marked", `
+		SELECT k.task::text || format(' %s: next %s, due %s, but event %s is there', k.config_id, k.next_seq, k.due_seq, max(e.seq))
+		  FROM holdfast.push_cursors k
+		  JOIN holdfast.task_events e ON e.task = k.task AND e.seq >= k.next_seq AND e.seq > k.due_seq
+		   AND (e.kind = 2 OR e.kind = 3 AND k.artifacts)
+		 GROUP BY k.task, k.config_id, k.next_seq, k.due_seq`},
+	{"a webhook is due if and only if it is behind and not disabled", `
+		SELECT k.task::text || format(' %s: next %s, due %s since %s at %s, disabled at %s', k.config_id, k.next_seq, k.due_seq, k.due_since, k.due_at, k.disabled_at)
+		  FROM holdfast.push_cursors k
+		 WHERE (k.due_seq >= k.next_seq) <> (k.due_since IS NOT NULL)
+		    OR (k.due_seq >= k.next_seq AND k.disabled_at IS NULL) <> (k.due_at IS NOT NULL)`},
+	{"a webhook that is claimed is due when the claim ends", `
+		SELECT k.task::text || format(' %s: due at %s, locked until %s', k.config_id, k.due_at, k.locked_until)
+		  FROM holdfast.push_cursors k WHERE k.claim IS NOT NULL AND k.due_at <> k.locked_until`},
+	{"what is aside is due", `
+		SELECT k.task::text || ' ' || k.config_id FROM holdfast.push_cursors k WHERE k.aside AND (k.due_at IS NULL OR k.due_at > now())`},
+	{"the disabled, and they alone, have a reason", `
+		SELECT k.task::text || ' ' || k.config_id FROM holdfast.push_cursors k WHERE (k.disabled_at IS NULL) <> (k.disabled_for IS NULL)`},
+	{"no attempt is of events that are not there", `
+		SELECT a.task::text || format(' %s: attempt of %s to %s, but the log ends with %s', a.config_id, a.from_seq, a.to_seq, t.last_seq)
+		  FROM holdfast.push_attempts a JOIN holdfast.tasks t ON t.id = a.task WHERE a.to_seq > t.last_seq`},
+}
+
+// Check returns the violations in the database behind url as an error, or nil.
+func Check(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("invariants: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		return CheckIn(ctx, tx)
+	})
+}
+
+// CheckIn is Check in the caller's transaction, which must have one snapshot for all its
+// statements.
+func CheckIn(ctx context.Context, tx pgx.Tx) error {
+	var found []error
+	for _, r := range rules {
+		rows, err := tx.Query(ctx, r.sql)
+		if err != nil {
+			return fmt.Errorf("invariants: %s: %w", r.name, err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("invariants: %s: %w", r.name, err)
+		}
+		for _, l := range lines {
+			found = append(found, fmt.Errorf("%s: %s", r.name, l))
+		}
+	}
+	steps, err := transitions(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("invariants: %w", err)
+	}
+	found = append(found, steps...)
+	if len(found) > most {
+		found = append(found[:most], fmt.Errorf("and %d more", len(found)-most))
+	}
+	return errors.Join(found...)
+}
+
+// transitions checks the statuses of every task against the table of states.
+func transitions(ctx context.Context, tx pgx.Tx) ([]error, error) {
+	rows, err := tx.Query(ctx, `SELECT task, seq, state FROM holdfast.task_events WHERE kind = 2 ORDER BY task, seq`) //nolint:rowserrcheck // ForEachRow does
+	if err != nil {
+		return nil, err
+	}
+	var found []error
+	var id, last [16]byte
+	var seq int64
+	var to task.State
+	from := task.StateSubmitted
+	_, err = pgx.ForEachRow(rows, []any{&id, &seq, &to}, func() error {
+		if id != last {
+			last, from = id, task.StateSubmitted
+		}
+		if !from.CanBecome(to) {
+			found = append(found, fmt.Errorf("states follow the table: %s: event %d makes %s out of %s", task.ID(id), seq, to, from))
+		}
+		from = to
+		return nil
+	})
+	return found, err
+}

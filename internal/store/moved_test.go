@@ -1,0 +1,211 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// A task that ends moves to another partition. These tests have a statement wait for the row of a task until it has moved:
+// PostgreSQL then rolls the statement back (40001), and the store must repeat it.
+
+// afterItEnded runs a write that waits behind the commit that completes the task of p, and returns its error.
+func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
+	f.t.Helper()
+	release := f.lock(p.c.Task.ID)
+	completed := p.write(status(task.StateCompleted))
+	f.blocked(1)
+	written := make(chan error, 1)
+	go func() { written <- write() }()
+	f.blocked(2)
+	release()
+	require.NoError(f.t, await(f.t, completed).err)
+	err := await(f.t, written)
+	f.ear.mu.Lock()
+	defer f.ear.mu.Unlock()
+	require.NotZero(f.t, f.ear.repeated[kind], "the statement met the move")
+	return err
+}
+
+func TestStatementsThatWaitForATaskThatEnds(t *testing.T) {
+	t.Parallel()
+	hook := &task.PushConfig{ID: "c", URL: "https://hook.example/", Dialect: "0.3"}
+	message := func(h *task.Task, c *task.PushConfig) *NewMessage {
+		return &NewMessage{Task: h, Message: user("late"), Enqueue: true, RequestID: NewID(), Push: c, MostPushes: 5}
+	}
+	for name, c := range map[string]struct {
+		kind  string
+		write func(v View, p *pen) error
+		want  error // nil: it succeeds
+	}{
+		"message": {"message", func(v View, p *pen) error {
+			_, err := v.AddMessage(context.Background(), message(p.c.Task, nil))
+			return err
+		}, task.Terminal},
+		"message with a webhook": {"message", func(v View, p *pen) error {
+			_, err := v.AddMessage(context.Background(), message(p.c.Task, hook))
+			return err
+		}, task.Terminal},
+		"cancel": {"cancel", func(v View, p *pen) error {
+			_, err := v.Cancel(context.Background(), p.c.Task)
+			return err
+		}, task.NotCancelable},
+		"set a webhook": {"push_set", func(v View, p *pen) error {
+			return v.SetPush(context.Background(), p.c.Task.ID, hook, 5)
+		}, nil},
+		"delete a webhook": {"push_delete", func(v View, p *pen) error {
+			_, err := v.DeletePush(context.Background(), p.c.Task.ID, "old")
+			return err
+		}, nil},
+		"give back": {"give_back", func(v View, p *pen) error {
+			return v.s.GiveBack(context.Background(), Requeue{Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt})
+		}, task.LeaseLost},
+		"hurry": {"task.hurried", func(v View, p *pen) error {
+			_, _, err := v.s.Hurry(context.Background(), p.c.Task)
+			return err
+		}, task.NotFound},
+	} {
+		for _, who := range []string{"server", "caller"} {
+			if who == "caller" && (c.kind == "give_back" || c.kind == "task.hurried") {
+				continue // not for callers
+			}
+			t.Run(name+" by a "+who, func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t)
+				p := f.running("a")
+				require.NoError(t, f.SetPush(t.Context(), p.c.Task.ID, &task.PushConfig{ID: "old", URL: hook.URL, Dialect: "0.3"}, 5))
+				v := f.View
+				if who == "caller" {
+					v = asker{Tenant: "tenant", Subject: "owner", Agent: "a"}.of(f.Store)
+				}
+				err := f.afterItEnded(p, c.kind, func() error { return c.write(v, p) })
+				if c.want == nil {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, c.want)
+				}
+				require.Equal(t, task.StateCompleted, f.state(p.c.Task.ID))
+				require.Len(t, f.log(p.c.Task.ID), 2)
+			})
+		}
+	}
+}
+
+// The runs that are written for in one statement with a task that has ended lose nothing.
+func TestABatchInWhichATaskEnds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p, bystanders := f.running("a"), []*pen{f.running("a"), f.running("a")}
+	fenced := make(chan answer, 1)
+	batch := []*Append{p.item(fenced, chunk("late"))}
+	p.ordinal = 0 // as the one that ends it
+	var rest []chan answer
+	for _, b := range bystanders {
+		done := make(chan answer, 1)
+		batch, rest = append(batch, b.item(done, status(task.StateWorking), chunk("x"))), append(rest, done)
+	}
+	for _, a := range batch {
+		for _, e := range a.Events {
+			a.payloads = append(a.payloads, EncodePayload(e))
+		}
+	}
+	require.NoError(t, f.afterItEnded(p, "append", func() error {
+		f.flushAppends(context.Background(), batch)
+		return nil
+	}))
+	require.Equal(t, answer{err: task.LeaseLost}, await(t, fenced))
+	for i, done := range rest {
+		require.Equal(t, answer{}, await(t, done))
+		require.Len(t, f.log(bystanders[i].c.Task.ID), 3)
+	}
+}
+
+// A claim and a rescue wait for nobody. A rescue may find a run before the commit that ends it, and come to its task
+// afterwards.
+func TestARunEndsWhileItIsRescued(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p, lost := f.running("a"), f.running("a")
+	f.exec("DELETE FROM holdfast.workers")
+	// A role that a policy has wait in the middle of the statement.
+	c := f.conn()
+	const gate = 4711
+	role := fmt.Sprintf("holdfast_slow_%d", time.Now().UnixNano())
+	sql := strings.NewReplacer("slow_role", role, "4711", fmt.Sprint(gate)).Replace(`
+		CREATE FUNCTION holdfast.slow() RETURNS boolean VOLATILE LANGUAGE plpgsql AS $$
+			BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN true; END $$;
+		ALTER POLICY callers ON holdfast.task_queue USING (holdfast.slow());
+		CREATE ROLE slow_role;
+		GRANT USAGE ON SCHEMA holdfast TO slow_role;
+		GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO slow_role;
+		SELECT pg_advisory_lock(4711)`)
+	_, err := c.PgConn().Exec(t.Context(), sql).ReadAll()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		c, err := pgx.Connect(context.Background(), f.url)
+		require.NoError(t, err)
+		defer func() { _ = c.Close(context.Background()) }()
+		_, err = c.PgConn().Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role).ReadAll()
+		require.NoError(t, err)
+	})
+	slow, err := Open(t.Context(), Options{URL: f.url + "&role=" + role, APIConns: 2, Observer: Observer{Retried: f.ear.retried}})
+	require.NoError(t, err)
+	defer slow.Close(context.Background())
+
+	rescued := make(chan []Rescued, 1)
+	go func() {
+		_, runs, err := slow.Rescue(context.Background(), 0)
+		if err != nil {
+			t.Error(err)
+		}
+		rescued <- runs
+	}()
+	f.blocked(1)
+	p.must(t, status(task.StateCompleted))
+	_, err = c.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", gate)
+	require.NoError(t, err)
+	require.Equal(t, []Rescued{{Task: lost.c.Task.ID, Agent: "a"}}, await(t, rescued))
+	require.NotZero(t, f.ear.repeated["rescue"])
+}
+
+// Retention moves what outlives its period while a client reopens it.
+func TestATaskMovesWhileItIsReopened(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	old := chosen("a", "x")
+	f.create(old)
+	w := f.worker(time.Hour)
+	p := &pen{s: f.Store, c: f.claim(w, "a", 1)[0]}
+	p.must(t, status(task.StateCompleted))
+	h, err := f.Header(t.Context(), old.Task.ID)
+	require.NoError(t, err)
+
+	tx, err := f.conn().Begin(t.Context())
+	require.NoError(t, err)
+	for _, sql := range []string{"UPDATE holdfast.tasks SET kept = true WHERE id = $1", "UPDATE holdfast.task_events SET kept = true WHERE task = $1"} {
+		_, err = tx.Exec(t.Context(), sql, old.Task.ID)
+		require.NoError(t, err)
+	}
+	again := chosen("a", "x")
+	again.Reopens = h
+	made := make(chan error, 1)
+	go func() {
+		_, err := ownerOf(again).bare(f.Store).Create(context.Background(), again)
+		made <- err
+	}()
+	f.blocked(1)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, await(t, made))
+	require.NotZero(t, f.ear.repeated["reopen"])
+	found, err := ownerOf(again).bare(f.Store).FindTask(t.Context(), "x")
+	require.NoError(t, err)
+	require.Equal(t, again.Task.ID, found.ID)
+	require.Len(t, f.log(old.Task.ID), 2)
+}

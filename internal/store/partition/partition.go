@@ -1,0 +1,309 @@
+// Package partition creates and removes the partitions of the tables that grow: one table for each period of time.
+//
+// The catalog of PostgreSQL is the only record of the partitions. Several processes may call the
+// functions at once, and may be killed at any moment: the next call continues the work.
+//
+// No partitioned table has a default partition. So PostgreSQL can attach and detach a partition
+// while other sessions read and write: both take a lock that conflicts with none of their
+// statements.
+package partition
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Family is a set of tables with the same periods.
+type Family struct {
+	Name   string
+	tables []table
+	bound  func(time.Time) string // formats a partition bound like PostgreSQL in UTC
+	parse  func(string) (time.Time, error)
+}
+
+// table is a partitioned table of a family.
+type table struct {
+	name   string   // in schema holdfast
+	prefix string   // prefix of its partitions' names
+	model  string   // table that a new partition copies columns, constraints and indexes from
+	after  []string // statements to run on a new partition, which is %s in them
+}
+
+// The families.
+var (
+	// Tasks are ended tasks and the logs of all tasks, by the time in the task's id.
+	Tasks = Family{Name: "tasks", bound: idBound, parse: parseID, tables: []table{
+		{name: "tasks_dated", prefix: "tasks", model: "tasks_kept"},
+		{name: "events_log", prefix: "events", model: "events_kept"},
+		{name: "events_artifacts", prefix: "artifacts", model: "events_kept"},
+	}}
+	// Keys are idempotency keys, by the day of their use.
+	Keys = Family{Name: "idempotency_keys", bound: dayBound, parse: parseDay, tables: []table{
+		{name: "idempotency_keys", prefix: "keys", model: "idempotency_keys"},
+	}}
+	// Attempts are delivery attempts of webhooks, by their start.
+	Attempts = Family{Name: "delivery_attempts", bound: timeBound, parse: parseTime, tables: []table{
+		{name: "push_attempts", prefix: "attempts", model: "push_attempts"},
+	}}
+	// Audit is the audit log. Each partition needs its own triggers: those of the partitioned table
+	// do not guard it.
+	Audit = Family{Name: "audit", bound: timeBound, parse: parseTime, tables: []table{
+		{name: "audit_log", prefix: "audit", model: "audit_log", after: []string{
+			"CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse()",
+			"ALTER TABLE %s ENABLE ALWAYS TRIGGER append_only",
+		}},
+	}}
+	Families = []Family{Tasks, Keys, Attempts, Audit}
+)
+
+// DB begins transactions: a pool or a connection.
+type DB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Partition is one table of a period.
+type Partition struct {
+	Table    string // without schema
+	Parent   string
+	From, To time.Time
+	// Detaching says that a detach was interrupted. The rows are no longer visible in the table.
+	Detaching bool
+}
+
+// Ensure creates the missing partitions of a family between from and to, and returns their names. A
+// new period ends where the next existing one begins, whatever the width.
+func Ensure(ctx context.Context, db DB, f Family, w Width, from, to time.Time) (created []string, err error) {
+	for _, t := range f.tables {
+		names, err := ensure(ctx, db, f, t, w, from, to)
+		created = append(created, names...)
+		if err != nil {
+			return created, fmt.Errorf("partitions of %s: %w", t.name, err)
+		}
+	}
+	return created, nil
+}
+
+func ensure(ctx context.Context, db DB, f Family, t table, w Width, from, to time.Time) (created []string, err error) {
+	// Check without the lock first: usually no partition is missing.
+	var missing []period
+	err = begin(ctx, db, func(tx pgx.Tx) error {
+		there, err := list(ctx, tx, f, t)
+		missing = gaps(there, w, from, to)
+		return err
+	})
+	if err != nil || len(missing) == 0 {
+		return nil, err
+	}
+	err = begin(ctx, db, func(tx pgx.Tx) error {
+		// One process at a time, because ten replicas may start in the same second.
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('holdfast.partitions'))"); err != nil {
+			return err
+		}
+		there, err := list(ctx, tx, f, t)
+		if err != nil {
+			return err
+		}
+		for _, p := range gaps(there, w, from, to) {
+			name := t.prefix + "_" + stamp(p.from)
+			if err := create(ctx, tx, f, t, name, p); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			created = append(created, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return created, nil
+}
+
+// create builds a separate table and attaches it, because CREATE TABLE … PARTITION OF would lock
+// out all readers and writers.
+func create(ctx context.Context, tx pgx.Tx, f Family, t table, name string, p period) error {
+	child, parent, model := quoted(name), quoted(t.name), quoted(t.model)
+	statements := []string{fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL)", child, model)}
+	for _, sql := range t.after {
+		statements = append(statements, fmt.Sprintf(sql, child))
+	}
+	statements = append(statements, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
+		parent, child, f.bound(p.from), f.bound(p.to)))
+	for _, sql := range statements {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List returns the partitions of all tables of a family, the oldest first.
+func List(ctx context.Context, db DB, f Family) (all []Partition, err error) {
+	err = begin(ctx, db, func(tx pgx.Tx) error {
+		for _, t := range f.tables {
+			there, err := list(ctx, tx, f, t)
+			if err != nil {
+				return err
+			}
+			all = append(all, there...)
+		}
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b Partition) int { return a.From.Compare(b.From) })
+	return all, err
+}
+
+var bounds = regexp.MustCompile(`^FOR VALUES FROM \('([^']*)'\) TO \('([^']*)'\)$`)
+
+func list(ctx context.Context, tx pgx.Tx, f Family, t table) (there []Partition, err error) {
+	const partitions = `SELECT c.relname, pg_get_expr(c.relpartbound, c.oid), i.inhdetachpending
+		FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::regclass`
+	rows, err := tx.Query(ctx, partitions, "holdfast."+t.name) //nolint:rowserrcheck // ForEachRow does
+	if err != nil {
+		return nil, err
+	}
+	var bound string
+	p := Partition{Parent: t.name}
+	_, err = pgx.ForEachRow(rows, []any{&p.Table, &bound, &p.Detaching}, func() error {
+		m := bounds.FindStringSubmatch(bound)
+		if m == nil {
+			return fmt.Errorf("%s has bounds that Holdfast does not write: %s", p.Table, bound)
+		}
+		var begins, ends error
+		p.From, begins = f.parse(m[1])
+		p.To, ends = f.parse(m[2])
+		there = append(there, p)
+		return errors.Join(begins, ends)
+	})
+	slices.SortFunc(there, func(a, b Partition) int { return a.From.Compare(b.From) })
+	return there, err
+}
+
+// Detached returns the detached tables of a family that are not dropped yet.
+func Detached(ctx context.Context, db DB, f Family) (names []string, err error) {
+	err = begin(ctx, db, func(tx pgx.Tx) error {
+		for _, t := range f.tables {
+			rows, err := tx.Query(ctx, `SELECT c.relname FROM pg_class c
+				WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind = 'r' AND c.relname ~ $1
+				  AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid) ORDER BY 1`, "^"+t.prefix+`_\d{8}(_\d{4,6})?$`)
+			if err != nil {
+				return err
+			}
+			found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				return err
+			}
+			names = append(names, found...)
+		}
+		return nil
+	})
+	return names, err
+}
+
+// Detach detaches a partition from its table. Its rows are then in a separate table, which no
+// statement reads. Detach blocks until the statements that read the partition have ended or ctx
+// ends, but no statement waits for it. After an interruption the next call continues. It must run
+// outside of a transaction, directly or through a pooler.
+func Detach(ctx context.Context, conn *pgx.Conn, p Partition) error {
+	how := "CONCURRENTLY"
+	if p.Detaching {
+		how = "FINALIZE"
+	}
+	_, err := conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s %s", quoted(p.Parent), quoted(p.Table), how))
+	return err
+}
+
+// Drop removes a detached table.
+func Drop(ctx context.Context, conn *pgx.Conn, name string) error {
+	_, err := conn.Exec(ctx, "DROP TABLE IF EXISTS "+quoted(name))
+	return err
+}
+
+// Missing reports whether an INSERT failed because a row's partition is missing, and the time of
+// that row. The time is zero if PostgreSQL does not report it.
+func Missing(err error) (at time.Time, missing bool) {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "23514" || !strings.HasPrefix(pg.Message, "no partition of relation") {
+		return time.Time{}, false
+	}
+	if m := failing.FindStringSubmatch(pg.Detail); m != nil {
+		at, _ = parseID(m[1])
+	}
+	return at, true
+}
+
+var failing = regexp.MustCompile(`\((?:id|task)\) = \(([0-9a-f-]{36})\)`)
+
+// begin runs a transaction that formats bounds in UTC and has a short lock timeout.
+func begin(ctx context.Context, db DB, do func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO', true), set_config('lock_timeout', '2s', true)"); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+func quoted(name string) string { return pgx.Identifier{"holdfast", name}.Sanitize() }
+
+// stamp formats a time for a name: 20261122, followed by hours and minutes, and seconds, unless
+// they are zero.
+func stamp(t time.Time) string {
+	t = t.UTC()
+	layout := "20060102_150405"
+	switch {
+	case t.Second() != 0:
+	case t.Hour() == 0 && t.Minute() == 0:
+		layout = "20060102"
+	default:
+		layout = "20060102_1504"
+	}
+	return t.Format(layout)
+}
+
+// FirstID returns the smallest UUID with the 48-bit millisecond time t. It has no version bits, so
+// it is below every id of that time.
+func FirstID(t time.Time) (id [16]byte) {
+	ms := uint64(max(t.UnixMilli(), 0))
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
+}
+
+// TimeOf returns the time in a UUIDv7.
+func TimeOf(id [16]byte) time.Time {
+	var ms int64
+	for _, b := range id[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func idBound(t time.Time) string {
+	id := FirstID(t)
+	h := hex.EncodeToString(id[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+func parseID(s string) (time.Time, error) {
+	raw, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+	if err != nil || len(raw) != 16 {
+		return time.Time{}, fmt.Errorf("%q is not a UUID", s)
+	}
+	return TimeOf([16]byte(raw)), nil
+}
+
+func dayBound(t time.Time) string          { return t.UTC().Format(time.DateOnly) }
+func parseDay(s string) (time.Time, error) { return time.Parse(time.DateOnly, s) }
+func timeBound(t time.Time) string         { return t.UTC().Format("2006-01-02 15:04:05.999999+00") }
+
+func parseTime(s string) (time.Time, error) { return time.Parse("2006-01-02 15:04:05.999999Z07", s) }

@@ -1,0 +1,304 @@
+package partition_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/partition"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// patience bounds every wait; reaching it is a failure and never the normal case.
+const patience = 60 * time.Second
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func rows[T any](t *testing.T, c *pgx.Conn, sql string, args ...any) []T {
+	t.Helper()
+	r, err := c.Query(t.Context(), sql, args...)
+	require.NoError(t, err)
+	out, err := pgx.CollectRows(r, pgx.RowTo[T])
+	require.NoError(t, err)
+	return out
+}
+
+func exec(t *testing.T, c *pgx.Conn, sql string) {
+	t.Helper()
+	_, err := c.PgConn().Exec(t.Context(), sql).ReadAll()
+	require.NoError(t, err, sql)
+}
+
+// blocked waits until a backend waits for a lock.
+func blocked(t *testing.T, c *pgx.Conn, pid uint32) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return rows[bool](t, c, "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'", pid)[0]
+	}, patience, 5*time.Millisecond)
+}
+
+var (
+	old  = time.Date(2020, 1, 10, 0, 0, 0, 0, time.UTC)
+	next = time.Date(2020, 2, 10, 0, 0, 0, 0, time.UTC)
+)
+
+// ofOld is the partition of January 2020 of a table.
+func ofOld(t *testing.T, c *pgx.Conn, parent string) partition.Partition {
+	t.Helper()
+	for _, f := range partition.Families {
+		all, err := partition.List(t.Context(), c, f)
+		require.NoError(t, err)
+		for _, p := range all {
+			if p.Parent == parent && !p.From.After(old) && p.To.After(old) {
+				return p
+			}
+		}
+	}
+	t.Fatalf("%s has no partition of %s", parent, old)
+	return partition.Partition{}
+}
+
+func TestTenProcessesEnsureAtOnce(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	var g errgroup.Group
+	var mu sync.Mutex
+	var created []string
+	for range 10 {
+		c := connect(t, db.URL)
+		g.Go(func() error {
+			for _, f := range partition.Families {
+				names, err := partition.Ensure(t.Context(), c, f, partition.Day, old, old.AddDate(0, 0, 3))
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				created = append(created, names...)
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	slices.Sort(created)
+	require.Equal(t, slices.Compact(slices.Clone(created)), created, "each is created once")
+	require.Len(t, created, 3*6)
+	for _, f := range partition.Families {
+		names, err := partition.Ensure(t.Context(), connect(t, db.URL), f, partition.Month, old, old.AddDate(0, 0, 3))
+		require.NoError(t, err)
+		require.Empty(t, names, "another width changes nothing of what is there")
+	}
+}
+
+// A partition is like its model in all that keeps its rows right and found.
+func TestAPartitionIsLikeItsModel(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	require.NoError(t, storetest.Partitions(t.Context(), db.URL, old, old.Add(time.Hour)))
+	c := connect(t, db.URL)
+	for parent, model := range map[string]string{
+		"tasks_dated": "tasks_kept", "events_log": "events_kept", "events_artifacts": "events_kept",
+		"idempotency_keys": "idempotency_keys", "push_attempts": "push_attempts", "audit_log": "audit_log",
+	} {
+		p := ofOld(t, c, parent)
+		for what, sql := range map[string]string{
+			"columns": `SELECT format('%s %s %s %s %s %s', attname, format_type(atttypid, atttypmod), attnotnull, attcompression, attstorage,
+				pg_get_expr(d.adbin, d.adrelid)) FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+				WHERE attrelid = $1::regclass AND attnum > 0 ORDER BY 1`,
+			"constraints": `SELECT conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = $1::regclass AND contype = 'c' ORDER BY 1`,
+			"indexes": `SELECT format('%s %s %s', indisunique, indisprimary, regexp_replace(pg_get_indexdef(indexrelid), '^.* USING ', ''))
+				FROM pg_index WHERE indrelid = $1::regclass AND indisvalid ORDER BY 1`,
+			"triggers": `SELECT format('%s %s %s', tgname, tgenabled, tgtype) FROM pg_trigger WHERE tgrelid = $1::regclass AND NOT tgisinternal ORDER BY 1`,
+		} {
+			want, have := rows[string](t, c, sql, "holdfast."+model), rows[string](t, c, sql, "holdfast."+p.Table)
+			require.Equal(t, want, have, "%s of %s", what, p.Table)
+			if what == "indexes" || what == "columns" {
+				require.NotEmpty(t, have, "%s of %s", what, p.Table)
+			}
+		}
+		// The parent's indexes are those of the partition, so that a look through the parent uses them.
+		orphans := rows[string](t, c, `SELECT x.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+			WHERE i.indrelid = 'holdfast.`+parent+`'::regclass AND NOT EXISTS (SELECT FROM pg_inherits h JOIN pg_index l ON l.indexrelid = h.inhrelid
+			WHERE h.inhparent = i.indexrelid AND l.indrelid = 'holdfast.`+p.Table+`'::regclass)`)
+		require.Empty(t, orphans, parent)
+	}
+	compression := `SELECT attcompression::text FROM pg_attribute WHERE attrelid = $1::regclass AND attname = 'payload'`
+	require.Equal(t, rows[string](t, c, compression, "holdfast.task_events"), rows[string](t, c, compression, "holdfast."+ofOld(t, c, "events_log").Table))
+	_, err := c.Exec(t.Context(), "DELETE FROM holdfast."+ofOld(t, c, "audit_log").Table)
+	require.ErrorContains(t, err, "append-only")
+}
+
+// work is what a server does all the time: it fails if a statement had to wait or to be repeated.
+func work(t *testing.T, url string) {
+	t.Helper()
+	repeated := make(chan string, 100)
+	s, err := store.Open(t.Context(), store.Options{
+		URL: url, APIConns: 2, RowSecurity: true, Observer: store.Observer{Retried: func(kind string) { repeated <- kind }},
+	})
+	require.NoError(t, err)
+	defer s.Close(context.Background())
+	ctx := t.Context()
+	worker := store.NewID()
+	require.NoError(t, s.Register(ctx, store.Process{ID: worker, Name: "w", Version: "1", Roles: "worker"}, time.Hour))
+	caller := s.As(identity.Caller{Tenant: "t", Subject: "o"}, store.Visibility{Agent: "a"})
+	for i := range 3 {
+		id := store.NewID()
+		_, err := caller.Create(ctx, &store.NewTask{
+			Task:        task.Task{ID: id, PublicID: id.String(), Agent: "a", Tenant: "t", Owner: "o", ContextID: "c", Dialect: "1.0"},
+			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
+			Idempotency: store.Idempotency{Key: id.String(), Hash: []byte{byte(i)}},
+		})
+		require.NoError(t, err)
+		won, err := s.Claim(ctx, worker, []store.Demand{{Agent: "a", Slots: 1}})
+		require.NoError(t, err)
+		require.Len(t, won, 1)
+		done := make(chan error, 1)
+		s.Append(&store.Append{
+			Task: id, Agent: "a", Attempt: won[0].Attempt, Done: func(_ bool, err error) { done <- err },
+			Events: []*task.Event{
+				{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("y")}}},
+				{Kind: task.EventStatus, State: task.StateCompleted},
+			},
+		})
+		require.NoError(t, <-done)
+		read, err := caller.ReadTask(ctx, id.String(), true)
+		require.NoError(t, err)
+		require.Equal(t, task.StateCompleted, read.Status.State)
+		page, _, err := caller.List(ctx, &store.Listing{After: store.Newest, Limit: 10})
+		require.NoError(t, err)
+		require.NotEmpty(t, page)
+		_, _, err = s.Rescue(ctx, 0)
+		require.NoError(t, err)
+	}
+	require.Empty(t, repeated)
+}
+
+const ended = `
+	INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect) VALUES ('016f8e66-0000-7000-8000-000000000001', 'a', 'c', 5, 3, 3, '1.0');
+	INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, artifact_id) VALUES
+	('016f8e66-0000-7000-8000-000000000001', 1, 1, NULL, 0, NULL), ('016f8e66-0000-7000-8000-000000000001', 2, 3, NULL, 1, 'a'),
+	('016f8e66-0000-7000-8000-000000000001', 3, 2, 5, 1, NULL)`
+
+// A detach waits for who reads, and nobody waits for it; killed in between, the next one goes on.
+func TestDetachAndDrop(t *testing.T) {
+	t.Parallel()
+	for _, parent := range []string{"tasks_dated", "events_log", "events_artifacts", "idempotency_keys", "push_attempts", "audit_log"} {
+		for _, interrupted := range []bool{false, true} {
+			name := parent
+			if interrupted {
+				name += ", interrupted"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				db := storetest.New(t)
+				require.NoError(t, storetest.Partitions(t.Context(), db.URL, old, old.Add(time.Hour)))
+				look, reader, detacher := connect(t, db.URL), connect(t, db.URL), connect(t, db.URL)
+				exec(t, look, ended)
+				p := ofOld(t, look, parent)
+
+				exec(t, reader, "BEGIN; SELECT count(*) FROM holdfast."+parent)
+				detached := make(chan error, 1)
+				go func() { detached <- partition.Detach(context.Background(), detacher, p) }()
+				blocked(t, look, detacher.PgConn().PID())
+				work(t, db.URL)
+				if interrupted {
+					require.Equal(t, []bool{true}, rows[bool](t, look, "SELECT pg_cancel_backend($1)", detacher.PgConn().PID()))
+					require.ErrorContains(t, <-detached, "cancel")
+					p = ofOld(t, look, parent)
+					require.True(t, p.Detaching)
+					work(t, db.URL)
+					require.NoError(t, storetest.Partitions(t.Context(), db.URL, next, next.Add(time.Hour)), "others are created meanwhile")
+					exec(t, reader, "COMMIT")
+					require.NoError(t, partition.Detach(t.Context(), detacher, p))
+				} else {
+					exec(t, reader, "COMMIT")
+					require.NoError(t, <-detached)
+				}
+				work(t, db.URL)
+
+				// What a process leaves that is killed here, the next one finds.
+				i := slices.IndexFunc(partition.Families, func(f partition.Family) bool {
+					names, err := partition.Detached(t.Context(), look, f)
+					require.NoError(t, err)
+					return slices.Equal(names, []string{p.Table})
+				})
+				require.GreaterOrEqual(t, i, 0)
+				require.Empty(t, rows[int](t, look, "SELECT 1 FROM holdfast."+parent+" x WHERE tableoid = 'holdfast."+p.Table+"'::regclass"))
+				require.NoError(t, partition.Drop(t.Context(), detacher, p.Table))
+				require.NoError(t, partition.Drop(t.Context(), detacher, p.Table), "again")
+				names, err := partition.Detached(t.Context(), look, partition.Families[i])
+				require.NoError(t, err)
+				require.Empty(t, names)
+				work(t, db.URL)
+			})
+		}
+	}
+}
+
+// A write that finds no partition has it created, whenever its row belongs.
+func TestWritesFindNoPartition(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	c := connect(t, db.URL)
+	for _, f := range partition.Families {
+		all, err := partition.List(t.Context(), c, f)
+		require.NoError(t, err)
+		for _, p := range all {
+			require.NoError(t, partition.Drop(t.Context(), c, p.Table))
+		}
+	}
+	s, err := store.Open(t.Context(), store.Options{URL: db.URL})
+	require.NoError(t, err)
+	defer s.Close(context.Background())
+	worker := store.NewID()
+	require.NoError(t, s.Register(t.Context(), store.Process{ID: worker, Name: "w", Version: "1", Roles: "worker"}, time.Hour))
+	for _, at := range []time.Time{time.Now(), time.Now().AddDate(0, 7, 0), time.Date(2011, 5, 6, 7, 8, 9, 0, time.UTC)} {
+		id := store.NewID()
+		first := partition.FirstID(at)
+		copy(id[:6], first[:])
+		_, err := s.Create(t.Context(), &store.NewTask{
+			Task:        task.Task{ID: id, PublicID: "of " + at.String(), Agent: "a", ContextID: "c", Dialect: "1.0"},
+			ClientID:    true,
+			Message:     &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("x")}},
+			Idempotency: store.Idempotency{Key: at.String(), Hash: []byte{1}},
+			Worker:      worker,
+		})
+		require.NoError(t, err, at)
+		done := make(chan error, 1)
+		s.Append(&store.Append{
+			Task: id, Agent: "a", Attempt: 1, Done: func(_ bool, err error) { done <- err },
+			Events: []*task.Event{
+				{Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("y")}}},
+				{Kind: task.EventStatus, State: task.StateCompleted},
+			},
+		})
+		require.NoError(t, <-done, at)
+		month := partition.Month.Floor(at).Format("20060102")
+		require.Equal(t, []string{"tasks_" + month}, rows[string](t, c, "SELECT tableoid::regclass::text FROM holdfast.tasks WHERE id = $1", id), at)
+	}
+}
+
+// Only partitions that Holdfast writes are its own.
+func TestForeignBounds(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	c := connect(t, db.URL)
+	exec(t, c, "CREATE TABLE holdfast.mine PARTITION OF holdfast.push_attempts FOR VALUES FROM (MINVALUE) TO ('2001-01-01')")
+	_, err := partition.List(t.Context(), c, partition.Attempts)
+	require.ErrorContains(t, err, "mine has bounds that Holdfast does not write")
+}

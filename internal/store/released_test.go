@@ -1,0 +1,178 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/migrations"
+)
+
+// A fixture is a database as a released version left it, with tasks in it. Its first lines have the checksums of the
+// migrations that made it.
+const fixtures = "../../migrations/testdata"
+
+var newFixtureOf = flag.String("fixture", "", "write the fixture of this version (make fixture)")
+
+var (
+	pinned = regexp.MustCompile(`(?m)^-- (\S+\.sql) ([0-9a-f]{64})$`)
+	// What psql understands and PostgreSQL does not, what older servers do not know, and noise.
+	notForServers = regexp.MustCompile(`(?m)^(\\.*|SET transaction_timeout.*|--.*|)\n`)
+)
+
+func checksum(t *testing.T, name string) string {
+	t.Helper()
+	content, err := migrations.FS.ReadFile(name)
+	require.NoError(t, err, "a released migration is gone")
+	return fmt.Sprintf("%x", sha256.Sum256(content))
+}
+
+// writeFixture makes a fixture of the present version.
+func writeFixture(t *testing.T, version string) {
+	t.Helper()
+	f := newFixture(t)
+	b := newBook(f)
+	b.write()
+	n := chosen("writer", "essay-1") // was canceled
+	n.Task.Tenant, n.Task.Owner = "", "cyd"
+	old, err := ownerOf(n).bare(f.Store).FindTask(t.Context(), "essay-1")
+	require.NoError(t, err)
+	n.Reopens = old
+	f.create(n)
+
+	dump := exec.CommandContext(t.Context(), "pg_dump", "--inserts", "--no-owner", "--schema=holdfast", f.url)
+	dump.Stderr = os.Stderr
+	sql, err := dump.Output()
+	require.NoError(t, err, "pg_dump, of the version of the server")
+	var out bytes.Buffer
+	names, err := fs.Glob(migrations.FS, "*.sql")
+	require.NoError(t, err)
+	for _, name := range names {
+		fmt.Fprintf(&out, "-- %s %s\n", name, checksum(t, name))
+	}
+	out.Write(notForServers.ReplaceAll(sql, nil))
+	require.NoError(t, os.MkdirAll(fixtures, 0o750))
+	require.NoError(t, os.WriteFile(filepath.Join(fixtures, version+".sql"), out.Bytes(), 0o600))
+}
+
+// Every released version can be upgraded from, with its tasks, and its migrations stay as they were.
+func TestReleasedSchemas(t *testing.T) {
+	t.Parallel()
+	if *newFixtureOf != "" {
+		writeFixture(t, *newFixtureOf)
+	}
+	files, err := filepath.Glob(fixtures + "/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	want := shape(t, newFixture(t).conn())
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".sql"), func(t *testing.T) {
+			t.Parallel()
+			sql, err := os.ReadFile(file)
+			require.NoError(t, err)
+			pins := pinned.FindAllStringSubmatch(string(sql), -1)
+			require.NotEmpty(t, pins)
+			for _, pin := range pins {
+				require.Equal(t, pin[2], checksum(t, pin[1]), "%s was changed after its release: write a new one instead (before a release: make fixture)", pin[1])
+			}
+
+			url := storetest.New(t).URL
+			c, err := pgx.Connect(t.Context(), url)
+			require.NoError(t, err)
+			defer c.Close(context.Background()) //nolint:errcheck // nothing to lose
+			_, err = c.PgConn().Exec(t.Context(), "DROP SCHEMA holdfast CASCADE").ReadAll()
+			require.NoError(t, err)
+			_, err = c.PgConn().Exec(t.Context(), string(sql)).ReadAll()
+			require.NoError(t, err)
+			require.NoError(t, schema.Migrate(t.Context(), url, slog.New(slog.DiscardHandler)))
+			require.Equal(t, want, shape(t, c), "as a new database")
+			require.NoError(t, invarianttest.Check(t.Context(), url))
+			_, lines := query(t, c, `SELECT viewname FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`)
+			for _, l := range lines {
+				_, rows := query(t, c, "SELECT * FROM holdfast."+l[0])
+				require.NotEmpty(t, rows, l[0])
+			}
+			continueTasks(t, openFixture(t, url, ""))
+		})
+	}
+}
+
+// continueTasks goes on with the tasks of a fixture, whose processes are long gone.
+func continueTasks(t *testing.T, f *fixture) {
+	t.Helper()
+	require.Empty(t, f.WithoutRowSecurity())
+	f.exec("UPDATE holdfast.workers SET lease_until = now() - interval '1 day'")
+	_, runs, err := f.Rescue(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, runs, 2, "the novels")
+	asked := asker{Subject: "cyd", Agent: "support"}
+	h, err := asked.bare(f.Store).FindTask(t.Context(), "ask-1")
+	require.NoError(t, err)
+	_, err = asked.of(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("the first"), RequestID: NewID()})
+	require.NoError(t, err)
+	won, err := f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "support", Slots: 1}, {Agent: "writer", Slots: 3}, {Agent: "travel", Slots: 9}})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(won), 4)
+	for _, c := range won {
+		(&pen{s: f.Store, c: c}).must(t, piece("end", "the end", false, true), status(task.StateCompleted))
+	}
+	essay := asker{Subject: "cyd", Agent: "writer"}
+	h, err = essay.of(f.Store).ReadTask(t.Context(), "essay-1", true)
+	require.NoError(t, err)
+	require.Equal(t, task.StateCompleted, h.Status.State, "the one that took over the name")
+	again := keyed(fresh("travel"), "k-1", "k-1")
+	again.Task.Tenant, again.Task.Owner = "", "ada"
+	_, err = ownerOf(again).bare(f.Store).Create(t.Context(), again)
+	require.ErrorIs(t, err, ErrTaken)
+}
+
+// shape describes a schema but for its partitions, and for what views are made of, which a dump writes in other words.
+func shape(t *testing.T, c *pgx.Conn) (lines []string) {
+	t.Helper()
+	_, err := c.Exec(t.Context(), "SET search_path = ''") // which a dump sets, too
+	require.NoError(t, err)
+	for _, sql := range []string{
+		`SELECT format('%s.%s %s %s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attcompression, pg_get_expr(d.adbin, d.adrelid))
+		   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		   LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+		  WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND c.relname !~ '_\d{8}$'`,
+		`SELECT format('%s %s %s %s %s', c.relname, c.relkind, c.reloptions, c.relrowsecurity, pg_get_partkeydef(c.oid)) FROM pg_class c
+		  WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname !~ '_\d{8}$'`,
+		`SELECT format('%s %s %s', k.conrelid::regclass, k.conname, pg_get_constraintdef(k.oid)) FROM pg_constraint k
+		  WHERE k.connamespace = 'holdfast'::regnamespace AND k.conrelid::regclass::text !~ '_\d{8}$'`,
+		`SELECT indexdef FROM pg_indexes WHERE schemaname = 'holdfast' AND tablename !~ '_\d{8}$'`,
+		`SELECT pg_get_functiondef(oid) || coalesce(proacl::text, '') FROM pg_proc WHERE pronamespace = 'holdfast'::regnamespace`,
+		`SELECT format('%s %s %s %s', tablename, policyname, roles, qual) FROM pg_policies WHERE schemaname = 'holdfast'`,
+		`SELECT pg_get_triggerdef(g.oid) || ' ' || g.tgenabled::text FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
+		  WHERE c.relnamespace = 'holdfast'::regnamespace AND NOT g.tgisinternal AND c.relname !~ '_\d{8}$'`,
+		`SELECT format('%s %s', c.relname, (SELECT array_agg(x::text ORDER BY x::text) FROM unnest(c.relacl) x)) FROM pg_class c
+		  WHERE c.relnamespace = 'holdfast'::regnamespace AND c.relname !~ '_\d{8}$' AND c.relkind IN ('r', 'p', 'v')`,
+		`SELECT format('%s %s %s', d.objoid::regclass, d.objsubid, d.description) FROM pg_description d JOIN pg_class c ON c.oid = d.objoid
+		  WHERE d.classoid = 'pg_class'::regclass AND c.relnamespace = 'holdfast'::regnamespace AND c.relname !~ '_\d{8}$'`,
+	} {
+		_, rows := query(t, c, sql+" ORDER BY 1")
+		require.NotEmpty(t, rows, sql)
+		for _, r := range rows {
+			lines = append(lines, r[0])
+		}
+	}
+	return lines
+}

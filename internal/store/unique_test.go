@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+func TestTheDaysOfAKey(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for at, want := range map[string][]string{
+		"2026-03-01 12:00:00Z":      {"2026-03-01"},
+		"2026-03-01 00:05:00Z":      {"2026-03-01"},
+		"2026-03-01 00:04:59.9Z":    {"2026-02-28", "2026-03-01"},
+		"2026-03-01 00:00:00Z":      {"2026-02-28", "2026-03-01"},
+		"2026-03-01 23:54:59.9Z":    {"2026-03-01"},
+		"2026-03-01 23:55:00Z":      {"2026-03-01", "2026-03-02"},
+		"2026-12-31 23:59:59Z":      {"2026-12-31", "2027-01-01"},
+		"2026-03-01 05:45:00+05:45": {"2026-02-28", "2026-03-01"}, // the day is that of UTC
+	} {
+		require.Equal(t, want, scan[[]string](f, "SELECT array_agg(d::text ORDER BY d) FROM holdfast.key_days($1::text::timestamptz) d", at), at)
+	}
+}
+
+// yesterdays moves what is known of a key to the day before.
+func (f *fixture) yesterdays(key string) {
+	f.t.Helper()
+	require.NoError(f.t, storetest.Partitions(f.t.Context(), f.url, time.Now().AddDate(0, 0, -3), time.Now()))
+	f.exec(`DELETE FROM holdfast.idempotency_keys WHERE key = $1 AND day <> ((created_at - interval '5 minutes') AT TIME ZONE 'UTC')::date`, key)
+	f.exec("UPDATE holdfast.idempotency_keys SET day = day - 2, created_at = created_at - interval '2 days' WHERE key = $1", key)
+}
+
+func TestAKeyIsUniqueAcrossDays(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := keyed(fresh("a"), "old", "1")
+	f.create(first)
+	f.yesterdays("old")
+	again := keyed(fresh("a"), "old", "1")
+	_, err := ownerOf(again).bare(f.Store).Create(t.Context(), again)
+	require.ErrorIs(t, err, ErrTaken)
+	h, byKey, err := ownerOf(again).bare(f.Store).Existing(t.Context(), again)
+	require.NoError(t, err)
+	require.True(t, byKey)
+	require.Equal(t, first.Task.ID, h.ID)
+
+	// The same for messages, and for a task that is reopened.
+	parked := f.running("parked")
+	parked.must(t, status(task.StateInputRequired))
+	_, err = ownerOf(first).bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"old", []byte("1")}})
+	require.ErrorIs(t, err, ErrTaken)
+	ended := chosen("a", "x")
+	f.create(ended)
+	_, err = f.Cancel(t.Context(), &ended.Task)
+	require.NoError(t, err)
+	reopened := keyed(chosen("a", "x"), "old", "1")
+	reopened.Reopens = &ended.Task
+	_, err = ownerOf(reopened).bare(f.Store).Create(t.Context(), reopened)
+	require.ErrorIs(t, err, ErrTaken)
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = 'old'"))
+}
+
+// Near midnight a key is written on both days, so that of two requests on either side of it one finds the other's row. The
+// rows of a request on the other side are put there by hand: whichever of the two days they share with the present decides.
+func TestAKeyNearMidnight(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.NoError(t, storetest.Partitions(t.Context(), f.url, time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)))
+	h := f.create(fresh("a"))
+	for name, days := range map[string]string{
+		"yesterday and today": "ARRAY[today - 1, today]", "today and tomorrow": "ARRAY[today, today + 1]", "today": "ARRAY[today]",
+	} {
+		key := "key of " + name
+		f.exec(`INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
+			SELECT d, 'tenant', 'owner', $1, '1', $2 FROM (SELECT ((now() - interval '5 minutes') AT TIME ZONE 'UTC')::date AS today) x, unnest(`+days+`) AS d`, key, h.ID)
+		n := keyed(fresh("a"), key, "1")
+		_, err := ownerOf(n).bare(f.Store).Create(t.Context(), n)
+		require.ErrorIs(t, err, ErrTaken, name)
+		found, byKey, err := ownerOf(n).bare(f.Store).Existing(t.Context(), n)
+		require.NoError(t, err, name)
+		require.True(t, byKey)
+		require.Equal(t, h.ID, found.ID, name)
+		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_keys WHERE key = $1", key), "the view shows it once")
+
+		// One that has another task for one of the days is not free for either, until its task is gone.
+		_, err = ownerOf(n).bare(f.Store).Create(t.Context(), keyed(fresh("a"), key, "2"))
+		require.ErrorIs(t, err, ErrTaken, name)
+	}
+}
+
+// erase removes a task, as retention does: its row first.
+func (f *fixture) erase(h *task.Task) {
+	f.t.Helper()
+	id := h.ID
+	for _, sql := range []string{
+		"DELETE FROM holdfast.tasks WHERE id = $1", "DELETE FROM holdfast.task_queue WHERE id = $1", "DELETE FROM holdfast.task_events WHERE task = $1",
+	} {
+		f.exec(sql, id)
+	}
+}
+
+func TestAKeyWhoseTaskIsGoneIsFree(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, old := range []bool{false, true} {
+		key := fmt.Sprint("key", old)
+		gone := f.create(keyed(fresh("a"), key, "1"))
+		if old {
+			f.yesterdays(key)
+		}
+		f.erase(gone)
+		n := keyed(fresh("a"), key, "another request")
+		_, _, err := ownerOf(n).bare(f.Store).Existing(t.Context(), n)
+		require.ErrorIs(t, err, task.NotFound)
+		h := f.create(n)
+		found, byKey, err := ownerOf(n).bare(f.Store).Existing(t.Context(), n)
+		require.NoError(t, err)
+		require.True(t, byKey)
+		require.Equal(t, h.ID, found.ID)
+		require.NotZero(t, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = $1 AND task = $2", key, h.ID))
+		require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = $1 AND task = $2", key, gone.ID))
+	}
+}
+
+func TestANameWhoseTaskIsGoneIsFree(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	gone := f.create(chosen("a", "x"))
+	f.erase(gone)
+	_, err := ownerOf(chosen("a", "x")).bare(f.Store).FindTask(t.Context(), "x")
+	require.ErrorIs(t, err, task.NotFound)
+	h := f.create(chosen("a", "x"))
+	found, err := ownerOf(chosen("a", "x")).bare(f.Store).FindTask(t.Context(), "x")
+	require.NoError(t, err)
+	require.Equal(t, h.ID, found.ID)
+}
+
+// Many writers, in statements of their own: one has the name or the key.
+func TestOneOfManyCreates(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	gone := f.create(keyed(chosen("a", "name"), "key", "1"))
+	f.erase(gone) // all of them find it free at once
+	for what, n := range map[string]func() *NewTask{
+		"name": func() *NewTask { return chosen("a", "name") },
+		"key":  func() *NewTask { return keyed(fresh("b"), "key", "2") },
+	} {
+		var stores []*Store
+		for range 4 {
+			s, err := Open(t.Context(), Options{URL: f.url, APIConns: 2})
+			require.NoError(t, err)
+			defer s.Close(context.Background())
+			stores = append(stores, s)
+		}
+		made := make(chan task.ID, 16)
+		var g errgroup.Group
+		for i := range 16 {
+			g.Go(func() error {
+				n := n()
+				_, err := ownerOf(n).bare(stores[i%4]).Create(t.Context(), n)
+				if err == nil {
+					made <- n.Task.ID
+				} else if err != ErrTaken { //nolint:errorlint // exactly that
+					return err
+				}
+				return nil
+			})
+		}
+		require.NoError(t, g.Wait(), what)
+		require.Len(t, made, 1, what)
+		found, _, err := ownerOf(n()).bare(f.Store).Existing(t.Context(), n())
+		require.NoError(t, err)
+		require.Equal(t, <-made, found.ID, what)
+	}
+}
+
+func TestReopeningMovesTheName(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	last := chosen("a", "x")
+	f.create(last)
+	for range 3 {
+		_, err := f.Cancel(t.Context(), &last.Task)
+		require.NoError(t, err)
+		n := chosen("a", "x")
+		n.Reopens = &last.Task
+		_, err = ownerOf(n).bare(f.Store).Create(t.Context(), n)
+		require.NoError(t, err)
+		found, err := ownerOf(n).bare(f.Store).FindTask(t.Context(), "x")
+		require.NoError(t, err)
+		require.Equal(t, n.Task.ID, found.ID)
+		old, err := f.Header(t.Context(), last.Task.ID)
+		require.NoError(t, err)
+		require.Equal(t, last.Task.ID.String(), old.PublicID, "the old one has its own id again")
+		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.task_names"))
+		last = n
+	}
+}

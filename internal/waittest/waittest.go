@@ -1,0 +1,66 @@
+// Package waittest waits in tests: for a channel, or for what only asking again and again tells. Every wait ends when its
+// condition holds, and fails the test after Patience. No test waits for a fixed time.
+package waittest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Patience bounds every wait. It is long, because the machine may be busy; no test needs it when all is well.
+const Patience = 60 * time.Second
+
+// interval is the pause between two checks of Eventually.
+const interval = 5 * time.Millisecond
+
+// Eventually repeats a check until it succeeds. Use it for what nothing announces to the test.
+func Eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	EventuallyWithin(t, Patience, what, check)
+}
+
+// EventuallyWithin is Eventually with a longer deadline.
+func EventuallyWithin(t testing.TB, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; <-time.After(interval) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.FailNow(t, "never came true: "+what, err.Error())
+		}
+	}
+}
+
+// Within receives from a channel.
+func Within[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(Patience):
+		require.FailNow(t, "waited in vain: "+what)
+		panic("unreachable")
+	}
+}
+
+// Unless returns nil if the condition holds, and otherwise an error with the message.
+func Unless(holds bool, format string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// Context returns a context that ends with the test, or after Patience.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	t.Cleanup(cancel)
+	return ctx
+}

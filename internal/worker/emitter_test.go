@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNamesThatBecomeEqualAreRefused(t *testing.T) {
+	t.Parallel()
+	_, _, err := storable([]byte(`{"k\u0000":1,"k\ufffd":2}`))
+	require.ErrorIs(t, err, errNotJSON)
+}
+
+// FuzzStorable looks for NUL characters and line breaks that reach the log, and for values that change otherwise.
+func FuzzStorable(f *testing.F) {
+	for _, seed := range []string{`{"k\u0000":"\\u0000\u0000"}`, `"\\\u0000"`, "[1.0,\n1e400]", `{"a":1,"a":2}`, `"\`, "\xff"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		given := bytes.Clone(raw)
+		out, replaced, err := storable(raw)
+		require.Equal(t, given, raw, "the executor's bytes stay as they were")
+		if err != nil {
+			return
+		}
+		require.True(t, out.IsValid())
+		require.NotContains(t, string(out), "\n")
+		var want bytes.Buffer
+		require.NoError(t, json.Compact(&want, raw))
+		require.Equal(t, replaced, want.String() != string(out))
+		for d := jsontext.NewDecoder(bytes.NewReader(out)); ; {
+			token, err := d.ReadToken()
+			if err != nil {
+				return
+			}
+			if token.Kind() == '"' {
+				require.NotContains(t, token.String(), "\x00")
+			}
+		}
+	})
+}

@@ -1,0 +1,174 @@
+-- Keys that replicas share, keys that clients show, and the audit log.
+--
+-- audit_log ── audit_20261101 … by time; the server creates the partitions and removes old ones (retention.audit).
+
+-- +goose Up
+SET LOCAL lock_timeout = '5s';
+
+CREATE TABLE holdfast.secrets (
+    name       text        NOT NULL,
+    value      bytea       NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT secrets_pkey PRIMARY KEY (name)
+);
+INSERT INTO holdfast.secrets (name, value)
+SELECT name, decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
+  FROM unnest('{page_token,push}'::text[]) AS name;
+
+COMMENT ON TABLE holdfast.secrets IS 'Keys that all replicas share. Not for readers of the database.';
+COMMENT ON COLUMN holdfast.secrets.name IS
+    'page_token: signs the page tokens of lists; a new value voids the tokens in use. push: seals the secrets of webhooks where the environment has no key.';
+
+-- The newest active key signs. The others are only published: future ones so that everybody has them when they begin to
+-- sign, past ones for what they have signed.
+CREATE TABLE holdfast.signing_keys (
+    key_id      text        NOT NULL,
+    algorithm   text        NOT NULL,
+    private_key bytea       NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    active_at   timestamptz NOT NULL,
+    CONSTRAINT signing_keys_pkey PRIMARY KEY (key_id),
+    CONSTRAINT signing_keys_algorithm_known CHECK (algorithm = 'ES256')
+);
+
+COMMENT ON TABLE holdfast.signing_keys IS 'Secret: the keys that replicas sign cards and webhooks with. Deleting a row withdraws the key within a minute.';
+COMMENT ON COLUMN holdfast.signing_keys.key_id IS 'The kid of signatures and of the published set: RFC 7638 thumbprint.';
+COMMENT ON COLUMN holdfast.signing_keys.private_key IS 'PKCS #8.';
+COMMENT ON COLUMN holdfast.signing_keys.active_at IS 'Signs from then on, until a later key does.';
+
+CREATE TABLE holdfast.api_keys (
+    key_id       text        NOT NULL,
+    key_hash     bytea       NOT NULL,
+    name         text        NOT NULL,
+    tenant       text        NOT NULL,
+    subject      text        NOT NULL,
+    scopes       text[]      NOT NULL DEFAULT '{}',
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    last_used_at timestamptz,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (key_id),
+    CONSTRAINT api_keys_hash_is_sha256 CHECK (octet_length(key_hash) = 32),
+    CONSTRAINT api_keys_subject_given CHECK (subject <> '')
+);
+
+COMMENT ON TABLE holdfast.api_keys IS 'API keys of clients. The secrets are not here: a key is shown once, when it is made.';
+COMMENT ON COLUMN holdfast.api_keys.key_id IS 'The public part of the key.';
+COMMENT ON COLUMN holdfast.api_keys.key_hash IS 'SHA-256 of the whole key. It holds 256 random bits, so a slow hash would protect nothing.';
+COMMENT ON COLUMN holdfast.api_keys.name IS 'The operator''s name for it.';
+COMMENT ON COLUMN holdfast.api_keys.tenant IS 'With subject: the identity of requests that show the key.';
+COMMENT ON COLUMN holdfast.api_keys.last_used_at IS 'Accurate to five minutes.';
+
+-- The audit log: who did what, in chains of hashes that only grow at one end; retention removes whole partitions at the other.
+--
+-- A writer continues whichever chain nobody holds at that moment, and holds it until its commit: writers do not wait for
+-- each other, and no chain ends with its process. There are as many chains as are ever held at once.
+CREATE TABLE holdfast.audit_chains (
+    chain        smallint NOT NULL,
+    length       bigint   NOT NULL DEFAULT 0,
+    head         bytea    NOT NULL DEFAULT '\x',
+    removed      bigint   NOT NULL DEFAULT 0,
+    removed_head bytea    NOT NULL DEFAULT '\x',
+    CONSTRAINT audit_chains_pkey PRIMARY KEY (chain),
+    CONSTRAINT audit_chains_order CHECK (removed BETWEEN 0 AND length)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+INSERT INTO holdfast.audit_chains (chain) SELECT generate_series(1, 64);
+
+CREATE TABLE holdfast.audit_log (
+    chain   smallint    NOT NULL,
+    n       bigint      NOT NULL,
+    at      timestamptz NOT NULL,
+    login   text        NOT NULL,
+    entries json        NOT NULL,
+    hash    bytea       NOT NULL,
+    CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at)
+) PARTITION BY RANGE (at);
+-- As the payloads of events.
+-- +goose StatementBegin
+DO $$
+BEGIN
+    ALTER TABLE holdfast.audit_log ALTER COLUMN entries SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported THEN
+    NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE INDEX audit_log_at ON holdfast.audit_log USING brin (at);
+
+COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that nobody removes rows unnoticed.';
+COMMENT ON COLUMN holdfast.audit_chains.length IS 'How many rows the chain has had.';
+COMMENT ON COLUMN holdfast.audit_chains.head IS 'The hash of the last row.';
+COMMENT ON COLUMN holdfast.audit_chains.removed IS 'The last row that retention removed, with all before it; 0: none.';
+COMMENT ON COLUMN holdfast.audit_chains.removed_head IS 'The hash of that row: the next one continues it.';
+COMMENT ON TABLE holdfast.audit_log IS 'Who did what, in the commit that did it. Append-only.';
+COMMENT ON COLUMN holdfast.audit_log.n IS 'Place in the chain, from 1 without a gap.';
+COMMENT ON COLUMN holdfast.audit_log.login IS 'The database login that wrote it.';
+COMMENT ON COLUMN holdfast.audit_log.entries IS 'What happened, an array: all tasks that were created by one statement are one row.';
+COMMENT ON COLUMN holdfast.audit_log.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
+
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.audit_advance() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.chain = OLD.chain AND NEW.length = OLD.length + 1 AND NEW.removed = OLD.removed AND NEW.removed_head = OLD.removed_head THEN
+        RETURN NEW;
+    END IF;
+    -- Retention moves the beginning to a row that is there, and changes nothing else.
+    IF NEW.chain = OLD.chain AND NEW.length = OLD.length AND NEW.head = OLD.head AND NEW.removed > OLD.removed
+       AND EXISTS (SELECT FROM holdfast.audit_log l WHERE l.chain = NEW.chain AND l.n = NEW.removed AND l.hash = NEW.removed_head) THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'the chains of the audit log only grow' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON holdfast.audit_log
+    FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains
+    FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
+CREATE TRIGGER all_there BEFORE INSERT OR DELETE OR TRUNCATE ON holdfast.audit_chains
+    FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
+ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only, ENABLE ALWAYS TRIGGER all_there;
+
+-- The last thing that a transaction does: it holds a chain until the commit. If all of them are held it waits for one, whose
+-- holder waits for nobody any more.
+-- +goose StatementBegin
+CREATE FUNCTION holdfast.audit(entries text) RETURNS bigint VOLATILE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql AS $$
+DECLARE
+    c holdfast.audit_chains;
+    at timestamptz;
+    hash bytea;
+BEGIN
+    SELECT * INTO c FROM holdfast.audit_chains ORDER BY chain LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        SELECT * INTO STRICT c FROM holdfast.audit_chains WHERE chain = 1 + pg_backend_pid() % 64 FOR NO KEY UPDATE;
+    END IF;
+    at := clock_timestamp();
+    hash := sha256(c.head || convert_to(concat_ws(' ', c.chain, c.length + 1, (extract(epoch FROM at) * 1000000)::bigint, session_user, entries), 'UTF8'));
+    INSERT INTO holdfast.audit_log VALUES (c.chain, c.length + 1, at, session_user, entries::json, hash);
+    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain;
+    RETURN c.length + 1;
+END
+$$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION holdfast.audit IS 'Appends entries, a JSON array, to the audit log, as the last thing that a transaction does.';
+REVOKE ALL ON FUNCTION holdfast.audit FROM PUBLIC;
+
+-- +goose Down
+SET LOCAL lock_timeout = '5s';
+DROP FUNCTION holdfast.audit;
+DROP TABLE holdfast.audit_log;
+DROP TABLE holdfast.audit_chains;
+DROP FUNCTION holdfast.audit_advance;
+DROP FUNCTION holdfast.audit_refuse;
+DROP TABLE holdfast.api_keys;
+DROP TABLE holdfast.signing_keys;
+DROP TABLE holdfast.secrets;

@@ -1,0 +1,2176 @@
+-- 00001_tasks.sql 08471d7644614b92737fe80fabba8a7b20e855227a2f7d3717f6b1128b59da4c
+-- 00002_workers.sql 8abcd917dda194158dc1e4e7510baa96ab62d43abcd1b2625c53760b93d8291e
+-- 00003_webhooks.sql c2975c5c4aefe1b05d79ef5d220a1f40b9936996abfb61efb6aeec045b0f2926
+-- 00004_keys_and_audit.sql 2b225b624e770bcd0d8323b0040d3951d356b4775d33c04e1caf9672dfcdd7e1
+-- 00005_views.sql cfad0c50b3410c0b85af13ece03b09854290917e6c397f4b2653e41ed055dbc2
+-- 00006_isolation.sql fdaa4402cb74943f1116d202023ac00dcfb14661a14d7e93b97788a934e8c6e3
+-- 00007_retention.sql 5a2129243351333328eb3f56a7914e47a266c74599cf40916c7ec1fb7b611ef1
+SET statement_timeout = 0;
+SET lock_timeout = 0;
+SET idle_in_transaction_session_timeout = 0;
+SET client_encoding = 'UTF8';
+SET standard_conforming_strings = on;
+SELECT pg_catalog.set_config('search_path', '', false);
+SET check_function_bodies = false;
+SET xmloption = content;
+SET client_min_messages = warning;
+SET row_security = off;
+CREATE SCHEMA holdfast;
+CREATE FUNCTION holdfast.admit_callers() RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'holdfast_api') THEN
+        BEGIN
+            CREATE ROLE holdfast_api NOLOGIN NOINHERIT;
+        EXCEPTION
+            WHEN insufficient_privilege THEN RETURN false;
+            WHEN duplicate_object OR unique_violation THEN NULL; -- another database's migration created it at this moment
+        END;
+    END IF;
+    IF NOT pg_has_role(current_user, 'holdfast_api',
+                       CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
+        BEGIN
+            GRANT holdfast_api TO CURRENT_USER;
+        EXCEPTION WHEN insufficient_privilege THEN
+            NULL; -- another login owns the role and has to grant it
+        END;
+    END IF;
+    GRANT USAGE ON SCHEMA holdfast TO holdfast_api;
+    GRANT SELECT, INSERT, UPDATE ON holdfast.tasks TO holdfast_api;
+    GRANT SELECT, INSERT ON holdfast.task_events TO holdfast_api;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors TO holdfast_api;
+    GRANT SELECT, INSERT, DELETE ON holdfast.idempotency_keys TO holdfast_api;
+    GRANT SELECT, DELETE ON holdfast.task_names TO holdfast_api;
+    GRANT SELECT ON holdfast.callers_log TO holdfast_api;
+    GRANT EXECUTE ON FUNCTION holdfast.caller(), holdfast.task_exists(uuid) TO holdfast_api;
+    GRANT EXECUTE ON FUNCTION holdfast.audit(text) TO holdfast_api;
+    RETURN true;
+EXCEPTION WHEN insufficient_privilege THEN
+    RETURN false;
+END
+$$;
+COMMENT ON FUNCTION holdfast.admit_callers() IS 'Creates the role holdfast_api, if the login may, and grants it what statements for callers need. It may be called again.';
+CREATE FUNCTION holdfast.audit(entries text) RETURNS bigint
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    c holdfast.audit_chains;
+    at timestamptz;
+    hash bytea;
+BEGIN
+    SELECT * INTO c FROM holdfast.audit_chains ORDER BY chain LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        SELECT * INTO STRICT c FROM holdfast.audit_chains WHERE chain = 1 + pg_backend_pid() % 64 FOR NO KEY UPDATE;
+    END IF;
+    at := clock_timestamp();
+    hash := sha256(c.head || convert_to(concat_ws(' ', c.chain, c.length + 1, (extract(epoch FROM at) * 1000000)::bigint, session_user, entries), 'UTF8'));
+    INSERT INTO holdfast.audit_log VALUES (c.chain, c.length + 1, at, session_user, entries::json, hash);
+    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain;
+    RETURN c.length + 1;
+END
+$$;
+COMMENT ON FUNCTION holdfast.audit(entries text) IS 'Appends entries, a JSON array, to the audit log, as the last thing that a transaction does.';
+CREATE FUNCTION holdfast.audit_advance() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF NEW.chain = OLD.chain AND NEW.length = OLD.length + 1 AND NEW.removed = OLD.removed AND NEW.removed_head = OLD.removed_head THEN
+        RETURN NEW;
+    END IF;
+    -- Retention moves the beginning to a row that is there, and changes nothing else.
+    IF NEW.chain = OLD.chain AND NEW.length = OLD.length AND NEW.head = OLD.head AND NEW.removed > OLD.removed
+       AND EXISTS (SELECT FROM holdfast.audit_log l WHERE l.chain = NEW.chain AND l.n = NEW.removed AND l.hash = NEW.removed_head) THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'the chains of the audit log only grow' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+CREATE FUNCTION holdfast.audit_refuse() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+CREATE FUNCTION holdfast.caller() RETURNS text[]
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN (NULLIF(current_setting('holdfast.caller'::text, true), ''::text))::text[];
+COMMENT ON FUNCTION holdfast.caller() IS 'The caller of the transaction: tenant, owner, and the tenant again if it sees all of the tenant''s tasks. Null: no caller.';
+CREATE FUNCTION holdfast.has_dated_events(of uuid, artifacts boolean) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    IF artifacts THEN
+        RETURN EXISTS (SELECT FROM holdfast.task_events e WHERE e.task = of AND NOT e.kept AND e.kind = 3);
+    END IF;
+    RETURN EXISTS (SELECT FROM holdfast.task_events e WHERE e.task = of AND NOT e.kept);
+END
+$$;
+COMMENT ON FUNCTION holdfast.has_dated_events(of uuid, artifacts boolean) IS 'Whether events of a task, or artifact chunks alone, lie in its period.';
+CREATE FUNCTION holdfast.key_days(at timestamp with time zone) RETURNS SETOF date
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT ((at - interval '5 minutes') AT TIME ZONE 'UTC')::date
+     UNION
+    SELECT ((at + interval '5 minutes') AT TIME ZONE 'UTC')::date
+$$;
+COMMENT ON FUNCTION holdfast.key_days(at timestamp with time zone) IS 'The days that an idempotency key is written on, which overlap by ten minutes at midnight (UTC).';
+CREATE FUNCTION holdfast.limit_slot(VARIADIC names text[]) RETURNS integer
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT hashtext(array_to_string(names, chr(31))) & 63
+$$;
+COMMENT ON FUNCTION holdfast.limit_slot(VARIADIC names text[]) IS 'The lock that guards the limit of these names.';
+CREATE FUNCTION holdfast.live_tasks(slot integer, of_tenant text, of_owner text, of_agent text, bound integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1212566833, slot);
+    -- Each state is a scan of its own in the order of index tasks_listed, as lists are.
+    RETURN (SELECT count(*) FROM (
+        SELECT FROM unnest('{1,2,3,4}'::smallint[]) AS s (state)
+         CROSS JOIN LATERAL (
+            SELECT FROM holdfast.tasks t
+             WHERE t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent AND NOT t.direct
+               AND t.state = s.state AND t.state < 5
+             ORDER BY t.status_at DESC, t.id DESC LIMIT bound
+         ) p
+         LIMIT bound
+    ) n);
+END
+$$;
+COMMENT ON FUNCTION holdfast.live_tasks(slot integer, of_tenant text, of_owner text, of_agent text, bound integer) IS 'How many tasks of a caller with an agent have not ended, up to a bound. Until the commit nobody else creates one under this limit.';
+CREATE FUNCTION holdfast.message_after(of uuid, at bigint) RETURNS bigint
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    -- A message that was committed while the caller waited for the task's lock is invisible to its snapshot. Nothing but
+    -- messages can have come in between, so the oldest of them follows what is visible.
+    RETURN coalesce(
+        (SELECT e.seq FROM holdfast.task_events e WHERE e.task = of AND e.seq > at AND e.kind = 1 ORDER BY e.seq LIMIT 1),
+        (SELECT max(e.seq) + 1 FROM holdfast.task_events e WHERE e.task = of));
+END
+$$;
+COMMENT ON FUNCTION holdfast.message_after(of uuid, at bigint) IS 'The seq of the first message behind another one, which must exist.';
+CREATE FUNCTION holdfast.message_at(of uuid, at bigint) RETURNS json
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN (SELECT e.payload FROM holdfast.task_events e WHERE e.task = of AND e.seq = at AND e.kind = 1);
+END
+$$;
+COMMENT ON FUNCTION holdfast.message_at(of uuid, at bigint) IS 'The payload of a message event.';
+CREATE FUNCTION holdfast.push_aside(window_rows integer, busy_hosts text[], busy_callers bigint[]) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    n integer;
+BEGIN
+    UPDATE holdfast.push_cursors k SET aside = true
+     WHERE k.ctid = ANY (ARRAY(
+        SELECT h.ctid FROM holdfast.push_cursors h
+         WHERE h.ctid = ANY (ARRAY(
+            SELECT w.place
+              FROM (SELECT d.ctid AS place, d.host, d.caller FROM holdfast.push_cursors d
+                     WHERE NOT d.aside AND d.due_at <= now() ORDER BY d.due_at LIMIT window_rows) w
+             WHERE w.host = ANY (busy_hosts) OR w.caller = ANY (busy_callers)
+         )) AND NOT h.aside AND coalesce(h.due_at <= now(), false) -- not by index push_cursors_due
+           FOR NO KEY UPDATE SKIP LOCKED
+     ));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END
+$$;
+COMMENT ON FUNCTION holdfast.push_aside(window_rows integer, busy_hosts text[], busy_callers bigint[]) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest, and returns how many it parked.';
+CREATE FUNCTION holdfast.push_caller(tenant text, owner text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT CASE WHEN tenant = '' AND owner = '' THEN 0 ELSE hashtextextended(tenant || chr(31) || owner, 0) END
+$$;
+COMMENT ON FUNCTION holdfast.push_caller(tenant text, owner text) IS 'The caller of a webhook, as a number. 0: no caller, where the server authenticates nobody.';
+CREATE FUNCTION holdfast.push_mark(tasks uuid[], statuses bigint[], newest bigint[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET enable_bitmapscan TO 'off'
+    SET enable_seqscan TO 'off'
+    AS $$
+DECLARE
+    marked integer;
+BEGIN
+    UPDATE holdfast.push_cursors k
+       -- The place of a task in the array, by bisection.
+       SET due_seq = (CASE WHEN k.artifacts THEN newest ELSE statuses END)[width_bucket(k.task, tasks)],
+           due_at = CASE WHEN k.disabled_at IS NULL THEN coalesce(k.due_at, now()) END,
+           due_since = coalesce(k.due_since, now())
+     WHERE k.task = ANY (tasks) AND (k.artifacts OR statuses[width_bucket(k.task, tasks)] IS NOT NULL);
+    GET DIAGNOSTICS marked = ROW_COUNT;
+    RETURN marked;
+END
+$$;
+COMMENT ON FUNCTION holdfast.push_mark(tasks uuid[], statuses bigint[], newest bigint[]) IS 'Marks the webhooks of tasks, which are sorted, as due: for the newest status (null: none), or the newest event for those that want artifacts. The caller has locked the tasks.';
+CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$ SELECT '1.0' $$;
+COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor one adds columns at the end, views and functions; a major one may change the rest.';
+CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $_$ SELECT (ARRAY['submitted', 'working', 'input-required', 'auth-required', 'completed', 'failed', 'canceled', 'rejected'])[$1] $_$;
+COMMENT ON FUNCTION holdfast.state_name(state smallint) IS 'The name of a stored state. For the views; not part of the contract.';
+CREATE FUNCTION holdfast.task_exists(of uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = of);
+END
+$$;
+COMMENT ON FUNCTION holdfast.task_exists(of uuid) IS 'Whether there is a task that the present role sees.';
+CREATE FUNCTION holdfast.task_has_pushes(of uuid, any_pushes boolean) RETURNS boolean
+    LANGUAGE plpgsql STRICT
+    AS $_$
+BEGIN
+    EXECUTE 'UPDATE holdfast.tasks SET pushes = $2 WHERE id = $1 AND pushes <> $2' USING of, any_pushes;
+    RETURN any_pushes;
+END
+$_$;
+COMMENT ON FUNCTION holdfast.task_has_pushes(of uuid, any_pushes boolean) IS 'Sets tasks.pushes.';
+CREATE FUNCTION holdfast.task_stays(of uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = of AND t.state < 5)
+        OR EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = of AND t.state >= 5 AND t.kept);
+END
+$$;
+COMMENT ON FUNCTION holdfast.task_stays(of uuid) IS 'Whether a task outlives its period: it is open, or kept.';
+CREATE FUNCTION holdfast.task_unname(of uuid) RETURNS boolean
+    LANGUAGE plpgsql STRICT
+    AS $_$
+DECLARE
+    n integer;
+BEGIN
+    EXECUTE 'UPDATE holdfast.tasks SET client_id = NULL WHERE id = $1 AND state >= 5' USING of;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n > 0;
+END
+$_$;
+COMMENT ON FUNCTION holdfast.task_unname(of uuid) IS 'Takes the id that the client chose from a task that has ended, and says whether there was such a task.';
+CREATE FUNCTION holdfast.task_uuid(task_id text) RETURNS uuid
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    AS $_$
+DECLARE
+    found uuid[];
+BEGIN
+    IF $1 ~ '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$' THEN
+        SELECT array_agg(v.task) INTO found FROM holdfast.v_tasks v WHERE v.task = $1::uuid;
+    END IF;
+    IF found IS NULL THEN
+        SELECT array_agg(v.task ORDER BY v.task) INTO found FROM holdfast.v_names v WHERE v.task_id = $1;
+    END IF;
+    IF cardinality(found) > 1 THEN
+        RAISE EXCEPTION 'several tasks have the id %; name one by its UUID: %', $1, array_to_string(found, ', ')
+            USING ERRCODE = 'cardinality_violation';
+    END IF;
+    RETURN found[1];
+END
+$_$;
+COMMENT ON FUNCTION holdfast.task_uuid(task_id text) IS 'The UUID of a task, given the id that clients use for it; null if there is none, an error if several owners chose the same id.';
+CREATE FUNCTION holdfast.uuid_at(at timestamp with time zone) RETURNS uuid
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $_$ SELECT (lpad(to_hex(floor(extract(epoch FROM $1) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid $_$;
+COMMENT ON FUNCTION holdfast.uuid_at(at timestamp with time zone) IS 'The lowest task UUID of a moment. task >= holdfast.uuid_at(now() - interval ''1 day'') reads the tasks created in the last day by index and skips older partitions.';
+CREATE FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1212566834, slot);
+    -- Index task_queue_ready.
+    RETURN (SELECT count(*) FROM (
+        SELECT FROM holdfast.task_queue q
+         WHERE q.agent = of_agent AND q.worker_id IS NULL
+         ORDER BY q.available_at, q.id LIMIT bound
+    ) n);
+END
+$$;
+COMMENT ON FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) IS 'How many tasks wait for an agent, up to a bound. Until the commit nobody else adds one under this limit.';
+SET default_tablespace = '';
+SET default_table_access_method = heap;
+CREATE TABLE holdfast.api_keys (
+    key_id text NOT NULL,
+    key_hash bytea NOT NULL,
+    name text NOT NULL,
+    tenant text NOT NULL,
+    subject text NOT NULL,
+    scopes text[] DEFAULT '{}'::text[] NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    CONSTRAINT api_keys_hash_is_sha256 CHECK ((octet_length(key_hash) = 32)),
+    CONSTRAINT api_keys_subject_given CHECK ((subject <> ''::text))
+);
+COMMENT ON TABLE holdfast.api_keys IS 'API keys of clients. The secrets are not here: a key is shown once, when it is made.';
+COMMENT ON COLUMN holdfast.api_keys.key_id IS 'The public part of the key.';
+COMMENT ON COLUMN holdfast.api_keys.key_hash IS 'SHA-256 of the whole key. It holds 256 random bits, so a slow hash would protect nothing.';
+COMMENT ON COLUMN holdfast.api_keys.name IS 'The operator''s name for it.';
+COMMENT ON COLUMN holdfast.api_keys.tenant IS 'With subject: the identity of requests that show the key.';
+COMMENT ON COLUMN holdfast.api_keys.last_used_at IS 'Accurate to five minutes.';
+CREATE TABLE holdfast.task_events (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+)
+PARTITION BY LIST (kept);
+ALTER TABLE ONLY holdfast.task_events ALTER COLUMN payload SET COMPRESSION lz4;
+COMMENT ON TABLE holdfast.task_events IS 'The log of every task.';
+COMMENT ON COLUMN holdfast.task_events.seq IS 'Place in the task''s log, from 1 without a gap. Retention may remove artifact chunks.';
+COMMENT ON COLUMN holdfast.task_events.kind IS '1 message, 2 status, 3 artifact chunk, 4 run note (clients do not see it).';
+COMMENT ON COLUMN holdfast.task_events.kept IS 'As tasks.kept was when it was written, or it has been moved since.';
+COMMENT ON COLUMN holdfast.task_events.attempt IS 'The attempt that wrote it; 0 for a client''s write.';
+COMMENT ON COLUMN holdfast.task_events.append IS 'Artifact chunk: its parts continue those before it.';
+COMMENT ON COLUMN holdfast.task_events.last IS 'Artifact chunk: the artifact is complete.';
+COMMENT ON COLUMN holdfast.task_events.payload IS 'Canonical JSON, see the package comment of internal/store.';
+COMMENT ON COLUMN holdfast.task_events.request_id IS 'The client call that wrote a message to an existing task.';
+COMMENT ON COLUMN holdfast.task_events.worker_id IS 'On the event that ends an attempt: the process that had it.';
+COMMENT ON COLUMN holdfast.task_events.claimed_at IS 'On the event that ends an attempt: when it was claimed.';
+CREATE TABLE holdfast.events_dated (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+)
+PARTITION BY LIST (kind);
+ALTER TABLE ONLY holdfast.events_dated ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.events_artifacts (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+)
+PARTITION BY RANGE (task);
+ALTER TABLE ONLY holdfast.events_artifacts ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.artifacts_20261101 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.artifacts_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE SEQUENCE holdfast.push_attempts_id
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+CREATE TABLE holdfast.push_attempts (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+)
+PARTITION BY RANGE (started_at);
+COMMENT ON TABLE holdfast.push_attempts IS 'Every delivery attempt and its outcome.';
+COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261122 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261122.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261122.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261122.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261122.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261123 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.audit_log (
+    chain smallint NOT NULL,
+    n bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    login text NOT NULL,
+    entries json NOT NULL,
+    hash bytea NOT NULL
+)
+PARTITION BY RANGE (at);
+ALTER TABLE ONLY holdfast.audit_log ALTER COLUMN entries SET COMPRESSION lz4;
+COMMENT ON TABLE holdfast.audit_log IS 'Who did what, in the commit that did it. Append-only.';
+COMMENT ON COLUMN holdfast.audit_log.n IS 'Place in the chain, from 1 without a gap.';
+COMMENT ON COLUMN holdfast.audit_log.login IS 'The database login that wrote it.';
+COMMENT ON COLUMN holdfast.audit_log.entries IS 'What happened, an array: all tasks that were created by one statement are one row.';
+COMMENT ON COLUMN holdfast.audit_log.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
+CREATE TABLE holdfast.audit_20261101 (
+    chain smallint NOT NULL,
+    n bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    login text NOT NULL,
+    entries json NOT NULL,
+    hash bytea NOT NULL
+);
+ALTER TABLE ONLY holdfast.audit_20261101 ALTER COLUMN entries SET COMPRESSION lz4;
+COMMENT ON COLUMN holdfast.audit_20261101.n IS 'Place in the chain, from 1 without a gap.';
+COMMENT ON COLUMN holdfast.audit_20261101.login IS 'The database login that wrote it.';
+COMMENT ON COLUMN holdfast.audit_20261101.entries IS 'What happened, an array: all tasks that were created by one statement are one row.';
+COMMENT ON COLUMN holdfast.audit_20261101.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
+CREATE TABLE holdfast.audit_chains (
+    chain smallint NOT NULL,
+    length bigint DEFAULT 0 NOT NULL,
+    head bytea DEFAULT '\x'::bytea NOT NULL,
+    removed bigint DEFAULT 0 NOT NULL,
+    removed_head bytea DEFAULT '\x'::bytea NOT NULL,
+    CONSTRAINT audit_chains_order CHECK (((removed >= 0) AND (removed <= length)))
+)
+WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that nobody removes rows unnoticed.';
+COMMENT ON COLUMN holdfast.audit_chains.length IS 'How many rows the chain has had.';
+COMMENT ON COLUMN holdfast.audit_chains.head IS 'The hash of the last row.';
+COMMENT ON COLUMN holdfast.audit_chains.removed IS 'The last row that retention removed, with all before it; 0: none.';
+COMMENT ON COLUMN holdfast.audit_chains.removed_head IS 'The hash of that row: the next one continues it.';
+CREATE TABLE holdfast.tasks (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+)
+PARTITION BY LIST (state);
+COMMENT ON TABLE holdfast.tasks IS 'Where each task stands: the projection of its log in task_events.';
+COMMENT ON COLUMN holdfast.tasks.id IS 'UUIDv7 made by the server; also the public id unless client_id is set.';
+COMMENT ON COLUMN holdfast.tasks.client_id IS 'The public id when the client chose it (A2A 0.1). Unique through task_names.';
+COMMENT ON COLUMN holdfast.tasks.state IS '1 submitted, 2 working, 3 input-required, 4 auth-required, 5 completed, 6 failed, 7 canceled, 8 rejected.';
+COMMENT ON COLUMN holdfast.tasks.kept IS 'Its rows have moved, or are moving, out of their period, so that the period can be dropped.';
+COMMENT ON COLUMN holdfast.tasks.held_at IS 'Since when an operator exempts it from retention; null: not.';
+COMMENT ON COLUMN holdfast.tasks.last_seq IS 'Sequence number of the newest event in task_events; they count from 1 without a gap.';
+COMMENT ON COLUMN holdfast.tasks.status_seq IS 'The event that set the present state.';
+COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of an ended task, when it ended.';
+COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
+COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the present attempt has written; makes a repeated append harmless.';
+COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many messages the client has sent.';
+COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that arrived while a run was wanted or under way and still wait for their own run.';
+COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it at present.';
+COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
+COMMENT ON COLUMN holdfast.tasks.cancel_requested IS 'A client asked to cancel it.';
+COMMENT ON COLUMN holdfast.tasks.cancel_requested_at IS 'When cancel_requested was first set.';
+COMMENT ON COLUMN holdfast.tasks.direct IS 'The agent answered with a bare Message; lists leave such tasks out.';
+COMMENT ON COLUMN holdfast.tasks.pushes IS 'It has webhook configurations. Writers look at this alone to know that nobody waits for a webhook.';
+COMMENT ON COLUMN holdfast.tasks.dialect IS 'The A2A version of the request that created it.';
+COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null when it is the first. Stream ids are this plus seq, so that those of one public id never go back.';
+COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Content of all artifact chunks that its runs have written, replaced ones too, in bytes.';
+CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
+ SELECT t.id,
+    e.task,
+    e.seq,
+    e.kind,
+    e.state,
+    e.attempt,
+    e.append,
+    e.last,
+    e.artifact_id,
+    e.payload,
+    e.created_at,
+    t.client_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    t.dialect,
+    t.metadata,
+    t.created_at AS task_created_at,
+    t.stream_base,
+    t.last_seq
+   FROM (holdfast.tasks t
+     JOIN holdfast.task_events e ON ((e.task = t.id)))
+  WHERE (((t.tenant, t.owner) = ( SELECT (holdfast.caller())[1] AS caller,
+            (holdfast.caller())[2] AS caller)) OR (t.tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name));
+COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
+CREATE TABLE holdfast.erasures (
+    task uuid NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON TABLE holdfast.erasures IS 'Tasks that are deleted, and whose logs are being deleted.';
+CREATE TABLE holdfast.events_log (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+)
+PARTITION BY RANGE (task);
+ALTER TABLE ONLY holdfast.events_log ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.events_20261101 (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.events_20261101 ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.events_kept (
+    task uuid NOT NULL,
+    seq bigint NOT NULL,
+    kind smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    state smallint,
+    attempt integer NOT NULL,
+    append boolean DEFAULT false NOT NULL,
+    last boolean DEFAULT false NOT NULL,
+    artifact_id text,
+    payload json,
+    request_id uuid,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    CONSTRAINT task_events_artifact_named CHECK (((kind = 3) = (artifact_id IS NOT NULL))),
+    CONSTRAINT task_events_kind_known CHECK ((kind = ANY (ARRAY[1, 2, 3, 4]))),
+    CONSTRAINT task_events_state_of_status CHECK (((kind = 2) = (state IS NOT NULL)))
+);
+ALTER TABLE ONLY holdfast.events_kept ALTER COLUMN payload SET COMPRESSION lz4;
+CREATE TABLE holdfast.idempotency_keys (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+)
+PARTITION BY RANGE (day);
+COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
+COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261122 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261122.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261123 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.leases (
+    name text NOT NULL,
+    holder uuid NOT NULL,
+    until timestamp with time zone NOT NULL
+)
+WITH (fillfactor='50');
+COMMENT ON TABLE holdfast.leases IS 'Duties that one process has at a time, such as creating partitions.';
+CREATE TABLE holdfast.processes (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    version text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON TABLE holdfast.processes IS 'Every process that registered: the names of workers in the log, also when they are gone. Retention removes old ones.';
+CREATE TABLE holdfast.push_configs (
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    agent text NOT NULL,
+    public_id text NOT NULL,
+    dialect text NOT NULL,
+    url text NOT NULL,
+    schemes json NOT NULL,
+    secrets bytea,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON TABLE holdfast.push_configs IS 'Where to deliver the events of a task.';
+COMMENT ON COLUMN holdfast.push_configs.config_id IS 'Unique within its task; the task''s public id for the default one.';
+COMMENT ON COLUMN holdfast.push_configs.agent IS 'As the task''s: claims look at no task.';
+COMMENT ON COLUMN holdfast.push_configs.public_id IS 'The task''s public id when the configuration was set, by which the receiver knows it; another task may have that client_id since.';
+COMMENT ON COLUMN holdfast.push_configs.dialect IS 'The A2A version of the request that set it: decides bodies and headers.';
+COMMENT ON COLUMN holdfast.push_configs.schemes IS 'Authentication schemes of the receiver, the preferred one first.';
+COMMENT ON COLUMN holdfast.push_configs.secrets IS 'Token and credentials, sealed (internal/seal); null for neither.';
+CREATE TABLE holdfast.push_cursors (
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    host text NOT NULL,
+    caller bigint DEFAULT 0 NOT NULL,
+    artifacts boolean NOT NULL,
+    next_seq bigint DEFAULT 1 NOT NULL,
+    due_seq bigint DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone,
+    due_since timestamp with time zone,
+    aside boolean DEFAULT false NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    failing_since timestamp with time zone,
+    last_error text,
+    claim uuid,
+    worker_id uuid,
+    locked_until timestamp with time zone,
+    disabled_at timestamp with time zone,
+    disabled_for text,
+    CONSTRAINT push_cursors_claimed CHECK ((((claim IS NULL) = (locked_until IS NULL)) AND ((claim IS NULL) = (worker_id IS NULL)))),
+    CONSTRAINT push_cursors_counts CHECK (((next_seq >= 1) AND (attempts >= 0)))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+COMMENT ON TABLE holdfast.push_cursors IS 'How far each configuration has been delivered and when it is due again.';
+COMMENT ON COLUMN holdfast.push_cursors.host IS 'Host and port of the URL: concurrency is bounded per host.';
+COMMENT ON COLUMN holdfast.push_cursors.caller IS 'push_caller of the task''s tenant and owner: concurrency is bounded per caller.';
+COMMENT ON COLUMN holdfast.push_cursors.artifacts IS 'Artifact events are delivered, too.';
+COMMENT ON COLUMN holdfast.push_cursors.next_seq IS 'The first event that has not been delivered or passed over.';
+COMMENT ON COLUMN holdfast.push_cursors.due_seq IS 'The newest event to deliver; set by the commit that writes it. 0: none yet.';
+COMMENT ON COLUMN holdfast.push_cursors.due_at IS 'When to look next: the next attempt, or the end of a claim. Null: nothing to deliver, or disabled.';
+COMMENT ON COLUMN holdfast.push_cursors.due_since IS 'Since when there has been something to deliver.';
+COMMENT ON COLUMN holdfast.push_cursors.aside IS 'It is due and parked, because its host or its caller is at the concurrency limit.';
+COMMENT ON COLUMN holdfast.push_cursors.attempts IS 'Failed attempts since the last success.';
+COMMENT ON COLUMN holdfast.push_cursors.claim IS 'Fencing token of the process that delivers at present; each claim makes a new one.';
+COMMENT ON COLUMN holdfast.push_cursors.disabled_at IS 'Since when nothing is delivered, for the reason in disabled_for. Events are still marked.';
+CREATE TABLE holdfast.retention_progress (
+    job text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    task uuid NOT NULL
+)
+WITH (fillfactor='50');
+COMMENT ON TABLE holdfast.retention_progress IS 'How far jobs of retention have come, which walk through ended tasks in the order of (status_at, id).';
+COMMENT ON COLUMN holdfast.retention_progress.job IS 'artifacts/<partition>/<agent>: deletes artifacts; export/<partition>/<agent>: writes tasks to files.';
+CREATE TABLE holdfast.schema_version (
+    id integer NOT NULL,
+    version_id bigint NOT NULL,
+    is_applied boolean NOT NULL,
+    tstamp timestamp without time zone DEFAULT now() NOT NULL
+);
+ALTER TABLE holdfast.schema_version ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME holdfast.schema_version_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE holdfast.secrets (
+    name text NOT NULL,
+    value bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON TABLE holdfast.secrets IS 'Keys that all replicas share. Not for readers of the database.';
+COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value voids the tokens in use. push: seals the secrets of webhooks where the environment has no key.';
+CREATE TABLE holdfast.signing_keys (
+    key_id text NOT NULL,
+    algorithm text NOT NULL,
+    private_key bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    active_at timestamp with time zone NOT NULL,
+    CONSTRAINT signing_keys_algorithm_known CHECK ((algorithm = 'ES256'::text))
+);
+COMMENT ON TABLE holdfast.signing_keys IS 'Secret: the keys that replicas sign cards and webhooks with. Deleting a row withdraws the key within a minute.';
+COMMENT ON COLUMN holdfast.signing_keys.key_id IS 'The kid of signatures and of the published set: RFC 7638 thumbprint.';
+COMMENT ON COLUMN holdfast.signing_keys.private_key IS 'PKCS #8.';
+COMMENT ON COLUMN holdfast.signing_keys.active_at IS 'Signs from then on, until a later key does.';
+CREATE TABLE holdfast.task_names (
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    agent text NOT NULL,
+    client_id text NOT NULL,
+    task uuid NOT NULL
+);
+COMMENT ON TABLE holdfast.task_names IS 'The ids that clients chose for their tasks (A2A 0.1).';
+COMMENT ON COLUMN holdfast.task_names.task IS 'The task that has the name now.';
+CREATE TABLE holdfast.task_queue (
+    id uuid NOT NULL,
+    agent text NOT NULL,
+    available_at timestamp with time zone DEFAULT now() NOT NULL,
+    worker_id uuid,
+    message_seq bigint NOT NULL,
+    turn integer DEFAULT 1 NOT NULL,
+    tries integer DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+COMMENT ON TABLE holdfast.task_queue IS 'Tasks that want a run (worker_id is null) or have one; deleted when the run ends.';
+COMMENT ON COLUMN holdfast.task_queue.available_at IS 'Nobody claims it before this moment; retries wait here.';
+COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The message event that the run answers.';
+COMMENT ON COLUMN holdfast.task_queue.turn IS 'Which of the task''s messages that is, from 1.';
+COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many attempts this message has had.';
+CREATE TABLE holdfast.tasks_ended (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+)
+PARTITION BY LIST (kept);
+CREATE TABLE holdfast.tasks_dated (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+)
+PARTITION BY RANGE (id);
+CREATE TABLE holdfast.tasks_20261101 (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+);
+CREATE TABLE holdfast.tasks_kept (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+);
+CREATE TABLE holdfast.tasks_open (
+    id uuid NOT NULL,
+    client_id text,
+    agent text NOT NULL,
+    tenant text DEFAULT ''::text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    context_id text NOT NULL,
+    state smallint NOT NULL,
+    kept boolean DEFAULT false NOT NULL,
+    held_at timestamp with time zone,
+    last_seq bigint NOT NULL,
+    status_seq bigint NOT NULL,
+    status_at timestamp with time zone DEFAULT now() NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    run_ordinal bigint DEFAULT 0 NOT NULL,
+    runs integer DEFAULT 0 NOT NULL,
+    turns integer DEFAULT 1 NOT NULL,
+    pending integer DEFAULT 0 NOT NULL,
+    worker_id uuid,
+    claimed_at timestamp with time zone,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    cancel_requested_at timestamp with time zone,
+    direct boolean DEFAULT false NOT NULL,
+    pushes boolean DEFAULT false NOT NULL,
+    dialect text NOT NULL,
+    stream_base bigint,
+    artifact_bytes bigint DEFAULT 0 NOT NULL,
+    metadata json,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
+    CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
+    CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
+    CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+CREATE VIEW holdfast.v_artifacts AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    a.artifact_id,
+    a.index,
+    ( SELECT ((e.payload -> 'name'::text) #>> '{}'::text[])
+           FROM holdfast.task_events e
+          WHERE ((e.task = t.id) AND (e.kind = 3) AND (e.artifact_id = a.artifact_id) AND (e.seq >= a.base) AND ((e.payload -> 'name'::text) IS NOT NULL))
+          ORDER BY e.seq DESC
+         LIMIT 1) AS name,
+    ( SELECT ((e.payload -> 'description'::text) #>> '{}'::text[])
+           FROM holdfast.task_events e
+          WHERE ((e.task = t.id) AND (e.kind = 3) AND (e.artifact_id = a.artifact_id) AND (e.seq >= a.base) AND ((e.payload -> 'description'::text) IS NOT NULL))
+          ORDER BY e.seq DESC
+         LIMIT 1) AS description,
+    ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), ''::text ORDER BY e.seq, p.n) AS string_agg
+           FROM holdfast.task_events e,
+            LATERAL json_array_elements((e.payload -> 'parts'::text)) WITH ORDINALITY p(value, n)
+          WHERE ((e.task = t.id) AND (e.kind = 3) AND (e.artifact_id = a.artifact_id) AND (e.seq >= a.base))) AS text,
+    ( SELECT json_agg(p.value ORDER BY e.seq, p.n) AS json_agg
+           FROM holdfast.task_events e,
+            LATERAL json_array_elements((e.payload -> 'parts'::text)) WITH ORDINALITY p(value, n)
+          WHERE ((e.task = t.id) AND (e.kind = 3) AND (e.artifact_id = a.artifact_id) AND (e.seq >= a.base))) AS parts,
+    ( SELECT (e.payload -> 'metadata'::text)
+           FROM holdfast.task_events e
+          WHERE ((e.task = t.id) AND (e.kind = 3) AND (e.artifact_id = a.artifact_id) AND (e.seq >= a.base) AND ((e.payload -> 'metadata'::text) IS NOT NULL))
+          ORDER BY e.seq DESC
+         LIMIT 1) AS metadata,
+    ( SELECT (e.payload -> 'extensions'::text)
+           FROM holdfast.task_events e
+          WHERE ((e.task = t.id) AND (e.kind = 3) AND (e.artifact_id = a.artifact_id) AND (e.seq >= a.base) AND ((e.payload -> 'extensions'::text) IS NOT NULL))
+          ORDER BY e.seq DESC
+         LIMIT 1) AS extensions,
+    a.chunks,
+    ( SELECT sum(octet_length((e.payload)::text)) AS sum
+           FROM holdfast.task_events e
+          WHERE ((e.task = t.id) AND (e.kind = 3) AND (e.artifact_id = a.artifact_id) AND (e.seq >= a.base))) AS bytes,
+    a.complete,
+    a.first_seq,
+    a.last_seq,
+    a.first_at,
+    a.last_at
+   FROM (holdfast.tasks t
+     CROSS JOIN LATERAL ( SELECT e.artifact_id,
+            e.base,
+            (row_number() OVER (ORDER BY (min(e.seq))) - 1) AS index,
+            count(*) FILTER (WHERE (e.seq >= e.base)) AS chunks,
+            bool_or(e.last) FILTER (WHERE (e.seq >= e.base)) AS complete,
+            min(e.seq) AS first_seq,
+            max(e.seq) AS last_seq,
+            min(e.created_at) AS first_at,
+            max(e.created_at) AS last_at
+           FROM ( SELECT x.artifact_id,
+                    x.seq,
+                    x.last,
+                    x.created_at,
+                    COALESCE(max(x.seq) FILTER (WHERE (NOT x.append)) OVER (PARTITION BY x.artifact_id), (0)::bigint) AS base
+                   FROM holdfast.task_events x
+                  WHERE ((x.task = t.id) AND (x.kind = 3))) e
+          GROUP BY e.artifact_id, e.base) a);
+COMMENT ON VIEW holdfast.v_artifacts IS 'What each task has produced, put together from its chunks as clients see it.';
+COMMENT ON COLUMN holdfast.v_artifacts.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_artifacts.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_artifacts.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_artifacts.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_artifacts.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_artifacts.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_artifacts.artifact_id IS 'The id that the agent gave it.';
+COMMENT ON COLUMN holdfast.v_artifacts.index IS 'Place among the task''s artifacts by first appearance, from 0.';
+COMMENT ON COLUMN holdfast.v_artifacts.name IS 'Its name, if it has one.';
+COMMENT ON COLUMN holdfast.v_artifacts.description IS 'Its description, if it has one.';
+COMMENT ON COLUMN holdfast.v_artifacts.text IS 'The text of all its text parts as one; null if it has none.';
+COMMENT ON COLUMN holdfast.v_artifacts.parts IS 'All parts, as in v_history.';
+COMMENT ON COLUMN holdfast.v_artifacts.metadata IS 'Its metadata, as it came.';
+COMMENT ON COLUMN holdfast.v_artifacts.extensions IS 'The extensions it names.';
+COMMENT ON COLUMN holdfast.v_artifacts.chunks IS 'How many chunks it consists of. Those that it replaced do not count.';
+COMMENT ON COLUMN holdfast.v_artifacts.bytes IS 'Size of those chunks, as JSON.';
+COMMENT ON COLUMN holdfast.v_artifacts.complete IS 'The agent said that no more would come.';
+COMMENT ON COLUMN holdfast.v_artifacts.first_seq IS 'The event that began it.';
+COMMENT ON COLUMN holdfast.v_artifacts.last_seq IS 'Its newest event.';
+COMMENT ON COLUMN holdfast.v_artifacts.first_at IS 'When the first chunk was stored, also if it was replaced.';
+COMMENT ON COLUMN holdfast.v_artifacts.last_at IS 'When the newest chunk was stored.';
+CREATE VIEW holdfast.v_audit AS
+ SELECT l.at,
+    x.action,
+    (NULLIF((e.entry ->> 'task'::text), ''::text))::uuid AS task,
+    COALESCE((e.entry ->> 'agent'::text), ''::text) AS agent,
+    COALESCE((e.entry ->> 'tenant'::text), ''::text) AS tenant,
+    COALESCE((e.entry ->> 'subject'::text), ''::text) AS subject,
+    COALESCE((e.entry ->> 'method'::text), ''::text) AS method,
+    COALESCE((e.entry ->> 'credential'::text), ''::text) AS credential,
+    COALESCE((e.entry ->> 'address'::text), ''::text) AS address,
+    COALESCE(x.object, ''::text) AS object,
+    l.login,
+    (l.chain)::integer AS chain,
+    l.n
+   FROM ((holdfast.audit_log l
+     CROSS JOIN LATERAL json_array_elements(l.entries) WITH ORDINALITY e(entry, ord))
+     CROSS JOIN LATERAL ( SELECT 1 AS nth,
+            (e.entry ->> 'action'::text) AS action,
+            (e.entry ->> 'object'::text) AS object
+        UNION ALL
+         SELECT 2,
+            'push.set'::text,
+            (e.entry ->> 'webhook'::text)
+          WHERE ((e.entry ->> 'webhook'::text) IS NOT NULL)) x);
+COMMENT ON VIEW holdfast.v_audit IS 'Who did what. ORDER BY at, chain, n gives the order of time.';
+COMMENT ON COLUMN holdfast.v_audit.at IS 'When, by the database''s clock.';
+COMMENT ON COLUMN holdfast.v_audit.action IS 'The action: docs/audit.md lists them.';
+COMMENT ON COLUMN holdfast.v_audit.task IS 'The task''s UUID, which joins the other views; null if it is about none.';
+COMMENT ON COLUMN holdfast.v_audit.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_audit.tenant IS 'The tenant of the caller.';
+COMMENT ON COLUMN holdfast.v_audit.subject IS 'The caller; empty without identity. For an operator, the account on the machine.';
+COMMENT ON COLUMN holdfast.v_audit.method IS 'How the caller authenticated: api_key, basic, jwt, mtls; operator for the command line; empty without authentication.';
+COMMENT ON COLUMN holdfast.v_audit.credential IS 'The scheme and the id of the credential, if it has one.';
+COMMENT ON COLUMN holdfast.v_audit.address IS 'Where the connection came from, or the operator''s machine; empty if unknown.';
+COMMENT ON COLUMN holdfast.v_audit.object IS 'The object besides the task: the id of a webhook configuration, or of a key.';
+COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the entry.';
+COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
+COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; several entries may share one.';
+CREATE VIEW holdfast.v_events AS
+ SELECT e.task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    e.seq,
+    (ARRAY['message'::text, 'status'::text, 'artifact'::text, 'run'::text])[e.kind] AS kind,
+    e.created_at AS at,
+    e.attempt,
+    holdfast.state_name(e.state) AS state,
+    e.artifact_id,
+    e.append,
+    e.last,
+    e.payload
+   FROM (holdfast.task_events e
+     JOIN holdfast.tasks t ON ((t.id = e.task)));
+COMMENT ON VIEW holdfast.v_events IS 'The log itself: what the other views are derived from.';
+COMMENT ON COLUMN holdfast.v_events.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_events.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_events.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
+COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for what a client did.';
+COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
+COMMENT ON COLUMN holdfast.v_events.artifact_id IS 'Artifact: which one the chunk belongs to.';
+COMMENT ON COLUMN holdfast.v_events.append IS 'Artifact: the parts continue those before them; else they replace them.';
+COMMENT ON COLUMN holdfast.v_events.last IS 'Artifact: this chunk completes it.';
+COMMENT ON COLUMN holdfast.v_events.payload IS 'Content as stored. Its members are documented in internal/store/doc.go and, unlike these columns, may change.';
+CREATE VIEW holdfast.v_history AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    m."position",
+    m.turn,
+    m.seq,
+    m.at,
+    ((m.message -> 'role'::text) #>> '{}'::text[]) AS role,
+    ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
+'::text ORDER BY p.n) AS string_agg
+           FROM json_array_elements((m.message -> 'parts'::text)) WITH ORDINALITY p(value, n)) AS text,
+    (m.message -> 'parts'::text) AS parts,
+    ((m.message -> 'id'::text) #>> '{}'::text[]) AS message_id,
+    (m.message -> 'metadata'::text) AS metadata,
+    holdfast.state_name(m.state) AS state,
+    ((m.kind = 2) AND (m.seq = t.status_seq)) AS in_status,
+    m.attempt
+   FROM (holdfast.tasks t
+     CROSS JOIN LATERAL ( SELECT e.seq,
+            e.kind,
+            e.state,
+            e.attempt,
+            e.created_at AS at,
+                CASE e.kind
+                    WHEN 1 THEN e.payload
+                    ELSE (e.payload -> 'message'::text)
+                END AS message,
+            row_number() OVER (ORDER BY e.seq) AS "position",
+            count(*) FILTER (WHERE (e.kind = 1)) OVER (ORDER BY e.seq) AS turn
+           FROM holdfast.task_events e
+          WHERE ((e.task = t.id) AND ((e.kind = 1) OR ((e.kind = 2) AND ((e.payload -> 'message'::text) IS NOT NULL))))) m);
+COMMENT ON VIEW holdfast.v_history IS 'The messages of each task: the client''s, and those that the agent sent with a status. What an agent produced is in v_artifacts.';
+COMMENT ON COLUMN holdfast.v_history.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_history.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_history.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_history.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_history.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_history.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_history."position" IS 'Place in the conversation, from 1.';
+COMMENT ON COLUMN holdfast.v_history.turn IS 'How many messages the client had sent by then.';
+COMMENT ON COLUMN holdfast.v_history.seq IS 'The event that holds it.';
+COMMENT ON COLUMN holdfast.v_history.at IS 'When it was stored.';
+COMMENT ON COLUMN holdfast.v_history.role IS 'user or agent.';
+COMMENT ON COLUMN holdfast.v_history.text IS 'Its text parts, a line break between two; null if it has none.';
+COMMENT ON COLUMN holdfast.v_history.parts IS 'All parts: each one of text, raw (base64), url and data, and filename, media_type, metadata.';
+COMMENT ON COLUMN holdfast.v_history.message_id IS 'The id that its sender gave it.';
+COMMENT ON COLUMN holdfast.v_history.metadata IS 'Its metadata, as it came.';
+COMMENT ON COLUMN holdfast.v_history.state IS 'The state that it was sent with; null for a client''s message.';
+COMMENT ON COLUMN holdfast.v_history.in_status IS 'It is the message of the present status, which A2A shows there and not in the history.';
+COMMENT ON COLUMN holdfast.v_history.attempt IS 'The attempt that sent it; 0 for a client''s message.';
+CREATE VIEW holdfast.v_keys AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    k.tenant,
+    k.owner,
+    t.context_id,
+    k.key,
+    k.created_at AS used_at
+   FROM (holdfast.idempotency_keys k
+     JOIN holdfast.tasks t ON ((t.id = k.task)))
+  WHERE (k.day = (((k.created_at - '00:05:00'::interval) AT TIME ZONE 'UTC'::text))::date);
+COMMENT ON VIEW holdfast.v_keys IS 'The Idempotency-Key headers that were seen, and the task that each led to.';
+COMMENT ON COLUMN holdfast.v_keys.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_keys.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_keys.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_keys.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_keys.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_keys.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_keys.key IS 'The key. Tenant, owner and key together are an index.';
+COMMENT ON COLUMN holdfast.v_keys.used_at IS 'When it was first used.';
+CREATE VIEW holdfast.v_names AS
+ SELECT n.task,
+    n.client_id AS task_id,
+    n.agent,
+    n.tenant,
+    n.owner
+   FROM holdfast.task_names n;
+COMMENT ON VIEW holdfast.v_names IS 'The ids that clients chose (A2A 0.1), and the task that has each now.';
+COMMENT ON COLUMN holdfast.v_names.task IS 'The task''s UUID, which joins the other views.';
+COMMENT ON COLUMN holdfast.v_names.task_id IS 'The id that the client chose. An index finds it.';
+COMMENT ON COLUMN holdfast.v_names.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_names.tenant IS 'The tenant of the caller that chose it.';
+COMMENT ON COLUMN holdfast.v_names.owner IS 'The caller that chose it.';
+CREATE VIEW holdfast.v_push AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    c.config_id,
+    c.url,
+    c.dialect,
+    c.created_at,
+    (k.next_seq - 1) AS delivered_seq,
+    GREATEST(((k.due_seq - k.next_seq) + 1), (0)::bigint) AS behind,
+    k.due_at,
+    k.attempts AS failures,
+    k.last_error,
+    a.started_at AS last_attempt_at,
+    a.status AS last_status,
+    k.host,
+    k.artifacts,
+    k.due_since,
+    k.failing_since,
+    k.disabled_at,
+    k.disabled_for,
+    ((k.claim IS NOT NULL) AND (k.locked_until >= now())) AS in_flight,
+    a.class AS last_class
+   FROM (((holdfast.push_configs c
+     JOIN holdfast.tasks t ON ((t.id = c.task)))
+     JOIN holdfast.push_cursors k ON (((k.task = c.task) AND (k.config_id = c.config_id))))
+     LEFT JOIN LATERAL ( SELECT x.started_at,
+            x.status,
+            x.class
+           FROM holdfast.push_attempts x
+          WHERE ((x.task = c.task) AND (x.config_id = c.config_id))
+          ORDER BY x.id DESC
+         LIMIT 1) a ON (true));
+COMMENT ON VIEW holdfast.v_push IS 'Webhook configurations and how far each has been delivered.';
+COMMENT ON COLUMN holdfast.v_push.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_push.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_push.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_push.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_push.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_push.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_push.config_id IS 'The id of the configuration within its task.';
+COMMENT ON COLUMN holdfast.v_push.url IS 'Where to. Tokens and credentials are not shown.';
+COMMENT ON COLUMN holdfast.v_push.dialect IS 'The A2A version that the webhook speaks.';
+COMMENT ON COLUMN holdfast.v_push.created_at IS 'When it was set.';
+COMMENT ON COLUMN holdfast.v_push.delivered_seq IS 'The newest event that was delivered or passed over; 0 for none.';
+COMMENT ON COLUMN holdfast.v_push.behind IS 'How many events of the log lie between that and the newest that has to be delivered; 0: nothing to send.';
+COMMENT ON COLUMN holdfast.v_push.due_at IS 'When the next attempt is due, or when the one in flight counts as lost; null if there is nothing to send, or it is disabled.';
+COMMENT ON COLUMN holdfast.v_push.failures IS 'Failed attempts since the last success.';
+COMMENT ON COLUMN holdfast.v_push.last_error IS 'Why the last one failed.';
+COMMENT ON COLUMN holdfast.v_push.last_attempt_at IS 'When the last attempt was made.';
+COMMENT ON COLUMN holdfast.v_push.last_status IS 'The HTTP status that it got; null if it got none.';
+COMMENT ON COLUMN holdfast.v_push.host IS 'Host and port of the URL.';
+COMMENT ON COLUMN holdfast.v_push.artifacts IS 'Artifact events are delivered, too.';
+COMMENT ON COLUMN holdfast.v_push.due_since IS 'Since when there has been something to send; null: nothing.';
+COMMENT ON COLUMN holdfast.v_push.failing_since IS 'When the first of those failed attempts was recorded.';
+COMMENT ON COLUMN holdfast.v_push.disabled_at IS 'Since when nothing is sent; null: it is live.';
+COMMENT ON COLUMN holdfast.v_push.disabled_for IS 'Why.';
+COMMENT ON COLUMN holdfast.v_push.in_flight IS 'A process is delivering at this moment.';
+COMMENT ON COLUMN holdfast.v_push.last_class IS 'The outcome of the last attempt, as the metrics call it.';
+CREATE VIEW holdfast.v_push_attempts AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    a.config_id,
+    a.id AS attempt_id,
+    a.started_at,
+    a.from_seq,
+    a.to_seq,
+    a.delivery_id,
+    a.attempt,
+    a.class,
+    a.status,
+    a.error,
+    a.duration,
+    ( SELECT p.name
+           FROM holdfast.processes p
+          WHERE (p.id = a.worker_id)) AS worker_name
+   FROM (holdfast.push_attempts a
+     JOIN holdfast.tasks t ON ((t.id = a.task)));
+COMMENT ON VIEW holdfast.v_push_attempts IS 'The outcome of each delivery attempt, within the retention of attempts.';
+COMMENT ON COLUMN holdfast.v_push_attempts.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_push_attempts.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_push_attempts.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_push_attempts.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_push_attempts.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_push_attempts.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_push_attempts.config_id IS 'The id of the configuration within its task.';
+COMMENT ON COLUMN holdfast.v_push_attempts.attempt_id IS 'Counts up, over all tasks.';
+COMMENT ON COLUMN holdfast.v_push_attempts.started_at IS 'When the request was made.';
+COMMENT ON COLUMN holdfast.v_push_attempts.from_seq IS 'The first event that it covers.';
+COMMENT ON COLUMN holdfast.v_push_attempts.to_seq IS 'The last one.';
+COMMENT ON COLUMN holdfast.v_push_attempts.delivery_id IS 'The jti that the receiver got: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.v_push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.v_push_attempts.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.v_push_attempts.status IS 'The HTTP status; null if there was no answer.';
+COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'What went wrong; null if nothing did.';
+COMMENT ON COLUMN holdfast.v_push_attempts.duration IS 'How long it took.';
+COMMENT ON COLUMN holdfast.v_push_attempts.worker_name IS 'The process that made it.';
+CREATE VIEW holdfast.v_queue AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    q.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+        CASE
+            WHEN (q.worker_id IS NOT NULL) THEN 'running'::text
+            WHEN (q.available_at > now()) THEN 'delayed'::text
+            ELSE 'waiting'::text
+        END AS phase,
+    q.available_at,
+        CASE
+            WHEN (q.worker_id IS NULL) THEN GREATEST((now() - q.available_at), '00:00:00'::interval)
+            ELSE NULL::interval
+        END AS waiting,
+    q.worker_id AS worker,
+    ( SELECT p.name
+           FROM holdfast.processes p
+          WHERE (p.id = q.worker_id)) AS worker_name,
+        CASE
+            WHEN (q.worker_id IS NOT NULL) THEN t.claimed_at
+            ELSE NULL::timestamp with time zone
+        END AS started_at,
+    q.turn,
+    q.tries,
+    t.cancel_requested
+   FROM (holdfast.task_queue q
+     JOIN holdfast.tasks t ON (((t.id = q.id) AND (t.state < 3))));
+COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one. Small, however long the history is.';
+COMMENT ON COLUMN holdfast.v_queue.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_queue.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (any worker may take it) or delayed (not before available_at, after a retry).';
+COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
+COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs.';
+COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
+COMMENT ON COLUMN holdfast.v_queue.worker_name IS 'The name of that process.';
+COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.';
+COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages is to be answered, from 1.';
+COMMENT ON COLUMN holdfast.v_queue.tries IS 'How often that was begun, this time included.';
+COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
+CREATE VIEW holdfast.v_runs AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    r.run,
+    r.attempt,
+    r.turn,
+    r.worker_id AS worker,
+    ( SELECT p.name
+           FROM holdfast.processes p
+          WHERE (p.id = r.worker_id)) AS worker_name,
+    r.claimed_at AS started_at,
+    r.ended_at,
+    (COALESCE(r.ended_at, now()) - r.claimed_at) AS duration,
+        CASE
+            WHEN (r.seq IS NULL) THEN 'running'::text
+            WHEN (r.kind = 4) THEN ((r.payload -> 'outcome'::text) #>> '{}'::text[])
+            WHEN (r.state = 1) THEN 'continued'::text
+            ELSE holdfast.state_name(r.state)
+        END AS outcome,
+        CASE
+            WHEN (r.kind = 4) THEN ((r.payload -> 'error'::text) #>> '{}'::text[])
+            WHEN (r.state = ANY (ARRAY[6, 8])) THEN ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
+'::text ORDER BY p.n) AS string_agg
+               FROM json_array_elements(((r.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n))
+            ELSE NULL::text
+        END AS error,
+    r.seq
+   FROM (holdfast.tasks t
+     CROSS JOIN LATERAL ( SELECT x.seq,
+            x.kind,
+            x.state,
+            x.attempt,
+            x.worker_id,
+            x.claimed_at,
+            x.ended_at,
+            x.payload,
+            row_number() OVER (ORDER BY x.seq) AS run,
+            (1 + count(*) FILTER (WHERE (x.kind = 2)) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
+           FROM ( SELECT e.seq,
+                    e.kind,
+                    e.state,
+                    e.attempt,
+                    e.worker_id,
+                    e.claimed_at,
+                    e.created_at AS ended_at,
+                    e.payload
+                   FROM holdfast.task_events e
+                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text])))))
+                UNION ALL
+                 SELECT NULL::bigint,
+                    NULL::smallint,
+                    NULL::smallint,
+                    t.attempt,
+                    t.worker_id,
+                    t.claimed_at,
+                    NULL::timestamp with time zone,
+                    NULL::json
+                  WHERE (t.worker_id IS NOT NULL)) x) r);
+COMMENT ON VIEW holdfast.v_runs IS 'Every attempt to answer a message: which process had it, for how long, and how it ended.';
+COMMENT ON COLUMN holdfast.v_runs.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_runs.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_runs.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_runs.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_runs.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_runs.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the attempt within its task, from 1.';
+COMMENT ON COLUMN holdfast.v_runs.attempt IS 'Its fencing token, as in v_events and in the server''s logs.';
+COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which of the client''s messages it answered, from 1. More than one run of a turn means a retry.';
+COMMENT ON COLUMN holdfast.v_runs.worker IS 'The process that ran it.';
+COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, also when it is gone.';
+COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
+COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost one, when that was noticed; null while it runs.';
+COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
+COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried.';
+COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
+CREATE VIEW holdfast.v_tasks AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    holdfast.state_name(t.state) AS state,
+    (t.state < 5) AS open,
+    t.created_at,
+    t.status_at,
+        CASE
+            WHEN (t.state >= 5) THEN t.status_at
+            ELSE NULL::timestamp with time zone
+        END AS ended_at,
+        CASE
+            WHEN (t.state >= 5) THEN (t.status_at - t.created_at)
+            ELSE NULL::interval
+        END AS duration,
+    ( SELECT (e.payload -> 'message'::text)
+           FROM holdfast.task_events e
+          WHERE ((e.task = t.id) AND (e.seq = t.status_seq) AND (e.kind = 2))) AS status_message,
+    ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
+'::text ORDER BY p.n) AS string_agg
+           FROM holdfast.task_events e,
+            LATERAL json_array_elements(((e.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n)
+          WHERE ((e.task = t.id) AND (e.seq = t.status_seq) AND (e.kind = 2))) AS status_text,
+    t.turns,
+    t.pending,
+    t.runs,
+    t.attempt,
+    t.worker_id AS worker,
+    t.cancel_requested,
+    t.cancel_requested_at,
+    t.direct,
+    t.dialect,
+    t.client_id,
+    t.last_seq,
+    t.metadata,
+    t.held_at
+   FROM holdfast.tasks t;
+COMMENT ON VIEW holdfast.v_tasks IS 'Every task, as it stands.';
+COMMENT ON COLUMN holdfast.v_tasks.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_tasks.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_tasks.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_tasks.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_tasks.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_tasks.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_tasks.state IS 'submitted, working, input-required, auth-required, completed, failed, canceled or rejected.';
+COMMENT ON COLUMN holdfast.v_tasks.open IS 'The task has not ended. Open tasks have a small table of their own: a condition on open reads only that.';
+COMMENT ON COLUMN holdfast.v_tasks.created_at IS 'When the task was stored. To select by it, compare task with holdfast.uuid_at(…): that is an index, this is none.';
+COMMENT ON COLUMN holdfast.v_tasks.status_at IS 'Since when it has been in its state; a status that repeats the state restarts the clock.';
+COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is open.';
+COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
+COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the present status, if it has one: id, role, parts, metadata.';
+COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message: why a task failed, what one that waits asks for.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many messages the client has sent.';
+COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many of them still wait behind the one that is being answered.';
+COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started, not counting runs that a stopping server handed back.';
+COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be above runs.';
+COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it at present.';
+COMMENT ON COLUMN holdfast.v_tasks.cancel_requested IS 'A client asked to cancel it.';
+COMMENT ON COLUMN holdfast.v_tasks.cancel_requested_at IS 'When a client first asked to cancel it.';
+COMMENT ON COLUMN holdfast.v_tasks.direct IS 'The agent answered with a bare message, so the client saw no task.';
+COMMENT ON COLUMN holdfast.v_tasks.dialect IS 'The A2A version of the request that created it.';
+COMMENT ON COLUMN holdfast.v_tasks.client_id IS 'task_id when the client chose it (A2A 0.1), else null.';
+COMMENT ON COLUMN holdfast.v_tasks.last_seq IS 'How many events its log has.';
+COMMENT ON COLUMN holdfast.v_tasks.metadata IS 'Metadata of the request that created it.';
+COMMENT ON COLUMN holdfast.v_tasks.held_at IS 'Since when an operator exempts it from retention (holdfast tasks hold); null: not.';
+CREATE VIEW holdfast.v_transitions AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    s.seq,
+    holdfast.state_name(s.state) AS state,
+    holdfast.state_name(s.before) AS previous_state,
+    holdfast.state_name(s.after) AS next_state,
+    s.at AS entered_at,
+    s.until AS left_at,
+        CASE
+            WHEN (s.state < 5) THEN (COALESCE(s.until, now()) - s.at)
+            ELSE NULL::interval
+        END AS duration,
+    s.attempt,
+    (s.payload -> 'message'::text) AS message,
+    ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
+'::text ORDER BY p.n) AS string_agg
+           FROM json_array_elements(((s.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n)) AS text
+   FROM (holdfast.tasks t
+     CROSS JOIN LATERAL ( SELECT c.seq,
+            c.state,
+            c.at,
+            c.attempt,
+            c.payload,
+            c.before,
+            lead(c.state) OVER w AS after,
+            lead(c.at) OVER w AS until
+           FROM ( SELECT e.seq,
+                    COALESCE(e.state, (1)::smallint) AS state,
+                    e.created_at AS at,
+                    e.attempt,
+                        CASE
+                            WHEN (e.kind = 2) THEN e.payload
+                            ELSE NULL::json
+                        END AS payload,
+                    lag(COALESCE(e.state, (1)::smallint)) OVER (ORDER BY e.seq) AS before
+                   FROM holdfast.task_events e
+                  WHERE ((e.task = t.id) AND ((e.kind = 2) OR (e.seq = 1)))) c
+          WHERE (c.before IS DISTINCT FROM c.state)
+          WINDOW w AS (ORDER BY c.seq)) s);
+COMMENT ON VIEW holdfast.v_transitions IS 'The states of each task one after the other. A status that repeats the state (progress) is part of the stay.';
+COMMENT ON COLUMN holdfast.v_transitions.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_transitions.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_transitions.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_transitions.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_transitions.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_transitions.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_transitions.seq IS 'The event that brought the task there.';
+COMMENT ON COLUMN holdfast.v_transitions.state IS 'The state, as in v_tasks.';
+COMMENT ON COLUMN holdfast.v_transitions.previous_state IS 'The state it came from; null for the first, which is submitted.';
+COMMENT ON COLUMN holdfast.v_transitions.next_state IS 'The state it went to; null if it is in this one.';
+COMMENT ON COLUMN holdfast.v_transitions.entered_at IS 'Since when it was there.';
+COMMENT ON COLUMN holdfast.v_transitions.left_at IS 'Until when; null if it is there.';
+COMMENT ON COLUMN holdfast.v_transitions.duration IS 'How long: up to now for the state an open task is in; null for the end, which lasts.';
+COMMENT ON COLUMN holdfast.v_transitions.attempt IS 'The attempt that brought it there; 0 for what a client did.';
+COMMENT ON COLUMN holdfast.v_transitions.message IS 'The message that came with it, if any: id, role, parts, metadata.';
+COMMENT ON COLUMN holdfast.v_transitions.text IS 'The text of that message.';
+CREATE VIEW holdfast.v_usage AS
+ SELECT u.task,
+    u.task_id,
+    u.agent,
+    u.tenant,
+    u.owner,
+    u.context_id,
+    u.seq,
+    u.at,
+    u.attempt,
+        CASE
+            WHEN (json_typeof((u.usage -> 'inputTokens'::text)) = 'number'::text) THEN ((u.usage ->> 'inputTokens'::text))::numeric
+            ELSE NULL::numeric
+        END AS input_tokens,
+        CASE
+            WHEN (json_typeof((u.usage -> 'outputTokens'::text)) = 'number'::text) THEN ((u.usage ->> 'outputTokens'::text))::numeric
+            ELSE NULL::numeric
+        END AS output_tokens,
+        CASE
+            WHEN (json_typeof((u.usage -> 'totalTokens'::text)) = 'number'::text) THEN ((u.usage ->> 'totalTokens'::text))::numeric
+            ELSE NULL::numeric
+        END AS total_tokens,
+    u.usage
+   FROM ( SELECT e.task,
+            COALESCE(t.client_id, (t.id)::text) AS task_id,
+            t.agent,
+            t.tenant,
+            t.owner,
+            t.context_id,
+            e.seq,
+            e.created_at AS at,
+            e.attempt,
+                CASE e.kind
+                    WHEN 2 THEN (((e.payload -> 'message'::text) -> 'metadata'::text) -> 'usage'::text)
+                    ELSE COALESCE(((e.payload -> 'event_metadata'::text) -> 'usage'::text), ((e.payload -> 'metadata'::text) -> 'usage'::text))
+                END AS usage
+           FROM (holdfast.task_events e
+             JOIN holdfast.tasks t ON ((t.id = e.task)))
+          WHERE ((e.kind = ANY (ARRAY[2, 3])) AND (e.attempt > 0))) u
+  WHERE (json_typeof(u.usage) = 'object'::text);
+COMMENT ON VIEW holdfast.v_usage IS 'What agents say they have used: the object usage in the metadata of a status message, of an artifact''s chunk, or of an artifact. Attempts that were repeated count too.';
+COMMENT ON COLUMN holdfast.v_usage.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_usage.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_usage.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_usage.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_usage.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_usage.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_usage.seq IS 'The event that says so.';
+COMMENT ON COLUMN holdfast.v_usage.at IS 'When it was stored.';
+COMMENT ON COLUMN holdfast.v_usage.attempt IS 'The attempt that wrote it.';
+COMMENT ON COLUMN holdfast.v_usage.input_tokens IS 'usage.inputTokens, if it is a number.';
+COMMENT ON COLUMN holdfast.v_usage.output_tokens IS 'usage.outputTokens, if it is a number.';
+COMMENT ON COLUMN holdfast.v_usage.total_tokens IS 'usage.totalTokens, if it is a number.';
+COMMENT ON COLUMN holdfast.v_usage.usage IS 'The whole object, as the agent wrote it.';
+CREATE TABLE holdfast.workers (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    version text NOT NULL,
+    roles text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    lease_until timestamp with time zone NOT NULL
+)
+WITH (fillfactor='50');
+COMMENT ON TABLE holdfast.workers IS 'The processes that are alive. One that stops renewing is deleted by the process that notices first, and its tasks are rescued.';
+COMMENT ON COLUMN holdfast.workers.lease_until IS 'The process renews it; the database''s clock alone judges it.';
+CREATE VIEW holdfast.v_workers AS
+ SELECT w.id AS worker,
+    w.name,
+    w.version,
+    w.roles,
+    w.started_at,
+    w.lease_until,
+    (w.lease_until >= now()) AS alive,
+    ( SELECT count(*) AS count
+           FROM holdfast.task_queue q
+          WHERE (q.worker_id = w.id)) AS running,
+    ( SELECT array_agg(l.name ORDER BY l.name) AS array_agg
+           FROM holdfast.leases l
+          WHERE ((l.holder = w.id) AND (l.until >= now()))) AS duties
+   FROM holdfast.workers w;
+COMMENT ON VIEW holdfast.v_workers IS 'The server processes that are registered now.';
+COMMENT ON COLUMN holdfast.v_workers.worker IS 'The process; new at each start.';
+COMMENT ON COLUMN holdfast.v_workers.name IS 'Its host and process id.';
+COMMENT ON COLUMN holdfast.v_workers.version IS 'The version it runs.';
+COMMENT ON COLUMN holdfast.v_workers.roles IS 'What it does, as configured.';
+COMMENT ON COLUMN holdfast.v_workers.started_at IS 'When it registered.';
+COMMENT ON COLUMN holdfast.v_workers.lease_until IS 'Until when it counts as alive unless it renews.';
+COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not run out.';
+COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
+COMMENT ON COLUMN holdfast.v_workers.duties IS 'Which duties of a single process it has, such as partitions; null for none.';
+ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261122 FOR VALUES FROM ('2026-11-22 05:45:00+05:45') TO ('2026-11-23 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
+ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
+ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
+ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261122 FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
+ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
+ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
+ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
+ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
+ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-22 20:10:39.807044+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-22 20:10:39.811987+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-22 20:10:39.822229+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-22 20:10:39.850656+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-22 20:10:39.859488+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-22 20:10:39.871709+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.885078+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.886194+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.887287+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.889026+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.890123+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.891151+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.893067+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.894361+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.895399+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.897021+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.898897+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.900048+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.901149+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.901888+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.90266+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.904214+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.905175+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.909856+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.912155+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.915238+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 20:10:39.927627+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 20:10:39.935534+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-22 20:10:40.038212+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261122 VALUES (1, '01a203a5-febc-78ce-82f2-e22347086dc8', 'w1', '2026-11-22 20:10:40.117449+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.attempts_20261122 VALUES (2, '01a203a5-febc-78ce-82f2-e22347086dc8', 'w1', '2026-11-22 20:10:40.140753+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.attempts_20261122 VALUES (3, '01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', '2026-11-22 20:10:40.152125+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.attempts_20261122 VALUES (4, '01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', '2026-11-22 20:10:40.16047+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.attempts_20261122 VALUES (5, '01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', '2026-11-22 20:10:40.190226+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.attempts_20261122 VALUES (6, '01a203a5-fe9d-7cde-8f37-6971fa59991a', 'w1', '2026-11-22 20:10:40.253587+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.attempts_20261122 VALUES (7, '01a203a5-fe9d-7cde-8f37-6971fa59991a', 'w1', '2026-11-22 20:10:40.27198+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.attempts_20261122 VALUES (8, '01a203a5-feb2-71ee-916f-e683c4a148b1', 'w1', '2026-11-22 20:10:40.29243+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.attempts_20261122 VALUES (9, '01a203a5-fe62-7f11-9aed-8971ad2fd308', 'w1', '2026-11-22 20:10:40.328613+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-22 20:10:39.727226+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fd73-7395-ad22-fb43445989e7","agent":"travel"}]', '\x89cbf0cc689b56761cfe8a190f02caba920833407c3fdf12cfb63252d8191fe1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-22 20:10:39.78591+05:45', 'holdfast', '[{"action":"task.continued","task":"01a203a5-fd73-7395-ad22-fb43445989e7","agent":"travel"}]', '\x07757a6c336ae1962705cb98de780eb70e4a0545656ded1e5ec35f3871492719');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-22 20:10:39.817333+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fde7-75d2-8c80-cbc799ddf757","agent":"travel"}]', '\x4721bab1c1bba2efe6294f0bc5660fcaa5131de453c8fab292a3006814e6f939');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-22 20:10:39.825283+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c","agent":"travel"}]', '\x8f99a9b19e24e19487feb3db068c2406233af9a3c9e49760acac5ac00d3d6f71');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-22 20:10:39.83951+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fdfe-7b36-849e-c845f6d020b9","agent":"travel"}]', '\xf7fc3834f8bcc599eda6b8bb1f349e1ad36a0d628a171284bad88a2c9d60e6a6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-22 20:10:39.853922+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe0d-70d3-9989-1202ff8c3dbf","agent":"travel"}]', '\x5a1dde168a49db9e5b93bd4504ee58c07bd29d3e2867dcf927c216cb492dd228');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-22 20:10:39.876368+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe22-7bc3-9121-f3e12dc9f1e8","agent":"writer"}]', '\xdb25e8e67a846afb219a70bd6eaadee6e8d043e89c13993d4983d985eb812266');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-22 20:10:39.920407+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe4f-7a8c-bbb2-1023b36c8671","agent":"writer"}]', '\x12478d18ecefcaa892e930f704f509bd99917102b0df93cdc19a79935474c105');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-22 20:10:39.931847+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe5a-7f1f-b340-a76cd6c7a67e","agent":"writer"}]', '\x01d0c2f120da169a3319d1947abc8436800506cddd4b879f513983d6a03e5850');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-22 20:10:39.939948+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe62-7f11-9aed-8971ad2fd308","agent":"writer"}]', '\x60aac5259a80d43cbf840e4869804f28ca33a70891f5e27f5460fdc95fd3420f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-22 20:10:39.954012+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a203a5-fe62-7f11-9aed-8971ad2fd308","agent":"writer"}]', '\x26bc68728ac7743f889864270b8183352a23cddb39ffe6fb981c49d7113b2395');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-22 20:10:39.962572+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe79-7af6-9771-9898471a297e","agent":"writer"}]', '\x2ef6d494e1cc202442126a63bdb9b2a973b762632193526c779a4459e3baf83c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-22 20:10:39.964197+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a203a5-fe79-7af6-9771-9898471a297e","agent":"writer"}]', '\x7e8a70d86a8e3ddbea605c169708260d775b2ccfbcf3edf0608772366c441b7c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-22 20:10:39.9747+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe85-7b31-b994-3a397f0083e2","agent":"support"}]', '\x15e8877fb8cc61bae2f992833c21e51ac476093c5ab3343232310fc2a01afd1e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-22 20:10:39.979677+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe8a-7ec2-b52a-b199bf585bb8","agent":"support"}]', '\x4e907598fbb41c558db686e793e410def73c0712370703a2976a93a7a7d9b75c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-22 20:10:39.986778+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe91-7e67-891d-ea7b078e053c","agent":"support"}]', '\xbca5051b04b9cb8e678ff1bcb71f81afcd3b6bab77da81010e3e3b5ea7a4aeb0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-22 20:10:39.993072+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe98-7446-9c94-73badbf8d870","agent":"support"}]', '\xbab20ffbce9c5995f1f08fdb78d989bf7d89103b79741524a97d14da2fb771d8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-22 20:10:40.009919+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe9d-7cde-8f37-6971fa59991a","agent":"support"}]', '\xcaf8f38af0b1daa4a945fb14e56987b3363871a5b482cb920c03e84606e10f7a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-22 20:10:40.018986+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-feb2-71ee-916f-e683c4a148b1","agent":"support"}]', '\x553718806e64e3363eeee94e123b6bdb42f0b79730f9313eaa49a5de33a7a5ee');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-22 20:10:40.029669+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-febc-78ce-82f2-e22347086dc8","agent":"writer"}]', '\x377ccf8f3a40ceb91f4e806f9788b327e6619b45f00268605d729d249ee7216d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-22 20:10:40.042349+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fec9-7669-b52f-bf74a74fa7f2","agent":"writer"}]', '\xc5bba9c87f8bcddcf45309968997787180517f66e8c5b019ee16915f9d044df5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-22 20:10:40.048332+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fecf-7a1b-b44d-62616ad52052","agent":"support"}]', '\xe5d09c9e11efce42b859e83bd2ba51263dd2112f26dea8bd875a5f8597a82f08');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-22 20:10:40.057491+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fed8-78c4-8e55-ade1932ea2c7","agent":"travel"}]', '\xfdb9fc7323d3a54abb4278fce21fcf650552de13e3ee3f4d2020cb1cfb59002a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-22 20:10:40.059844+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fedb-72e7-898a-ce01576fab59","agent":"travel"}]', '\xc0c0eefa29b07ce5f95f82e5e8766bf104ea96d4afeac3230ea89c0d99f82d75');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-22 20:10:40.081668+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-febc-78ce-82f2-e22347086dc8","object":"w1"}]', '\x6f2ae741a3c01a763726c485187067a184abcc2b4d2b69845ba03dbb86cb0372');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-22 20:10:40.094007+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-febc-78ce-82f2-e22347086dc8","object":"w1"}]', '\x268a6c5fd3a3a7ff5a1eaf2b53df77ebfcc10cdcf80192f9f0c13a18d8efae5a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-22 20:10:40.182723+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-fe98-7446-9c94-73badbf8d870","object":"w1"}]', '\x5a6ba5fa111bd6bf53e65dac6049a2acefc16628a5c9582196c1cd20819c6106');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-22 20:10:40.183576+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-fe98-7446-9c94-73badbf8d870","object":"w1"}]', '\x677dcabc60821f9ff8f15d9afbdd35c7fa30f3c52afebaae5acbc3cf607f3adb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-22 20:10:40.232141+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-fe9d-7cde-8f37-6971fa59991a","object":"w1"}]', '\xd2055270392ddab6fb3c0aabbebbe4fc2c819e97a7809b3d4c6491e397d1a03d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-22 20:10:40.232884+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-fe9d-7cde-8f37-6971fa59991a","object":"w1"}]', '\xf28adb1836bd01bc00ecea81b96fcf4f9db3c4698b59654647a393e809212302');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-22 20:10:40.31432+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-feb2-71ee-916f-e683c4a148b1","object":"w1"}]', '\x4741204ad86fddf05b1a0853a09fa2415d7c94863ffd6a3066ae53744a08b88e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-22 20:10:40.315302+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-feb2-71ee-916f-e683c4a148b1","object":"w1"}]', '\xf23094501744872f16d1869aff662c58525920e9fd95983bcd1e6dd5e1a05626');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-22 20:10:40.334728+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-fe62-7f11-9aed-8971ad2fd308","object":"w1"}]', '\x5bd21fa206a45612aee6083eb7564a545b1d89592b93cd0ac6491314854aae55');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-22 20:10:40.336024+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-fe62-7f11-9aed-8971ad2fd308","object":"w1"}]', '\x573e410fdc1fe3c59cd0d666236b99efd1d4e6c816f970fe3077c7bbd4df017c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-22 20:10:40.394853+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a6-0011-76ba-8458-e56cd48e34a1","agent":"writer"}]', '\xb75220003d8850eb7844579f813231c0fbdc6f55f8fe5a2468ba9c13b77df8bb');
+INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (5, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (6, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (7, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (8, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (9, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (10, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (11, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (12, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (13, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (14, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (15, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (16, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (17, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (18, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (19, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (20, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (21, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (22, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (23, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xb75220003d8850eb7844579f813231c0fbdc6f55f8fe5a2468ba9c13b77df8bb', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (24, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (25, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (26, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (27, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (28, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (29, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (30, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (31, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (32, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (33, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (34, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (35, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (36, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (37, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (38, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (39, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (40, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (41, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (42, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (43, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (44, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (45, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (46, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (47, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (48, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (49, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (50, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (51, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (52, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (53, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (54, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (55, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (56, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (57, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (58, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (59, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (60, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-22 20:10:39.71133+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.756912+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-22 20:10:39.760701+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.752219+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a203a5-fdb6-7a15-9d04-7b1a487ee298', '2026-11-22 20:10:39.772148+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.772148+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.799552+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-22 20:10:39.813474+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.797918+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-22 20:10:39.816406+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.821015+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.823446+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.818811+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-22 20:10:39.824719+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.828811+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-22 20:10:39.837047+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.827938+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-22 20:10:39.838877+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.841761+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 20:10:39.843901+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.840927+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 20:10:39.846596+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.845784+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.851848+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.849654+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-22 20:10:39.853249+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.858206+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a203a5-fd61-756b-81b5-e8e4aba0e004"}', NULL, '2026-11-22 20:10:39.864855+05:45', '01a203a5-fd61-756b-81b5-e8e4aba0e004', '2026-11-22 20:10:39.857076+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.873515+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.868005+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-22 20:10:39.874933+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.883607+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-22 20:10:39.918721+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.882452+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 20:10:39.919837+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.926208+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.929436+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.92535+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 20:10:39.931187+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.934315+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.937065+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.933672+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-22 20:10:39.93917+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.947365+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.96006+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.946345+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe79-7af6-9771-9898471a297e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-22 20:10:39.961912+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe79-7af6-9771-9898471a297e', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.963904+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe85-7b31-b994-3a397f0083e2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-22 20:10:39.973919+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe85-7b31-b994-3a397f0083e2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.976778+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe85-7b31-b994-3a397f0083e2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 20:10:39.978038+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.976099+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe8a-7ec2-b52a-b199bf585bb8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-22 20:10:39.979107+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe8a-7ec2-b52a-b199bf585bb8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.981781+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe8a-7ec2-b52a-b199bf585bb8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 20:10:39.982734+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.981207+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe91-7e67-891d-ea7b078e053c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-22 20:10:39.986134+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe91-7e67-891d-ea7b078e053c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.989465+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe91-7e67-891d-ea7b078e053c', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-22 20:10:39.990444+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.988788+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 20:10:39.992441+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.99468+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 20:10:39.995609+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.994141+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 20:10:40.009055+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.015814+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 20:10:40.017049+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:40.014903+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 20:10:40.018311+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.021163+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 20:10:40.0272+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:40.020349+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-22 20:10:40.028787+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.033762+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fec9-7669-b52f-bf74a74fa7f2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-22 20:10:40.041611+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fec9-7669-b52f-bf74a74fa7f2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.046668+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-22 20:10:40.04781+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.049759+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-22 20:10:40.053045+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:40.049293+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fed8-78c4-8e55-ade1932ea2c7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-22 20:10:40.056793+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fedb-72e7-898a-ce01576fab59', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-22 20:10:40.059291+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a203a6-0011-76ba-8458-e56cd48e34a1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-22 20:10:40.381288+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-1', '\x6b2d31', '01a203a5-fd73-7395-ad22-fb43445989e7', '2026-11-22 20:10:39.71133+05:45');
+INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-2', '\x6b2d32', '01a203a5-fde7-75d2-8c80-cbc799ddf757', '2026-11-22 20:10:39.816406+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 21:10:39.698571+05:45');
+INSERT INTO holdfast.processes VALUES ('01a203a5-fd61-756b-81b5-e8e4aba0e004', 'web-2/731', '1.4.0', '2026-11-22 20:10:39.694172+05:45');
+INSERT INTO holdfast.processes VALUES ('01a203a5-fd6f-78ee-b388-26f8f163bfa5', 'web-1/1042', '1.4.0', '2026-11-22 20:10:39.697043+05:45');
+INSERT INTO holdfast.processes VALUES ('01a203a5-fd71-74e5-a31c-e25cfe28d27c', 'web-2/988', '1.4.0', '2026-11-22 20:10:39.697446+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-22 20:10:40.060921+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 20:10:40.181232+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 20:10:40.230754+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 20:10:40.312494+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-22 20:10:40.33289+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-22 21:10:40.230226+05:45', '2026-11-22 20:10:40.183194+05:45', false, 3, '2026-11-22 20:10:40.192125+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-22 21:10:40.31198+05:45', '2026-11-22 20:10:40.23251+05:45', false, 2, '2026-11-22 20:10:40.293587+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-22 21:10:40.33243+05:45', '2026-11-22 20:10:40.314816+05:45', false, 1, '2026-11-22 20:10:40.33243+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-22 20:10:40.335445+05:45', false, 1, '2026-11-22 20:10:40.368613+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-22 20:10:40.368613+05:45', 'the receiver answered 410 Gone');
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-22 14:22:48.599668');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-22 14:22:48.626753');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-22 14:22:48.71767');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-22 14:22:48.729722');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-22 14:22:48.747135');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-22 14:22:48.778137');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-22 14:22:48.848078');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-22 14:22:48.87803');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x5bb6103639ea45679cc6b1200978558c947b64cd81f4481eacd5a2b244bd277b', '2026-11-22 20:07:48.747135+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x89be7b047fda477196ca19d3dc2917fc075a1b91c75d43f3a29b334dbf7678e3', '2026-11-22 20:07:48.747135+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a203a5-fd73-7395-ad22-fb43445989e7');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a203a5-fde7-75d2-8c80-cbc799ddf757');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a203a5-fdfe-7b36-849e-c845f6d020b9');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a203a5-fe0d-70d3-9989-1202ff8c3dbf');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a203a5-fe22-7bc3-9121-f3e12dc9f1e8');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a203a5-fe4f-7a8c-bbb2-1023b36c8671');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a203a5-fe5a-7f1f-b340-a76cd6c7a67e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a203a5-fe79-7af6-9771-9898471a297e');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a203a5-fe85-7b31-b994-3a397f0083e2');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a203a5-fe8a-7ec2-b52a-b199bf585bb8');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a203a5-fe91-7e67-891d-ea7b078e053c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a203a5-fe98-7446-9c94-73badbf8d870');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a203a5-fe9d-7cde-8f37-6971fa59991a');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a203a5-feb2-71ee-916f-e683c4a148b1');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a203a5-febc-78ce-82f2-e22347086dc8');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a203a5-fec9-7669-b52f-bf74a74fa7f2');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a203a5-fecf-7a1b-b44d-62616ad52052');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a203a5-fed8-78c4-8e55-ade1932ea2c7');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a203a5-fedb-72e7-898a-ce01576fab59');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a203a6-0011-76ba-8458-e56cd48e34a1');
+INSERT INTO holdfast.task_queue VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 'writer', '2026-11-22 20:10:40.028787+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a203a5-fec9-7669-b52f-bf74a74fa7f2', 'writer', '2026-11-22 20:10:40.041611+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 'support', '2026-11-22 20:10:40.053045+05:45', NULL, 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a203a5-fed8-78c4-8e55-ade1932ea2c7', 'travel', '2026-11-22 20:10:40.056793+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a203a5-fedb-72e7-898a-ce01576fab59', 'travel', '2026-11-22 20:10:40.059291+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a203a6-0011-76ba-8458-e56cd48e34a1', 'writer', '2026-11-22 20:10:40.381288+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-22 20:10:39.813474+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-22 20:10:39.797918+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-22 20:10:39.71133+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-22 20:10:39.823446+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 20:10:39.818811+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-22 20:10:39.816406+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-22 20:10:39.837047+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.827938+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.824719+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 20:10:39.851848+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-22 20:10:39.849654+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-22 20:10:39.838877+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 20:10:39.873515+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-22 20:10:39.868005+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-22 20:10:39.853249+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-22 20:10:39.918721+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-22 20:10:39.882452+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-22 20:10:39.874933+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 20:10:39.929436+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 20:10:39.92535+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 20:10:39.919837+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 20:10:39.937065+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 20:10:39.933672+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 20:10:39.931187+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe79-7af6-9771-9898471a297e', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-22 20:10:39.963904+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-22 20:10:39.963904+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.961912+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe85-7b31-b994-3a397f0083e2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 20:10:39.978038+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.976099+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.973919+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe8a-7ec2-b52a-b199bf585bb8', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 20:10:39.982734+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.981207+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.979107+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe91-7e67-891d-ea7b078e053c', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-22 20:10:39.990444+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.988788+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.986134+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-22 20:10:39.96006+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.946345+05:45', true, '2026-11-22 20:10:39.952756+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.93917+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fec9-7669-b52f-bf74a74fa7f2', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-22 20:10:40.046668+05:45', 1, 1, 1, 1, 0, '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:40.045948+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.041611+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-22 20:10:40.049759+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-22 20:10:40.049293+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.04781+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fed8-78c4-8e55-ade1932ea2c7', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-22 20:10:40.056793+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.056793+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fedb-72e7-898a-ce01576fab59', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-22 20:10:40.059291+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.059291+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-22 20:10:40.033762+05:45', 1, 2, 1, 1, 0, '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:40.03294+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-22 20:10:40.028787+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-22 20:10:39.995609+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.994141+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.992441+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-22 20:10:40.017049+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:40.014903+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.009055+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-22 20:10:40.0272+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:40.020349+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.018311+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a203a6-0011-76ba-8458-e56cd48e34a1', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-22 20:10:40.381288+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-22 20:10:40.381288+05:45');
+INSERT INTO holdfast.workers VALUES ('01a203a5-fd6f-78ee-b388-26f8f163bfa5', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-22 20:10:39.697043+05:45', '2026-11-22 21:10:39.697043+05:45');
+INSERT INTO holdfast.workers VALUES ('01a203a5-fd71-74e5-a31c-e25cfe28d27c', 'web-2/988', '1.4.0', 'api,worker', '2026-11-22 20:10:39.697446+05:45', '2026-11-22 21:10:39.697446+05:45');
+SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 8, true);
+ALTER TABLE ONLY holdfast.api_keys
+    ADD CONSTRAINT api_keys_pkey PRIMARY KEY (key_id);
+ALTER TABLE ONLY holdfast.artifacts_20261101
+    ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.push_attempts
+    ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261122
+    ADD CONSTRAINT attempts_20261122_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261123
+    ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.audit_log
+    ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
+ALTER TABLE ONLY holdfast.audit_20261101
+    ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
+ALTER TABLE ONLY holdfast.audit_chains
+    ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain);
+ALTER TABLE ONLY holdfast.erasures
+    ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
+ALTER TABLE ONLY holdfast.events_20261101
+    ADD CONSTRAINT events_20261101_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.events_kept
+    ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
+ALTER TABLE ONLY holdfast.idempotency_keys
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261122
+    ADD CONSTRAINT keys_20261122_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261123
+    ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.leases
+    ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY holdfast.processes
+    ADD CONSTRAINT processes_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.push_configs
+    ADD CONSTRAINT push_configs_pkey PRIMARY KEY (task, config_id);
+ALTER TABLE ONLY holdfast.push_cursors
+    ADD CONSTRAINT push_cursors_pkey PRIMARY KEY (task, config_id);
+ALTER TABLE ONLY holdfast.retention_progress
+    ADD CONSTRAINT retention_progress_pkey PRIMARY KEY (job);
+ALTER TABLE ONLY holdfast.schema_version
+    ADD CONSTRAINT schema_version_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.secrets
+    ADD CONSTRAINT secrets_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY holdfast.signing_keys
+    ADD CONSTRAINT signing_keys_pkey PRIMARY KEY (key_id);
+ALTER TABLE ONLY holdfast.task_names
+    ADD CONSTRAINT task_names_pkey PRIMARY KEY (tenant, owner, agent, client_id);
+ALTER TABLE ONLY holdfast.task_queue
+    ADD CONSTRAINT task_queue_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.tasks_20261101
+    ADD CONSTRAINT tasks_20261101_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.tasks_kept
+    ADD CONSTRAINT tasks_kept_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.tasks_open
+    ADD CONSTRAINT tasks_open_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.workers
+    ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
+CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
+CREATE INDEX attempts_20261122_task_config_id_id_idx ON holdfast.attempts_20261122 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
+CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
+CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
+CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
+CREATE INDEX keys_20261122_created_at_idx ON holdfast.keys_20261122 USING btree (created_at);
+CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
+CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
+CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
+CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT aside));
+CREATE INDEX push_cursors_lanes ON holdfast.push_cursors USING btree (caller, host, due_at) WHERE (aside AND (due_at IS NOT NULL));
+CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id, tenant, agent);
+CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
+CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
+CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE (worker_id IS NULL);
+CREATE INDEX tasks_ended_at ON ONLY holdfast.tasks_ended USING btree (agent COLLATE "C", status_at, id);
+CREATE INDEX tasks_dated_agent_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (agent COLLATE "C", status_at, id);
+CREATE INDEX tasks_20261101_agent_status_at_id_idx ON holdfast.tasks_20261101 USING btree (agent COLLATE "C", status_at, id);
+CREATE INDEX tasks_of_context ON ONLY holdfast.tasks USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx ON ONLY holdfast.tasks_ended USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ON ONLY holdfast.tasks_dated USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx ON holdfast.tasks_20261101 USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_held ON ONLY holdfast.tasks_ended USING btree (id) WHERE (held_at IS NOT NULL);
+CREATE INDEX tasks_dated_id_idx ON ONLY holdfast.tasks_dated USING btree (id) WHERE (held_at IS NOT NULL);
+CREATE INDEX tasks_20261101_id_idx ON holdfast.tasks_20261101 USING btree (id) WHERE (held_at IS NOT NULL);
+CREATE INDEX tasks_listed ON ONLY holdfast.tasks USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_ended_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_ended USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_20261101 USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_kept_agent_status_at_id_idx ON holdfast.tasks_kept USING btree (agent COLLATE "C", status_at, id);
+CREATE INDEX tasks_kept_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_kept USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_kept_id_idx ON holdfast.tasks_kept USING btree (id) WHERE (held_at IS NOT NULL);
+CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_kept USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
+CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
+CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261122_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261122_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
+ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
+ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261122_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261122_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
+ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
+ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
+ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
+ALTER INDEX holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_tenant_owner_agent_direct_state_status_at_id_idx;
+ALTER INDEX holdfast.tasks_ended_at ATTACH PARTITION holdfast.tasks_dated_agent_status_at_id_idx;
+ALTER INDEX holdfast.tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx;
+ALTER INDEX holdfast.tasks_held ATTACH PARTITION holdfast.tasks_dated_id_idx;
+ALTER INDEX holdfast.tasks_ended_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_dated_tenant_owner_agent_direct_state_status_at_id_idx;
+ALTER INDEX holdfast.tasks_of_context ATTACH PARTITION holdfast.tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx;
+ALTER INDEX holdfast.tasks_listed ATTACH PARTITION holdfast.tasks_ended_tenant_owner_agent_direct_state_status_at_id_idx;
+ALTER INDEX holdfast.tasks_ended_at ATTACH PARTITION holdfast.tasks_kept_agent_status_at_id_idx;
+ALTER INDEX holdfast.tasks_ended_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_kept_context_id_tenant_owner_agent_direct_state_statu_idx;
+ALTER INDEX holdfast.tasks_held ATTACH PARTITION holdfast.tasks_kept_id_idx;
+ALTER INDEX holdfast.tasks_ended_tenant_owner_agent_direct_state_status_at_id_idx ATTACH PARTITION holdfast.tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx;
+ALTER INDEX holdfast.tasks_of_context ATTACH PARTITION holdfast.tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx;
+ALTER INDEX holdfast.tasks_listed ATTACH PARTITION holdfast.tasks_open_tenant_owner_agent_direct_state_status_at_id_idx;
+CREATE TRIGGER all_there BEFORE INSERT OR DELETE OR TRUNCATE ON holdfast.audit_chains FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER all_there;
+CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_20261101 FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+ALTER TABLE holdfast.audit_20261101 ENABLE ALWAYS TRIGGER append_only;
+CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit_log FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse();
+ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
+CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
+ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
+CREATE POLICY callers ON holdfast.idempotency_keys USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
+CREATE POLICY callers ON holdfast.push_configs USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(task)));
+CREATE POLICY callers ON holdfast.push_cursors USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(task)));
+CREATE POLICY callers ON holdfast.task_events USING ((( SELECT (CURRENT_USER <> 'holdfast_api'::name)) OR holdfast.task_exists(task)));
+CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
+CREATE POLICY callers ON holdfast.task_queue USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(id)));
+CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
+ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
+GRANT USAGE ON SCHEMA holdfast TO holdfast_api;
+GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
+REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
+GRANT ALL ON FUNCTION holdfast.audit(entries text) TO holdfast_api;
+GRANT ALL ON FUNCTION holdfast.caller() TO holdfast_api;
+GRANT ALL ON FUNCTION holdfast.task_exists(of uuid) TO holdfast_api;
+GRANT SELECT,INSERT ON TABLE holdfast.task_events TO holdfast_api;
+GRANT SELECT,INSERT,UPDATE ON TABLE holdfast.tasks TO holdfast_api;
+GRANT SELECT ON TABLE holdfast.callers_log TO holdfast_api;
+GRANT SELECT,INSERT,DELETE ON TABLE holdfast.idempotency_keys TO holdfast_api;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.push_configs TO holdfast_api;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.push_cursors TO holdfast_api;
+GRANT SELECT,DELETE ON TABLE holdfast.task_names TO holdfast_api;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.task_queue TO holdfast_api;
+GRANT SELECT ON TABLE holdfast.v_artifacts TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_audit TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_events TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_history TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_keys TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_names TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_push_attempts TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_queue TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_runs TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_tasks TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_transitions TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_usage TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_workers TO holdfast_reader;
