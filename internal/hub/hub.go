@@ -305,11 +305,16 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 func (h *Hub) poll(ctx context.Context) error {
 	for {
 		every := h.opt.PollInterval
-		if _, degraded := h.Health(); degraded {
+		_, degraded := h.Health()
+		if degraded {
 			every = min(every, 250*time.Millisecond)
 		}
 		select {
 		case <-time.After(every/2 + rand.N(every)):
+			if _, still := h.Health(); degraded && !still {
+				// heardSelf had all topics read, and hints arrive again.
+				continue
+			}
 		case <-h.doubtful:
 		case <-ctx.Done():
 			return nil
