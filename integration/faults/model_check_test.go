@@ -24,6 +24,14 @@ type record struct {
 	seen       []sighting
 	cancels    []time.Time
 	accepted   time.Time // the first cancel that was
+	purged     *purge    // nil: the task is there
+}
+
+// fold makes the views of the log.
+func (r *record) fold() {
+	for i := range len(r.log) + 1 {
+		r.views = append(r.views, viewed(r.log[:i]))
+	}
 }
 
 type sighting struct {
@@ -137,9 +145,7 @@ func (w *world) records() (map[string]*record, error) {
 		if r.log, err = logOf(w.l, r.id); err != nil {
 			return nil, err
 		}
-		for i := range len(r.log) + 1 {
-			r.views = append(r.views, viewed(r.log[:i]))
-		}
+		r.fold()
 		out[r.public] = r
 	}
 	return out, nil
@@ -155,7 +161,11 @@ func (w *world) check() []string {
 	if err != nil {
 		return append(found, err.Error())
 	}
-	c := &checker{w: w, records: records, stored: map[string]*record{}, keys: map[string]string{}, heard: map[string]time.Time{}}
+	found = append(found, w.purgedRecords(records)...)
+	c := &checker{
+		w: w, records: records, stored: map[string]*record{}, gone: map[string][]*record{}, keys: map[string]string{}, freed: map[string][]string{},
+		heard: map[string]time.Time{},
+	}
 	all := slices.Clone(w.all)
 	slices.SortStableFunc(all, func(a, b *done) int { return a.end.Compare(b.end) })
 	c.prepare(all)
@@ -172,7 +182,7 @@ func (w *world) check() []string {
 		if err := legal(r.log, r.asked(), r.accepted); err != nil {
 			found = append(found, fmt.Sprintf("the log of %s is not the model's: %v\n%s", r.public, err, c.story(r.public)))
 		}
-		if !r.accepted.IsZero() && !terminal(r.views[len(r.log)].state) {
+		if r.purged == nil && !r.accepted.IsZero() && !terminal(r.views[len(r.log)].state) {
 			found = append(found, fmt.Sprintf("%s was canceled and is %s\n%s", r.public, r.views[len(r.log)].state, c.story(r.public)))
 		}
 	}
@@ -183,7 +193,9 @@ type checker struct {
 	w         *world
 	records   map[string]*record
 	stored    map[string]*record   // by the mark of a message
+	gone      map[string][]*record // the same, of purged tasks
 	keys      map[string]string    // the mark that a key is stored for
+	freed     map[string][]string  // those that it was stored for with purged tasks
 	heard     map[string]time.Time // since when a message is known to be stored
 	performed int
 	found     []string
@@ -210,6 +222,11 @@ func (c *checker) prepare(all []*done) {
 		for i := range r.log {
 			e := &r.log[i]
 			if e.kind != 1 {
+				continue
+			}
+			if key := keyOf[e.op]; r.purged != nil {
+				c.gone[e.op] = append(c.gone[e.op], r)
+				c.freed[key] = append(c.freed[key], e.op)
 				continue
 			}
 			if c.stored[e.op] != nil {
@@ -272,8 +289,12 @@ func endedCode(d *a2atest.Wire) int {
 // operation checks one, in the order of their ends.
 func (c *checker) operation(d *done) error {
 	excused := c.w.excused(d)
-	if d.broken != nil && !excused && !d.cut {
+	p := c.lost(d)
+	if d.broken != nil && !excused && !d.cut && (p == nil || d.kind == opPurge) {
 		return fmt.Errorf("it broke, and no replica was going down: %w", d.broken)
+	}
+	if p != nil || d.kind == opPurge {
+		return c.afterPurge(d, p)
 	}
 	if d.refuse != nil {
 		if unavailable := map[*a2atest.Wire]int{a2atest.V01: -32011, a2atest.V03: -32603}[d.d]; d.refuse.Code == unavailable && excused {
@@ -316,7 +337,8 @@ func (c *checker) refused(d *done) error {
 	}
 	switch {
 	case strings.Contains(d.refuse.Message, "Idempotency-Key"):
-		if other := c.keys[d.key]; d.refuse.Code != invalid || other == "" || other == d.msg {
+		other := func(msg string) bool { return msg != "" && msg != d.msg }
+		if d.refuse.Code != invalid || !slices.ContainsFunc(append(c.freed[d.key], c.keys[d.key]), other) {
 			return fmt.Errorf("the key is said to be in use: %w", d.refuse)
 		}
 		return nil
@@ -367,6 +389,11 @@ func (c *checker) read(d *done) error {
 // sent checks the answer to a message.
 func (c *checker) sent(d *done) error {
 	r := c.stored[d.msg]
+	for _, gone := range c.gone[d.msg] {
+		if gone.public == d.taskID {
+			r = gone
+		}
+	}
 	if d.answer == nil && len(d.events) == 0 {
 		if d.eof && !c.w.excused(d) {
 			return errors.New("an empty stream")

@@ -36,6 +36,7 @@ const (
 	opKill   opKind = "kill"
 	opStop   opKind = "stop"
 	opStart  opKind = "start"
+	opPurge  opKind = "purge" // delete a task as an operator
 )
 
 // op is one operation of a sequence. Operations refer to each other by number; one whose other is missing does nothing.
@@ -60,6 +61,10 @@ const (
 	fromSnapshot = -1
 )
 
+func (o *op) sends() bool {
+	return o.kind == opSend || o.kind == opStream || o.kind == opRepeat || o.kind == opMisuse
+}
+
 func (o *op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#%d %s", o.n, o.kind)
@@ -68,8 +73,8 @@ func (o *op) String() string {
 		fmt.Fprintf(&b, " replica %d", o.on)
 	case opRepeat, opMisuse:
 		fmt.Fprintf(&b, " of #%d on %d %q", o.like, o.on, o.text)
-	case opCut:
-		fmt.Fprintf(&b, " task %d", o.task)
+	case opCut, opPurge:
+		fmt.Fprintf(&b, " task %d on %d", o.task, o.on)
 	case opSend, opStream:
 		fmt.Fprintf(&b, " %s task %d on %d %q wait=%v keyed=%v history=%d", o.d, o.task, o.on, o.text, o.wait, o.keyed, o.history)
 	case opGet:
@@ -90,6 +95,7 @@ type done struct {
 	key        string
 	begin, end time.Time
 	replica    int
+	admin      string        // of a purge: where it is sent
 	target     string        // the task's public id in the request
 	taskID     string        // and in the answer
 	known      chan struct{} // closed when taskID is, or never will be
@@ -160,6 +166,8 @@ type world struct {
 	ops  map[int]*done
 	all  []*done  // in the order of their beginning
 	died []string // replicas that ended without being told to
+
+	purged map[string]*purge // by the task's id; mu guards the ends of those under way
 }
 
 func newWorld(l *clustertest.DB, names ...string) *world {
@@ -179,7 +187,7 @@ func newWorld(l *clustertest.DB, names ...string) *world {
 
 // play performs a sequence, lets everything come to rest, and returns what the model objects to.
 func (w *world) play(ops []*op) []string {
-	w.run, w.ops, w.all, w.died = rand.Text()[:8], map[int]*done{}, nil, nil
+	w.run, w.ops, w.all, w.died, w.purged = rand.Text()[:8], map[int]*done{}, nil, nil, map[string]*purge{}
 	for _, o := range ops {
 		d := w.perform(o)
 		if d != nil && o.join {
@@ -243,6 +251,9 @@ func (w *world) perform(o *op) *done {
 			return nil
 		}
 	}
+	if o.kind == opPurge && !w.beginPurge(d) || d.d == a2atest.V01 && d.sends() && w.purged[d.target] != nil {
+		return nil
+	}
 	w.mu.Lock()
 	d.replica = o.on % len(w.urls)
 	for range w.urls {
@@ -251,6 +262,7 @@ func (w *world) perform(o *op) *done {
 		}
 	}
 	w.mu.Unlock()
+	d.admin = w.replicas[d.replica].Admin
 	if o.kind == opResume && o.after != fromSnapshot {
 		var last int64
 		err := w.l.Conn.QueryRow(waittest.Context(w.l.T), `SELECT last_seq FROM holdfast.tasks WHERE coalesce(client_id, id::text) = $1`, d.target).Scan(&last)
@@ -331,6 +343,10 @@ func (w *world) call(ctx context.Context, d *done) {
 		learn()
 		close(d.over)
 	}()
+	if d.kind == opPurge {
+		w.callPurge(ctx, d)
+		return
+	}
 	header := []string{"A2A-Version", d.d.Version}
 	if d.key != "" {
 		header = append(header, "Idempotency-Key", d.key)

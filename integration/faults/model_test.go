@@ -185,9 +185,9 @@ func (g *generator) add() {
 	case x < 94:
 		o.kind, o.task = opCut, g.task()
 	case x < 96:
-		o.kind = opKill
-	case x < 97:
-		o.kind = opStop
+		o.kind, o.task = opPurge, g.task()
+	case x < 98:
+		o.kind = []opKind{opKill, opKill, opStop}[g.r.IntN(3)]
 	default:
 		o.kind = opStart
 	}
