@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -204,15 +205,32 @@ func explain(t testing.TB, c *pgx.Conn, name, text string) []string {
 	return lines
 }
 
+var (
+	planTasks  = flag.Int("plan.tasks", 50_000, "tasks behind the plans of the hot queries")
+	planMonths = flag.Int("plan.months", 1, "months over which these tasks are spread")
+)
+
 func TestPlansOfTheHotQueries(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	_, err := f.EnsurePartitions(t.Context())
 	require.NoError(t, err)
+	now, err := f.Now(t.Context())
+	require.NoError(t, err)
+	month := partition.Month.Floor(now)
+	if *planMonths > 1 {
+		require.NoError(t, storetest.Partitions(t.Context(), f.url, month.AddDate(0, 1-*planMonths, 0), month))
+	}
+	var filled strings.Builder
+	for i := range *planMonths {
+		filled.WriteString(`|(tasks|events|artifacts|keys|attempts)_` + month.AddDate(0, -i, 0).Format("20060102"))
+	}
 	c := f.conn()
-	_, err = c.PgConn().Exec(t.Context(), `
-		CREATE TEMP TABLE seed AS SELECT `+presentID+` AS id, i
-		  FROM generate_series(1, 50000) i;
+	_, err = c.PgConn().Exec(t.Context(), fmt.Sprintf("SET seed.tasks = %d; SET seed.months = %d;", *planTasks, *planMonths)+`
+		-- The newest tasks are of the present, the others of all months in turn.
+		CREATE TEMP TABLE seed AS SELECT (lpad(to_hex((extract(epoch FROM now() - make_interval(months => CASE WHEN i > n - 3000 THEN 0 ELSE i % m END)) * 1000)::bigint), 12, '0')
+		       || '7' || substr(md5(i::text), 1, 19))::uuid AS id, i
+		  FROM (SELECT current_setting('seed.tasks')::integer AS n, current_setting('seed.months')::integer AS m) x, generate_series(1, n) i;
 		INSERT INTO holdfast.tasks (id, client_id, agent, tenant, owner, context_id, state, last_seq, status_seq, dialect)
 		SELECT id, CASE WHEN i % 10 = 0 THEN 'c' || i END, 'agent' || i % 5, 't', 'o' || i % 100, 'ctx' || i % 5000, 5, 4, 4, '0.3' FROM seed;
 		INSERT INTO holdfast.task_events (task, seq, kind, state, attempt, artifact_id, payload)
@@ -220,10 +238,10 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 		       CASE s WHEN 3 THEN 'a' END, '{"parts":[]}' FROM seed, generate_series(1, 4) s;
 		INSERT INTO holdfast.idempotency_keys SELECT (now() AT TIME ZONE 'UTC')::date, 't', 'o' || i % 100, 'k' || i, '', id FROM seed WHERE i % 5 = 0;
 		WITH open AS (UPDATE holdfast.tasks SET state = 1, last_seq = 1, status_seq = 1
-			WHERE id IN (SELECT id FROM seed WHERE i > 47000) RETURNING id, agent)
+			WHERE id IN (SELECT id FROM seed WHERE i > current_setting('seed.tasks')::integer - 3000) RETURNING id, agent)
 		, gone AS (DELETE FROM holdfast.task_events e USING open WHERE e.task = open.id AND e.seq > 1)
 		INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM open;
-		UPDATE holdfast.tasks SET worker_id = md5((status_at, id)::text)::uuid WHERE id IN (SELECT id FROM seed WHERE i > 49900);
+		UPDATE holdfast.tasks SET worker_id = md5((status_at, id)::text)::uuid WHERE id IN (SELECT id FROM seed WHERE i > current_setting('seed.tasks')::integer - 100);
 		UPDATE holdfast.task_queue q SET worker_id = t.worker_id FROM holdfast.tasks t WHERE t.id = q.id;
 		UPDATE holdfast.tasks SET attempt = 1 WHERE state = 5;
 		UPDATE holdfast.tasks SET run_ordinal = 4 WHERE state = 5;
@@ -240,13 +258,10 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 		ANALYZE`).ReadAll()
 	require.NoError(t, err)
 	require.NoError(t, invarianttest.Check(t.Context(), f.url), "the seed is a database like any other")
-	now, err := f.Now(t.Context())
-	require.NoError(t, err)
-	filled := `|` + "(tasks|events|artifacts|keys|attempts)_" + partition.Month.Floor(now).Format("20060102")
 	for setting, tables := range map[string]string{
 		"SET enable_seqscan = off": `tasks|task_queue|task_events\w*|idempotency_keys|push_\w+`, // as the store connects
 		// Without that, only the partitions that ANALYZE saw empty may be read in one go.
-		"SET enable_seqscan = on": `tasks|task_queue|idempotency_keys|push_\w+` + filled,
+		"SET enable_seqscan = on": `tasks|task_queue|idempotency_keys|push_\w+` + filled.String(),
 	} {
 		seq := regexp.MustCompile(`Seq Scan on (` + tables + `)\b`)
 		_, err = c.Exec(t.Context(), setting+"; SET plan_cache_mode = force_generic_plan; SET jit = off", pgx.QueryExecModeSimpleProtocol)

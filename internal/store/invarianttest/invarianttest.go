@@ -23,14 +23,17 @@ var rules = []struct{ name, sql string }{
 		 GROUP BY t.id, t.last_seq
 		HAVING count(e.seq) <> t.last_seq OR min(e.seq) IS DISTINCT FROM 1 OR max(e.seq) IS DISTINCT FROM t.last_seq`},
 	{"every event has its task", `
-		SELECT DISTINCT e.task::text FROM holdfast.task_events e
-		 WHERE NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = e.task)
-		   -- Retention deletes the task first: its log is on a list, or in a period that is going.
-		   AND NOT EXISTS (SELECT FROM holdfast.erasures x WHERE x.task = e.task)
-		   AND (e.kept OR EXISTS (
+		WITH orphan AS MATERIALIZED (
+		    SELECT DISTINCT e.task, e.kept FROM holdfast.task_events e
+		     WHERE NOT EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = e.task)
+		)
+		-- Retention deletes the task first: its log is on a list, or in a period that is going.
+		SELECT DISTINCT o.task::text FROM orphan o
+		 WHERE NOT EXISTS (SELECT FROM holdfast.erasures x WHERE x.task = o.task)
+		   AND (o.kept OR EXISTS (
 		       SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
 		              regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([^'']+)''\) TO \(''([^'']+)''\)') AS b
-		        WHERE i.inhparent = 'holdfast.tasks_dated'::regclass AND e.task >= b[1]::uuid AND e.task < b[2]::uuid))`},
+		        WHERE i.inhparent = 'holdfast.tasks_dated'::regclass AND o.task >= b[1]::uuid AND o.task < b[2]::uuid))`},
 	{"the log begins with a message", `
 		SELECT task::text FROM holdfast.task_events WHERE seq = 1 AND kind <> 1`},
 	{"a task that has ended has one terminal status, its last event; no other task has any", `
