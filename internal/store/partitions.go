@@ -28,8 +28,7 @@ func (s *Store) EnsurePartitions(ctx context.Context) (created []string, err err
 func (s *Store) ensurePartitions(ctx context.Context, now, at time.Time) (created []string, err error) {
 	var failed error
 	for _, f := range partition.Families {
-		w := s.widthOf(f)
-		names, err := partition.Ensure(ctx, s.hot, f, w, now.Add(-partitionsBehind), now.Add(w.Ahead()))
+		names, err := partition.EnsureAhead(ctx, s.hot, f, s.widthOf(f), now)
 		created, failed = append(created, names...), errors.Join(failed, translate("partitions", err))
 	}
 	if !at.Equal(now) {
@@ -38,9 +37,6 @@ func (s *Store) ensurePartitions(ctx context.Context, now, at time.Time) (create
 	}
 	return created, failed
 }
-
-// partitionsBehind covers clocks that are a little slow, and creates that were delayed.
-const partitionsBehind = time.Minute
 
 func (s *Store) widthOf(f partition.Family) partition.Width {
 	switch f.Name {

@@ -82,25 +82,30 @@ type Partition struct {
 // Ensure creates the missing partitions of a family between from and to, and returns their names. A
 // new period ends where the next existing one begins, whatever the width.
 func Ensure(ctx context.Context, db DB, f Family, w Width, from, to time.Time) (created []string, err error) {
-	for _, t := range f.tables {
-		names, err := ensure(ctx, db, f, t, w, from, to)
-		created = append(created, names...)
-		if err != nil {
-			return created, fmt.Errorf("partitions of %s: %w", t.name, err)
-		}
-	}
-	return created, nil
+	return ensure(ctx, db, f, w, from, to, to)
 }
 
-func ensure(ctx context.Context, db DB, f Family, t table, w Width, from, to time.Time) (created []string, err error) {
+// EnsureAhead creates the missing partitions of a family around now and for the time ahead, once
+// less than half of that time has partitions. So it creates several at once: each time, all sessions
+// plan their statements again.
+func EnsureAhead(ctx context.Context, db DB, f Family, w Width, now time.Time) (created []string, err error) {
+	return ensure(ctx, db, f, w, now.Add(-behind), now.Add(w.Ahead()/2), now.Add(w.Ahead()))
+}
+
+// behind covers clocks that are a little slow, and creates that were delayed.
+const behind = time.Minute
+
+// ensure creates the missing partitions between from and to if one between from and soon is missing.
+func ensure(ctx context.Context, db DB, f Family, w Width, from, soon, to time.Time) (created []string, err error) {
 	// Check without the lock first: usually no partition is missing.
-	var missing []period
+	complete := true
 	err = begin(ctx, db, func(tx pgx.Tx) error {
-		there, err := list(ctx, tx, f, t)
-		missing = gaps(there, w, from, to)
-		return err
+		return each(ctx, tx, f, func(_ table, there []Partition) error {
+			complete = complete && len(gaps(there, w, from, soon)) == 0
+			return nil
+		})
 	})
-	if err != nil || len(missing) == 0 {
+	if err != nil || complete {
 		return nil, err
 	}
 	err = begin(ctx, db, func(tx pgx.Tx) error {
@@ -108,23 +113,35 @@ func ensure(ctx context.Context, db DB, f Family, t table, w Width, from, to tim
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('holdfast.partitions'))"); err != nil {
 			return err
 		}
-		there, err := list(ctx, tx, f, t)
-		if err != nil {
-			return err
-		}
-		for _, p := range gaps(there, w, from, to) {
-			name := t.prefix + "_" + stamp(p.from)
-			if err := create(ctx, tx, f, t, name, p); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+		return each(ctx, tx, f, func(t table, there []Partition) error {
+			for _, p := range gaps(there, w, from, to) {
+				name := t.prefix + "_" + stamp(p.from)
+				if err := create(ctx, tx, f, t, name, p); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				created = append(created, name)
 			}
-			created = append(created, name)
-		}
-		return nil
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return created, nil
+}
+
+// each lists the partitions of each table of a family.
+func each(ctx context.Context, tx pgx.Tx, f Family, do func(t table, there []Partition) error) error {
+	for _, t := range f.tables {
+		there, err := list(ctx, tx, f, t)
+		if err == nil {
+			err = do(t, there)
+		}
+		if err != nil {
+			return fmt.Errorf("partitions of %s: %w", t.name, err)
+		}
+	}
+	return nil
 }
 
 // create builds a separate table and attaches it, because CREATE TABLE … PARTITION OF would lock
@@ -148,14 +165,10 @@ func create(ctx context.Context, tx pgx.Tx, f Family, t table, name string, p pe
 // List returns the partitions of all tables of a family, the oldest first.
 func List(ctx context.Context, db DB, f Family) (all []Partition, err error) {
 	err = begin(ctx, db, func(tx pgx.Tx) error {
-		for _, t := range f.tables {
-			there, err := list(ctx, tx, f, t)
-			if err != nil {
-				return err
-			}
+		return each(ctx, tx, f, func(_ table, there []Partition) error {
 			all = append(all, there...)
-		}
-		return nil
+			return nil
+		})
 	})
 	slices.SortStableFunc(all, func(a, b Partition) int { return a.From.Compare(b.From) })
 	return all, err

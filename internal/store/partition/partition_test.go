@@ -105,6 +105,18 @@ func TestTenProcessesEnsureAtOnce(t *testing.T) {
 	}
 }
 
+// Each creation makes all sessions plan again, so partitions are created several at a time.
+func TestEnsureAheadCreatesSeveralAtOnce(t *testing.T) {
+	t.Parallel()
+	c := connect(t, storetest.New(t).URL)
+	const minute = partition.Width(time.Minute) // 3 minutes ahead
+	for _, step := range []struct{ minutes, created int }{{0, 1 + 3}, {1, 0}, {2, 2}, {3, 0}, {4, 2}} {
+		names, err := partition.EnsureAhead(t.Context(), c, partition.Tasks, minute, old.Add(time.Duration(step.minutes)*time.Minute))
+		require.NoError(t, err)
+		require.Len(t, names, 3*step.created, "three tables, after %d minutes", step.minutes)
+	}
+}
+
 // A partition is like its model in all that keeps its rows right and found.
 func TestAPartitionIsLikeItsModel(t *testing.T) {
 	t.Parallel()
