@@ -71,25 +71,42 @@ func (v *View) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*se
 	if len(r.Metadata) > maxMetadata {
 		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; what is longer belongs in a part of the message", maxMetadata)
 	}
-	n := v.newTask(r, &agent)
-	if r.TaskID == "" {
-		return v.create(ctx, r, n, subscribe)
+	for range 5 {
+		s, err := v.deliverOnce(ctx, r, agent, subscribe)
+		if !errors.Is(err, errGone) {
+			return s, err
+		}
 	}
+	return nil, task.NotFound
+}
+
+// errGone says that a task which the request led to was deleted meanwhile. Its id and its key are
+// free again, so the request is tried again.
+var errGone = errors.New("the task was deleted meanwhile")
+
+func orGone(s *sent, err error) (*sent, error) {
+	if errors.Is(err, task.NotFound) {
+		return nil, errGone
+	}
+	return s, err
+}
+
+func (v *View) deliverOnce(ctx context.Context, r *SendRequest, agent Agent, subscribe bool) (*sent, error) {
+	n := v.newTask(r, &agent)
 	// A task with a server-made id exists already or never will. Any other id is most likely new,
 	// and the create fails if the caller has it already. With TenantWide the id may belong to a
 	// task of another owner, which a create does not notice.
 	_, notOurs := task.ParseID(r.TaskID)
-	if r.MayCreate && notOurs != nil && !v.sees.TenantWide {
-		return v.create(ctx, r, n, subscribe)
+	if r.TaskID != "" && (!r.MayCreate || notOurs == nil || v.sees.TenantWide) {
+		h, err := v.Find(ctx, r.TaskID)
+		if err == nil {
+			return orGone(v.resume(ctx, r, n, h, agent, subscribe))
+		}
+		if !errors.Is(err, task.NotFound) || !r.MayCreate {
+			return nil, err
+		}
 	}
-	h, err := v.Find(ctx, r.TaskID)
-	switch {
-	case err == nil:
-		return v.resume(ctx, r, n, h, agent, subscribe)
-	case errors.Is(err, task.NotFound) && r.MayCreate:
-		return v.create(ctx, r, n, subscribe)
-	}
-	return nil, err
+	return orGone(v.create(ctx, r, n, subscribe))
 }
 
 // maxMetadata bounds a request's metadata, in bytes. It becomes the task's metadata, which lists
@@ -101,13 +118,14 @@ const maxMetadata = 256 << 10
 const messageKey = "messageId\x1f"
 
 func (v *View) newTask(r *SendRequest, agent *Agent) *store.NewTask {
+	message := *r.Message
 	n := &store.NewTask{
 		Task: task.Task{
 			ID: store.NewID(), PublicID: r.TaskID, Agent: v.agent, Tenant: v.caller.Tenant,
 			Owner: v.caller.Subject, ContextID: r.ContextID, Dialect: r.Dialect, Metadata: r.Metadata,
 		},
 		ClientID: r.TaskID != "",
-		Message:  r.Message,
+		Message:  &message,
 		Limits:   agent.Limits,
 	}
 	switch {
@@ -131,8 +149,7 @@ func (v *View) newTask(r *SendRequest, agent *Agent) *store.NewTask {
 	return n
 }
 
-// requestHash hashes a request, to tell a retry from a different request with the same key. It must
-// run before the server fills in missing members.
+// requestHash hashes a request, to tell a retry from a different request with the same key.
 func (v *View) requestHash(r *SendRequest) []byte {
 	h := sha256.New()
 	for _, part := range []string{
