@@ -97,7 +97,7 @@ func badEnvelopes(t *testing.T, r *clustertest.Replica) {
 			require.Empty(t, got.Raw)
 		})
 	}
-	t.Run("ids come back as they were written", func(t *testing.T) {
+	t.Run("ids come back unchanged", func(t *testing.T) {
 		for _, id := range []string{`1`, `-5`, `0`, `12345678901234567890`, `"1"`, `"\u00fc\u0041"`, `"ü"`, `""`, `null`} {
 			body := `{"jsonrpc":"2.0","id":` + id + `,"method":"tasks/get","params":{"id":"x"}}`
 			got := r.AskRaw([]byte(body))
@@ -304,7 +304,7 @@ func badHTTP(t *testing.T, r *clustertest.Replica) {
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the server with long timeouts still waits")
 		}
 	}
-	t.Run("a body that does not come", func(t *testing.T) {
+	t.Run("a body that does not arrive", func(t *testing.T) {
 		in, checkPatient := cutFirst(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"jsonrpc\"")
 		resp, err := http.ReadResponse(in, nil)
 		require.NoError(t, err)
@@ -317,7 +317,7 @@ func badHTTP(t *testing.T, r *clustertest.Replica) {
 		_, err = in.ReadByte()
 		require.ErrorIs(t, err, io.EOF, "the server closes the connection")
 	})
-	t.Run("headers that do not come", func(t *testing.T) {
+	t.Run("headers that do not arrive", func(t *testing.T) {
 		in, checkPatient := cutFirst(t, "POST / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
 		_, err := io.ReadAll(in)
 		require.NoError(t, err)

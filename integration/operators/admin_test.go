@@ -99,7 +99,7 @@ func TestAdminAddressWithoutAuthentication(t *testing.T) {
 	status, body, _ := probes.Page("/readyz", "Host", "replica-1")
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"status":"ok"}`, body)
-	require.Contains(t, probes.Log(), "the admin address serves the probes only")
+	require.Contains(t, probes.Log(), "the admin address serves the probes alone")
 
 	open := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: reachable, Env: []string{"HOLDFAST_ADMIN_OPEN=true"}})
 	require.Contains(t, open.Log(), "EVERYBODY WHO REACHES THE ADMIN ADDRESS")
@@ -125,7 +125,8 @@ func TestAdminAddressWithoutAuthentication(t *testing.T) {
 	require.Contains(t, body, `"name":"database"`)
 }
 
-// Operators by certificate, over TLS; the probes of the process itself do not mind whom the certificate is for.
+// Operators authenticate by certificate, over TLS. The probes of the process itself accept any name in the server's
+// certificate.
 func TestOperatorsByCertificate(t *testing.T) {
 	t.Parallel()
 	dir, authority, prometheus := certtest.Mutual(t, "prometheus")

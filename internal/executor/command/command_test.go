@@ -27,8 +27,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// asServer makes the test binary run one agent and nothing else, so that a test
-// can kill the server that an agent belongs to.
+// asServer makes the test binary run one agent and nothing else, so that a test can kill the server of that agent.
 const asServer = "HOLDFAST_TEST_COMMAND_SERVER"
 
 func TestMain(m *testing.M) {
@@ -93,7 +92,7 @@ func TestDocumentInEventsOut(t *testing.T) {
 	require.Equal(t, "hello", doc.Message.Parts[0].Text)
 }
 
-func TestADocumentThatNobodyReadsDoesNoHarm(t *testing.T) {
+func TestUnreadInputIsIgnored(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun(strings.Repeat("x", 1<<20))
 	out := executortest.NewRecorder()
@@ -148,7 +147,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-func TestTheExitStatusOfASettledRunIsOnlyLogged(t *testing.T) {
+func TestExitStatusOfSettledRunIsOnlyLogged(t *testing.T) {
 	t.Parallel()
 	log := &logs{}
 	out, err := execute(t, `echo '{"type":"ask","message":"Which?"}'; echo not read; exit 9`,
