@@ -231,7 +231,7 @@ func TestStopInterruptsPieceWithoutFailure(t *testing.T) {
 				<-ctx.Done()
 				return true, ctx.Err()
 			}}},
-			Ran: func(string, time.Duration, error) { t.Error("the stop interrupted it") },
+			Ran: func(string, time.Duration, error) { t.Error("Ran was called for an interrupted piece") },
 			Log: slog.New(slog.NewTextHandler(&said, nil)),
 		})
 		<-began

@@ -42,7 +42,7 @@ func openStore(t *testing.T, url string) *store.Store {
 	return s
 }
 
-func TestTheKeeperRescuesWhatDeadProcessesLeft(t *testing.T) {
+func TestKeeperRescuesRunsOfDeadProcesses(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{})
 	h := p.create("a", "x")
@@ -68,7 +68,7 @@ func TestTheKeeperRescuesWhatDeadProcessesLeft(t *testing.T) {
 	require.Equal(t, dead.String(), log[len(log)-1].Run.Worker)
 }
 
-func TestAProcessThatWasDeclaredDeadStartsAnew(t *testing.T) {
+func TestDeadProcessRegistersAgain(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, storetest.New(t).URL)
 	lost := make(chan struct{}, 9)
@@ -83,7 +83,7 @@ func TestAProcessThatWasDeclaredDeadStartsAnew(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// sick is a database that is away for renewals.
+// sick is a database that is down for renewals.
 type sick struct {
 	*store.Store
 	away    atomic.Bool
@@ -102,19 +102,19 @@ func (s *sick) Rescue(ctx context.Context, grace time.Duration) ([]string, []sto
 	return s.Store.Rescue(ctx, grace)
 }
 
-// Whoever cannot renew is neither dead nor lets others be declared dead.
-func TestAKeeperWithoutItsDatabaseWaits(t *testing.T) {
+// A process that cannot renew is not dead, and does not declare others dead.
+func TestKeeperWaitsDuringOutage(t *testing.T) {
 	t.Parallel()
 	s := &sick{Store: openStore(t, storetest.New(t).URL)}
 	s.away.Store(true)
-	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { t.Error("it was not declared dead") }})
+	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { t.Error("OnLost was called, but the process was not declared dead") }})
 	id := k.ID()
 	eventually(t, "it notices", func() bool { return !k.Healthy() })
 	require.Zero(t, s.rescues.Load())
 	s.away.Store(false)
 	eventually(t, "it is healthy", k.Healthy)
 	require.Equal(t, id, k.ID())
-	eventually(t, "it rescues again", func() bool { return s.rescues.Load() > 0 })
+	eventually(t, "the keeper rescues again", func() bool { return s.rescues.Load() > 0 })
 }
 
 // stuck is a database that does not answer a rescue.
@@ -133,8 +133,8 @@ func (s *stuck) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.
 	return nil, nil, ctx.Err()
 }
 
-// A connection that died without a word must not cost the lease.
-func TestAStatementThatHangsDoesNotHoldUpTheLease(t *testing.T) {
+// A silently dead connection must not cost the lease.
+func TestHangingStatementDoesNotDelayRenewal(t *testing.T) {
 	t.Parallel()
 	s := &stuck{Store: openStore(t, storetest.New(t).URL)}
 	keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond})
