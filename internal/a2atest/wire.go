@@ -235,7 +235,7 @@ func (a *Args) parts(members Object) []any {
 	return out
 }
 
-// hook is the webhook; nil if there is none.
+// hook is the webhook, or nil.
 func (a *Args) hook() Object {
 	if a.Hook == "" {
 		return nil

@@ -165,10 +165,10 @@ func (a *auditor) expected(l *Ledger) {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.logs)) {
-		stands := a.logs[id].stands()
-		switch stands.State {
+		present := a.logs[id].present()
+		switch present.State {
 		case "submitted", "working":
-			a.violation("task %s is still %s", id, stands.State)
+			a.violation("task %s is still %s", id, present.State)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.expected)) {
@@ -178,7 +178,7 @@ func (a *auditor) expected(l *Ledger) {
 			a.violation("task %s was acknowledged, and is lost", id)
 			continue
 		}
-		if got := lg.stands(); got.State != want.State {
+		if got := lg.present(); got.State != want.State {
 			a.violation("task %s is %s, and should be %s", id, got.State, want.State)
 		}
 		if want.Chunks > 0 {
@@ -347,8 +347,8 @@ func size(artifacts map[string]string) (n int) {
 	return n
 }
 
-// stands is the task at present.
-func (l *log) stands() *fold {
+// present is the task after its last event.
+func (l *log) present() *fold {
 	f := l.start()
 	for f.step() {
 	}

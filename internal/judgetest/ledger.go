@@ -15,7 +15,7 @@ import (
 // Ledger records the answers that the clients of a test got. Many goroutines may call its methods, also while Check
 // reads it.
 type Ledger struct {
-	// Exports is the directory where servers export tasks that retention deletes; "" if there is none.
+	// Exports is the directory where servers export tasks that retention deletes; "" without exports.
 	Exports string
 
 	mu       sync.Mutex

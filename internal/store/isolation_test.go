@@ -414,7 +414,7 @@ type recorder struct {
 
 func (r *recorder) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	r.took = append(r.took, sql)
-	return r.querier.Query(ctx, sql, args...) //nolint:rowserrcheck // whoever reads them does
+	return r.querier.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks them
 }
 
 func (r *recorder) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
