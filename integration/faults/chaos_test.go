@@ -334,7 +334,7 @@ func (c *rig) freeze() {
 	thawed = true
 	c.finish(r, reading)
 	waittest.Eventually(c.t, "fenced writes are counted", func() error {
-		return waittest.Unless(c.scrape(r).fenced > fenced, "none was")
+		return waittest.Unless(c.scrape(r).fenced > fenced, "no write was fenced")
 	})
 }
 
@@ -555,7 +555,7 @@ func (a counters) plus(b counters) counters { return a.minus(counters{}.minus(b)
 func (c *rig) scrape(r *clustertest.Replica) counters {
 	c.t.Helper()
 	var now counters
-	waittest.Eventually(c.t, r.Name+" tells its metrics", func() error {
+	waittest.Eventually(c.t, r.Name+" serves its metrics", func() error {
 		all, err := r.Samples()
 		now = counters{
 			fenced: int(all["holdfast_fenced_writes_total"]), rescued: int(all["holdfast_rescues_total"]), polled: int(all["holdfast_hub_poll_found_total"]),

@@ -38,7 +38,7 @@ func TestDatabaseRestart(t *testing.T) {
 			}
 			got := r.Ask("tasks/get", object{"id": seen[0].Task()})
 			require.Equal(t, http.StatusServiceUnavailable, got.HTTP, "%s", got.Body)
-			waittest.Eventually(t, "readyz tells", func() error {
+			waittest.Eventually(t, "/readyz reports the outage", func() error {
 				status, body := r.Ready()
 				return waittest.Unless(status == http.StatusServiceUnavailable, "%d %s", status, body)
 			})

@@ -77,7 +77,7 @@ func TestOpenServerRefusesPublicAddress(t *testing.T) {
 	res := clustertest.Command(t, t.TempDir(), env, "serve")
 	require.Equal(t, 1, res.Code)
 	require.Contains(t, res.Err, "auth.none")
-	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "it created no database")
+	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "no process registered")
 
 	r := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "listen: 127.0.0.1:0\ngrpc", "listen: 0.0.0.0:0\ngrpc"), Env: []string{"HOLDFAST_AUTH_NONE=true"}})
 	require.Contains(t, r.Log(), "EVERYBODY WHO REACHES THIS SERVER")

@@ -55,7 +55,7 @@ func TestReplicasWithoutListeners(t *testing.T) {
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.Settings, Env: env})
 	require.NoError(t, elsewhere.Drop(context.Background()))
 	for _, r := range []*clustertest.Replica{a, b} {
-		waittest.Eventually(t, "readyz tells", func() error {
+		waittest.Eventually(t, "/readyz reports degraded", func() error {
 			status, body := r.Ready()
 			return waittest.Unless(status == http.StatusOK && strings.Contains(body, `"status":"degraded"`), "%d %s", status, body)
 		})

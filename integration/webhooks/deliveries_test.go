@@ -80,7 +80,7 @@ func TestDeliveriesToFaultyReceivers(t *testing.T) {
 		{name: "is not HTTP", acts: []receivertest.Act{{Do: receivertest.SpeaksOtherwise}, ok}, want: for_(1, "network"), last: "malformed HTTP"},
 	}
 	db := clustertest.NewDB(t)
-	// A host of its own, so that other tests' receivers do not count as silent.
+	// The timeout is long: only the receiver that never answers exceeds it.
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(object{"timeout": "5s", "coalesce_after": 0})})
 	hook := receivertest.Start(t, len(cases))
 	tasks := make([]string, len(cases))

@@ -89,7 +89,7 @@ func TestRefusedTokens(t *testing.T) {
 		"of another issuer":                {i.token(with(i.usual(), "iss", "https://id.example.com")), Issuer},
 		"of the issuer with a slash":       {i.token(with(i.usual(), "iss", i.URL+"/")), Issuer},
 		"of no issuer":                     {i.token(with(i.usual(), "iss", nil)), Issuer},
-		"for somebody else":                {i.token(with(i.usual(), "aud", "else")), Audience},
+		"for another audience":             {i.token(with(i.usual(), "aud", "else")), Audience},
 		"without an audience":              {i.token(with(i.usual(), "aud", nil)), Audience},
 		"expired":                          {i.token(with(i.usual(), "exp", now.Add(-time.Hour).Unix())), Expired},
 		"never expiring":                   {i.token(with(i.usual(), "exp", nil)), Claims},

@@ -93,7 +93,7 @@ func Build(name string, flags ...string) (string, error) {
 		return "", err
 	}
 	if s, err := os.Lstat(dir); err != nil || s.Sys().(*syscall.Stat_t).Uid != uint32(os.Getuid()) {
-		return "", fmt.Errorf("%s was not made by these tests: %w", dir, err)
+		return "", fmt.Errorf("%s belongs to another user: %w", dir, err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -179,15 +179,15 @@ tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
 		want    AdminAccess
 		schemes []string
 	}{
-		"on loopback":                    {schemes, AdminLocal, nil},
-		"on loopback, asking":            {schemes + "admin: {schemes: [keys]}", AdminAsks, []string{"keys"}},
-		"reachable":                      {schemes + `admin_listen: ":9090"`, AdminAsks, []string{"keys"}},
-		"reachable, with certificates":   {schemes + "admin_listen: \":9090\"\nadmin: {tls: true}", AdminAsks, []string{"keys", "certs"}},
-		"reachable, with some":           {schemes + "admin_listen: \":9090\"\nadmin: {tls: true, schemes: [certs]}", AdminAsks, []string{"certs"}},
-		"reachable, and nobody asked":    {`admin_listen: ":9090"`, AdminProbes, nil},
-		"reachable, asking is off":       {schemes + "admin_listen: \":9090\"\nadmin: {schemes: []}", AdminProbes, nil},
-		"reachable, and for everybody":   {"admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
-		"for everybody, and be it asked": {schemes + "admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
+		"on loopback":                  {schemes, AdminLocal, nil},
+		"on loopback, asking":          {schemes + "admin: {schemes: [keys]}", AdminAsks, []string{"keys"}},
+		"reachable":                    {schemes + `admin_listen: ":9090"`, AdminAsks, []string{"keys"}},
+		"reachable, with certificates": {schemes + "admin_listen: \":9090\"\nadmin: {tls: true}", AdminAsks, []string{"keys", "certs"}},
+		"reachable, with some":         {schemes + "admin_listen: \":9090\"\nadmin: {tls: true, schemes: [certs]}", AdminAsks, []string{"certs"}},
+		"reachable, without schemes":   {`admin_listen: ":9090"`, AdminProbes, nil},
+		"reachable, asking is off":     {schemes + "admin_listen: \":9090\"\nadmin: {schemes: []}", AdminProbes, nil},
+		"reachable, and open":          {"admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
+		"open in spite of schemes":     {schemes + "admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
 	} {
 		cfg, err := Load(Source{File: file(t, c.content)})
 		require.NoError(t, err, about)

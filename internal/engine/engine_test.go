@@ -121,7 +121,7 @@ func start(t testing.TB, s setup) *replica {
 	})
 	waittest.Eventually(t, "the listener works", func() error {
 		_, degraded := r.hub.Health()
-		return waittest.Unless(!degraded, "it reports no fault")
+		return waittest.Unless(!degraded, "the hub is degraded")
 	})
 	return r
 }
@@ -683,7 +683,7 @@ func TestCancelWaitIsBounded(t *testing.T) {
 	h := r.must(t, q)
 	won, err := r.store.Claim(t.Context(), store.NewID(), []store.Demand{{Agent: "a", Slots: 1}})
 	require.NoError(t, err)
-	require.Len(t, won, 1, "by somebody who does nothing")
+	require.Len(t, won, 1, "claimed by a process that does nothing")
 	got, err := r.as(alice).Cancel(t.Context(), &engine.CancelRequest{TaskID: h.PublicID})
 	require.NoError(t, err)
 	require.Equal(t, task.StateSubmitted, got.Status.State)
@@ -789,7 +789,7 @@ func TestRepeatedMessages(t *testing.T) {
 		{"another text under one id", message("ho", "m"), true},
 		{"another context", inContext, true},
 		{"another caller", bob, true},
-		{"an agent that does not look", elsewhere, false},
+		{"an agent that does not compare messages", elsewhere, false},
 		{"no id", message("hi", ""), false},
 	} {
 		again, text := *tt.q, *tt.q.Message

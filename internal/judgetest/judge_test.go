@@ -162,7 +162,7 @@ func TestCheckFindsViolations(t *testing.T) {
 		}, "no position of the log"},
 		{"an acknowledgement of nothing", "", func(l *Ledger) { l.Stored("mark-5", chunksID) }, "is lost"},
 		{"an acknowledgement for another task", "", func(l *Ledger) { l.Stored("mark-2", chunksID) }, "is in task"},
-		{"a refusal of what is stored", "", func(l *Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
+		{"a refusal of a stored message", "", func(l *Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
 		{"a message that no client sent", "", func(l *Ledger) { delete(l.messages, "mark-2") }, "no client sent it"},
 		{"another end than was expected", "", func(l *Ledger) { l.Expect(askID, Outcome{State: "completed"}) }, "and should be completed"},
 		{"fewer chunks than were expected", "", func(l *Ledger) {

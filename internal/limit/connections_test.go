@@ -70,7 +70,7 @@ func TestConnectionWaitsForFullServer(t *testing.T) {
 	greeted(t, third)
 	waits := dial(t, b)
 	require.Eventually(t, func() bool { return open.Load() == 4 }, time.Minute, time.Millisecond)
-	require.Equal(t, 3, len(all.places)) //nolint:testifylint // which would print, and so read, what others write
+	require.Equal(t, 3, len(all.places)) //nolint:testifylint // Len would print the channel, and race with its writers
 	require.NoError(t, waits.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 	_, err := waits.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the server does not serve it yet")

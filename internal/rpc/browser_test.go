@@ -80,7 +80,7 @@ func TestPagesOfOtherOriginsAreRefused(t *testing.T) {
 		"a page of this server":              {"Origin", s.URL, "Sec-Fetch-Site", "same-origin"},
 		"one in an older browser":            {"Origin", s.URL},
 		"one behind a proxy that hides Host": {"Origin", "https://a2a.example.com"},
-		"somebody at the address bar":        {"Sec-Fetch-Site", "none"},
+		"a user at the address bar":          {"Sec-Fetch-Site", "none"},
 	} {
 		r := do(t, s, http.MethodPost, "/", get, headers...)
 		require.Equal(t, http.StatusOK, r.StatusCode, name)

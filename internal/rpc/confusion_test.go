@@ -62,7 +62,7 @@ func call(target string, headers ...string) string {
 		strings.Join(append(headers, ""), "\r\n") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(get), get)
 }
 
-// Whatever a proxy in front makes of an odd target, here it belongs to one agent or to none.
+// A target reaches one agent or none, however a proxy in front reads it.
 func TestAmbiguousTargets(t *testing.T) {
 	t.Parallel()
 	addr := listening(t, plain)

@@ -31,14 +31,14 @@ func TestTaskFailsWhenArtifactsExceedLimit(t *testing.T) {
 	obeys := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return emit(ctx, out, 1000) })
 	ignores := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 		if err := emit(ctx, out, 1000); err == nil {
-			return errors.New("was not told")
+			return errors.New("the emitter returned no error")
 		}
 		for _, err := range []error{
 			emit(ctx, out, 1), out.Status(ctx, task.StateCompleted, nil), out.Checkpoint(ctx, []byte(`1`)),
 			out.Reply(ctx, &task.Message{Parts: []task.Part{task.Text("bare")}}),
 		} {
 			if err == nil {
-				return errors.New("may go on")
+				return errors.New("the emitter accepts more")
 			}
 		}
 		return nil

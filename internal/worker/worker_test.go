@@ -441,7 +441,7 @@ func TestForgedCancelHintEndsNothing(t *testing.T) {
 	close(release)
 	p.become(hs[0], task.StateCompleted)
 	p.become(hs[1], task.StateCompleted)
-	require.Empty(t, db.begun, "two looks")
+	require.Empty(t, db.begun, "two reads in all")
 }
 
 func TestLostLease(t *testing.T) {

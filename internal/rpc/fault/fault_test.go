@@ -32,7 +32,7 @@ func TestDescribe(t *testing.T) {
 		want string
 	}{
 		{"a bare kind has the schema's message", &task.Error{Kind: task.NotFound}, -32001, "Task not found"},
-		{"what the kind says itself is not repeated", task.Errorf(task.NotFound, "task not found"), -32001, "Task not found"},
+		{"a detail equal to the kind's text is not repeated", task.Errorf(task.NotFound, "task not found"), -32001, "Task not found"},
 		{"a bare kind that borrows its row explains itself", &task.Error{Kind: task.Busy}, -32004, "This operation is not supported: the task is busy"},
 		{"a detail follows", task.Errorf(task.Terminal, "the task has completed"), -32004, "This operation is not supported: the task has completed"},
 		{"an invalid member is named", task.InvalidField("message.parts", "is required"), -32602, "Invalid parameters: message.parts: is required"},

@@ -95,7 +95,7 @@ func TestEnvelope(t *testing.T) {
 		{"a member of params twice", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a","id":"b"},"id":6}`, -32602, `6`, "params.id: the member appears twice"},
 		{"a NUL character in params", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a\u0000"},"id":6}`, -32602, `6`, "params.id: NUL characters"},
 		{"params that are too deep", `{"jsonrpc":"2.0","method":"tasks/get","params":{"metadata":` + nested(40) + `},"id":6}`, -32602, `6`, "nested more than 32 deep"},
-		{"params that are deeper than anybody reads", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
+		{"params that are very deep", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
 
 		// 6. Things that the server does not have.
 		{"the extended card without params", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard"}`, -32007, `1`, "Extended Card is not configured"},
