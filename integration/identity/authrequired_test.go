@@ -89,7 +89,7 @@ func (v *vault) grant(t testing.TB, taskID string) {
 
 // An agent asks its client to authenticate in the middle of a task. Every version and binding shows that in its own
 // terms, in streams and in webhooks. The client authenticates at the agent, and its next message continues the task,
-// on another replica. Neither the server nor the agent stores the secret.
+// on another replica. No table keeps what the client showed to the server or to the agent.
 func TestAuthRequired(t *testing.T) {
 	t.Parallel()
 	const upstream = "upstream-sesame-0123456789"

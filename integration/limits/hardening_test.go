@@ -199,9 +199,9 @@ func drip(addr, begin, more string) error {
 	return nil
 }
 
-// A client that opens too many streams is refused in its version's terms, with the time to retry, and may retry.
-// Streams over another binding count, too.
-func TestStreamLimitPerCaller(t *testing.T) {
+// At its limit of open streams, over all bindings, a server refuses more of them in each version's terms, with a time
+// to retry. Other requests still work, and a closed stream frees its place.
+func TestStreamLimitOfServer(t *testing.T) {
 	t.Parallel()
 	const most = 30
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings + fmt.Sprintf("limits: {max_streams: %d}\n", most)})

@@ -24,7 +24,7 @@ func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
 	bus.Webhooks.Subscribe(func(struct{}) { pushes <- struct{}{} })
 	bus.Keys.Subscribe(func(string) { revoked <- struct{}{} })
 	r := start(t, url, hub.Options{PollInterval: never, Signals: &bus}).listening()
-	require.Empty(t, heard(t, ready), "a new listener announces every signal once")
+	require.Empty(t, heard(t, ready), "a new listener announces the queues of all agents")
 	heard(t, pushes)
 	heard(t, revoked)
 	bell := hub.NewDoorbell(url)

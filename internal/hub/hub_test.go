@@ -482,7 +482,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	r.must(u, 5)
 	r.bus.Ready("a")
 	r.bus.CancelWanted(u.h.ID)
-	// A process that has just started may send hints for its first moments; the other replica must not, until it sees
+	// The next notification is of the process that has just started. The first replica sends hints when it knows
 	// that process.
 	other := start(t, url, hub.Options{PollInterval: never}).listening()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
