@@ -188,7 +188,7 @@ func TestRefresh(t *testing.T) {
 	require.Equal(t, time.Second, NewJWT(JWTOptions{Refresh: time.Second}).pace.apart)
 }
 
-func TestIssuerOutage(t *testing.T) {
+func TestJWTDuringIssuerOutage(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request) bool{

@@ -162,7 +162,7 @@ func TestLostAnswerReportsParkedAndContinuedTask(t *testing.T) {
 	await(t, lost)
 }
 
-func TestDatabaseRestart(t *testing.T) {
+func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	server := storetest.Server(t, nil)
 	f := openFixture(t, server.URL, "")
