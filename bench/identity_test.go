@@ -30,12 +30,12 @@ func identity(b *testing.B) {
 		limits   = "limits:\n  per_principal: {rate: 1000000, streams: 10000, live_tasks: 1000}\n"
 	)
 	idp := issuertest.Start(b)
-	bare := newIdentitySide(b, open, nil, nobody)
+	bare := newIdentitySide(b, open, nil, anonymous)
 	for _, v := range []struct {
 		name, config string
 		credentials  func(b *testing.B, c *cluster) []http.Header
 	}{
-		{"none", open, nobody},
+		{"none", open, anonymous},
 		{"api-key", isolated + keys, apiKeys},
 		{"api-key-limits", isolated + keys + limits, apiKeys},
 		{"jwt", isolated + idp.Scheme("sso", "") + "\n", tokens(idp)},
@@ -183,8 +183,8 @@ func (o *identityOperation) rate(b *testing.B, s *identitySide) float64 {
 	})
 }
 
-// nobody sends no credentials.
-func nobody(*testing.B, *cluster) []http.Header {
+// anonymous sends no credentials.
+func anonymous(*testing.B, *cluster) []http.Header {
 	out := make([]http.Header, principals)
 	for i := range out {
 		out[i] = http.Header{}
@@ -194,7 +194,7 @@ func nobody(*testing.B, *cluster) []http.Header {
 
 func apiKeys(b *testing.B, c *cluster) []http.Header {
 	b.Helper()
-	out := nobody(b, c)
+	out := anonymous(b, c)
 	for i, h := range out {
 		made := clustertest.Command(b, b.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + c.dbURL}, "keys", "create", "--subject", fmt.Sprint("caller-", i))
 		if made.Code != 0 {
@@ -209,7 +209,7 @@ func apiKeys(b *testing.B, c *cluster) []http.Header {
 func tokens(idp *issuertest.Issuer) func(b *testing.B, c *cluster) []http.Header {
 	return func(b *testing.B, c *cluster) []http.Header {
 		b.Helper()
-		out := nobody(b, c)
+		out := anonymous(b, c)
 		for n, h := range out {
 			h.Set("Authorization", "Bearer "+idp.Sign(idp.Claims(fmt.Sprint("caller-", n), "exp", time.Now().Add(12*time.Hour).Unix())))
 		}

@@ -120,8 +120,8 @@ func (r *receiver) look(b *testing.B) (got receipts) {
 	return got
 }
 
-// awaits waits until a condition holds. It checks rarely, to disturb little.
-func awaits(b *testing.B, what string, done func() bool) {
+// waitUntil waits until a condition holds. It checks rarely, to disturb little.
+func waitUntil(b *testing.B, what string, done func() bool) {
 	b.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -133,7 +133,7 @@ func awaits(b *testing.B, what string, done func() bool) {
 // delivered waits until no delivery is due.
 func (c *cluster) delivered(b *testing.B) {
 	b.Helper()
-	awaits(b, "all is delivered", func() bool {
+	waitUntil(b, "all is delivered", func() bool {
 		return one[int](b, c.db, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL") == 0
 	})
 }
@@ -206,7 +206,7 @@ func pushLag(b *testing.B) {
 					}
 				}
 				var got receipts
-				awaits(b, "every chunk arrives", func() bool {
+				waitUntil(b, "every chunk arrives", func() bool {
 					got = to.look(b)
 					return len(got.Lags) >= l.tasks*each
 				})

@@ -60,23 +60,23 @@ func (d *database) count() int {
 
 func openDatabase(t testing.TB) *database {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, Listener: deaf{}})
+	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, Listener: noListener{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	return &database{Store: s}
 }
 
-// deaf ignores all signals.
-type deaf struct{}
+// noListener ignores all signals.
+type noListener struct{}
 
-func (deaf) Committed([]*task.Event)    {}
-func (deaf) Advanced(task.ID, task.Seq) {}
-func (deaf) Ready(string)               {}
-func (deaf) CancelWanted(task.ID)       {}
-func (deaf) Gone([]task.ID)             {}
+func (noListener) Committed([]*task.Event)    {}
+func (noListener) Advanced(task.ID, task.Seq) {}
+func (noListener) Ready(string)               {}
+func (noListener) CancelWanted(task.ID)       {}
+func (noListener) Gone([]task.ID)             {}
 
-func (deaf) KeyRevoked(string) {}
-func (deaf) PushesDue()        {}
+func (noListener) KeyRevoked(string) {}
+func (noListener) PushesDue()        {}
 
 func addKey(t testing.TB, d *database, k store.APIKey, lifetime time.Duration) (key, id string) {
 	t.Helper()
@@ -699,7 +699,7 @@ func FuzzAuthorization(f *testing.F) {
 	issuer := NewJWT(JWTOptions{Name: "sso", Issuer: "https://id.example.com", Audiences: []string{"a"}, Algorithms: Algorithms})
 	issuer.current.Store(&keySet{fetched: time.Now(), keep: time.Hour, good: newCache[*proof](10)})
 	issuer.busy, issuer.well, issuer.tried, issuer.pace.apart = false, true, time.Now(), time.Hour
-	a := New(Options{Schemes: []Scheme{users, issuer, NewAPIKeys("keys", "X-Api-Key", nobodys{})}})
+	a := New(Options{Schemes: []Scheme{users, issuer, NewAPIKeys("keys", "X-Api-Key", noKeys{})}})
 	for _, s := range []string{
 		"", "Bearer", "Bearer x", "basic YWxpY2U6eA==", "Basic YWxpY2U6eA==", "Basic Og==", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30.",
 		"Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6Im9uZSJ9.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tIn0.AAAA", "\x00", "Bearer \xff",
@@ -750,8 +750,8 @@ func FuzzAPIKey(f *testing.F) {
 	})
 }
 
-// nobodys is a store without keys.
-type nobodys struct{}
+// noKeys is a store without keys.
+type noKeys struct{}
 
-func (nobodys) FindAPIKey(context.Context, string) (*identity.Key, error) { return nil, nil }
-func (nobodys) RecordKeyUse(context.Context, string) error                { return nil }
+func (noKeys) FindAPIKey(context.Context, string) (*identity.Key, error) { return nil, nil }
+func (noKeys) RecordKeyUse(context.Context, string) error                { return nil }

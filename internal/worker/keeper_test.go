@@ -83,21 +83,21 @@ func TestDeadProcessRegistersAgain(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// sick is a database that is down for renewals.
-type sick struct {
+// failingRenewals is a database that is down for renewals.
+type failingRenewals struct {
 	*store.Store
 	away    atomic.Bool
 	rescues atomic.Int64
 }
 
-func (s *sick) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+func (s *failingRenewals) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	if s.away.Load() {
 		return task.Unavailable
 	}
 	return s.Store.Renew(ctx, id, ttl)
 }
 
-func (s *sick) Rescue(ctx context.Context, grace time.Duration) ([]string, []store.Rescued, error) {
+func (s *failingRenewals) Rescue(ctx context.Context, grace time.Duration) ([]string, []store.Rescued, error) {
 	s.rescues.Add(1)
 	return s.Store.Rescue(ctx, grace)
 }
@@ -105,7 +105,7 @@ func (s *sick) Rescue(ctx context.Context, grace time.Duration) ([]string, []sto
 // A process that cannot renew is not dead, and does not declare others dead.
 func TestKeeperWaitsDuringOutage(t *testing.T) {
 	t.Parallel()
-	s := &sick{Store: openStore(t, storetest.New(t).URL)}
+	s := &failingRenewals{Store: openStore(t, storetest.New(t).URL)}
 	s.away.Store(true)
 	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { t.Error("OnLost was called, but the process was not declared dead") }})
 	id := k.ID()
@@ -117,18 +117,18 @@ func TestKeeperWaitsDuringOutage(t *testing.T) {
 	eventually(t, "the keeper rescues again", func() bool { return s.rescues.Load() > 0 })
 }
 
-// stuck is a database that does not answer a rescue.
-type stuck struct {
+// hangingRescue is a database that does not answer a rescue.
+type hangingRescue struct {
 	*store.Store
 	renewals atomic.Int64
 }
 
-func (s *stuck) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+func (s *hangingRescue) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	s.renewals.Add(1)
 	return s.Store.Renew(ctx, id, ttl)
 }
 
-func (s *stuck) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.Rescued, error) {
+func (s *hangingRescue) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.Rescued, error) {
 	<-ctx.Done()
 	return nil, nil, ctx.Err()
 }
@@ -136,7 +136,7 @@ func (s *stuck) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.
 // A silently dead connection must not cost the lease.
 func TestHangingStatementDoesNotDelayRenewal(t *testing.T) {
 	t.Parallel()
-	s := &stuck{Store: openStore(t, storetest.New(t).URL)}
+	s := &hangingRescue{Store: openStore(t, storetest.New(t).URL)}
 	keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond})
 	eventually(t, "it renews on", func() bool { return s.renewals.Load() >= 3 })
 }

@@ -990,34 +990,34 @@ func TestWaitForDatabaseIsNotInactivity(t *testing.T) {
 	p.become(x, task.StateCompleted)
 }
 
-// away is a database that answers reads only after a while.
-type away struct {
+// slowReads is a database that answers reads only after a while.
+type slowReads struct {
 	*store.Store
 	refuse atomic.Int64
 }
 
-func (a *away) read() error {
+func (a *slowReads) read() error {
 	if a.refuse.Add(-1) >= 0 {
 		return &task.Error{Kind: task.Unavailable, Msg: "the database is not reachable"}
 	}
 	return nil
 }
 
-func (a *away) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
+func (a *slowReads) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
 	if err := a.read(); err != nil {
 		return nil, err
 	}
 	return a.Store.ArtifactIDs(ctx, id)
 }
 
-func (a *away) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
+func (a *slowReads) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
 	if err := a.read(); err != nil {
 		return nil, err
 	}
 	return a.Store.Snapshot(ctx, h, withArtifacts)
 }
 
-func (a *away) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
+func (a *slowReads) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
 	if err := a.read(); err != nil {
 		return nil, err
 	}
@@ -1027,7 +1027,7 @@ func (a *away) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq
 // Reads of a run wait for the database like its writes, and that is not inactivity.
 func TestReadsOfRunWaitForDatabase(t *testing.T) {
 	t.Parallel()
-	db := &away{}
+	db := &slowReads{}
 	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		if run.Turn == 1 {
 			return out.Status(ctx, task.StateInputRequired, nil)
