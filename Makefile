@@ -43,13 +43,14 @@ interop: ## the official clients against two replicas (needs npm, and python3 wi
 
 check: lint sqlc-vet race ## what a change must pass
 
-lint: $(TOOLS) ## formatting, vet, linters, generated code and go.mod up to date
+lint: $(TOOLS) bin/vale ## formatting, vet, linters, prose, generated code and go.mod up to date
 	bin/golangci-lint fmt --diff
 	go vet -tags interop ./...
 	bin/golangci-lint run
 	bin/sqlc diff
 	go mod verify
 	go mod tidy -diff
+	$(MAKE) --no-print-directory prose
 
 prose: bin/vale ## the rules of .vale on documents and comments, after a test of the rules; PROSE=suggestion has long sentences, too
 	bin/vale --minAlertLevel=suggestion --output=line --sort .vale/test/{bad,good}.* | diff .vale/test/want.txt -

@@ -21,7 +21,7 @@ func adapted(t *testing.T, run *executor.Run, f Func) (*executortest.Recorder, e
 	return out, adapt(f).Execute(t.Context(), run, out)
 }
 
-func TestTheRunArrivesWhole(t *testing.T) {
+func TestAdapterPassesWholeRun(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun("hello")
 	run.Turn, run.Try, run.Attempt = 2, 3, 4
@@ -51,7 +51,7 @@ func TestTheRunArrivesWhole(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestARunMadeByATestNeedsNoServer(t *testing.T) {
+func TestRunLiteralWorksWithoutServer(t *testing.T) {
 	t.Parallel()
 	run := &Run{Message: Say("hi"), Try: 2, Attempt: 2}
 	history, err := run.History(t.Context())
@@ -62,7 +62,7 @@ func TestARunMadeByATestNeedsNoServer(t *testing.T) {
 	require.False(t, found)
 }
 
-func TestEveryKindOfContentReachesTheLog(t *testing.T) {
+func TestEmitterPassesAllContent(t *testing.T) {
 	t.Parallel()
 	out, err := adapted(t, executortest.NewRun("hello"), func(ctx context.Context, _ *Run, out Emitter) error {
 		return errors.Join(
@@ -95,7 +95,7 @@ func TestEveryKindOfContentReachesTheLog(t *testing.T) {
 	}, out.Task(t).Artifacts))
 }
 
-func TestEndings(t *testing.T) {
+func TestEmitterEndsRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end   func(context.Context, Emitter) error
@@ -122,7 +122,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-func TestErrorsKeepTheirMeaning(t *testing.T) {
+func TestExecutorErrorsKeepTheirKind(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("cause")
 	_, err := adapted(t, executortest.NewRun(""), func(context.Context, *Run, Emitter) error {
@@ -137,7 +137,7 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 }
 
-func TestAChunkNeedsAnID(t *testing.T) {
+func TestChunkRequiresArtifactID(t *testing.T) {
 	t.Parallel()
 	_, err := adapted(t, executortest.NewRun(""), func(ctx context.Context, _ *Run, out Emitter) error {
 		return out.Chunk(ctx, Chunk{Artifact: Text("a", "b")})
@@ -145,7 +145,7 @@ func TestAChunkNeedsAnID(t *testing.T) {
 	require.ErrorIs(t, err, errNoArtifactID)
 }
 
-func TestContentThatNoClientCouldReadIsRefused(t *testing.T) {
+func TestEmitterRefusesUnreadableParts(t *testing.T) {
 	t.Parallel()
 	untold := []Part{TextPart("a"), {Text: "b"}}
 	out, err := adapted(t, executortest.NewRun(""), func(ctx context.Context, _ *Run, out Emitter) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/agent"
 )
 
-// printer stands in for the server: it prints what an agent emits. Embedding the
-// interface lets a test implement only the methods that it expects.
+// printer replaces the server: it prints what an agent emits. Because it embeds the interface, a test
+// implements only the methods that it expects.
 type printer struct{ agent.Emitter }
 
 func (printer) Artifact(_ context.Context, a agent.Artifact) error {

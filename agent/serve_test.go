@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
-func TestServeServesTheProgramsAgents(t *testing.T) {
+func TestServeRunsAgentsOfTheProgram(t *testing.T) {
 	addr := freeAddr(t)
 	t.Setenv("HOLDFAST_DATABASE_URL", storetest.New(t).URL)
 	t.Setenv("HOLDFAST_LISTEN", addr)
@@ -50,7 +50,7 @@ func TestServeServesTheProgramsAgents(t *testing.T) {
 	}, 30*time.Second, 20*time.Millisecond)
 }
 
-func TestServeNamesWhatTheFileLacks(t *testing.T) {
+func TestServeNamesMissingAgent(t *testing.T) {
 	t.Setenv("HOLDFAST_CONFIG", "../examples/holdfast.yaml")
 	t.Setenv("WEATHER_TOKEN", "secret")
 	err := agent.Serve(context.Background(), nil, map[string]agent.Executor{"absent": agent.Func(nil)})

@@ -2,8 +2,8 @@ package bench
 
 import "testing"
 
-// The benchmarks in the order in which they run: what is raw and what is quiet comes before load,
-// and each group has a database and replicas of its own. README.md says what each number means.
+// The benchmarks run in this order: raw limits and idle measurements before load. Each group has a database and
+// replicas of its own. README.md says what each number means.
 
 func BenchmarkRawNotify(b *testing.B) { rawNotify(b) }
 func BenchmarkRawInsert(b *testing.B) { rawInsert(b) }

@@ -17,16 +17,16 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// caller is a client that does one thing after the other.
+// caller is a client that makes one request after another.
 type caller interface {
-	// send makes a task and waits for its end.
+	// send creates a task and waits for its end.
 	send(text string) error
-	// stream makes a task and follows it, and returns how many chunks came.
+	// stream creates a task, follows its stream, and returns the number of chunks that arrived.
 	stream(text string) (chunks int, err error)
 }
 
-// ways are those of speaking to the server, of which each has a caller for each in flight.
-var ways = []struct {
+// bindingCases are the bindings and versions to compare. Each request in flight has a caller of its own.
+var bindingCases = []struct {
 	name string
 	make func(b *testing.B, r *replica) caller
 }{
@@ -56,7 +56,7 @@ func message10(text string) []byte {
 	return fmt.Appendf(nil, `{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":%q}]}}`, text)
 }
 
-// bindings compares them, one after the other.
+// bindings compares the bindings, one after the other.
 func bindings(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole, whole)
@@ -69,7 +69,7 @@ func bindings(b *testing.B) {
 		return all
 	}
 	for _, n := range []int{16, 64} {
-		for _, w := range ways {
+		for _, w := range bindingCases {
 			b.Run(fmt.Sprintf("%s/blocking/inflight=%d", w.name, n), func(b *testing.B) {
 				elapsed, took := spread(b, b.N, callers(b, w.make, n), func(c caller) error { return c.send("echo:hello") })
 				metric(b, float64(b.N)/elapsed.Seconds(), "tasks/s")
@@ -79,7 +79,7 @@ func bindings(b *testing.B) {
 		settle(b)
 	}
 	const streams, each = 64, 1000
-	for _, w := range ways {
+	for _, w := range bindingCases {
 		b.Run(fmt.Sprintf("%s/stream/streams=%d", w.name, streams), func(b *testing.B) {
 			count := (b.N + streams - 1) / streams * streams
 			elapsed, _ := spread(b, count, callers(b, w.make, streams), func(c caller) error {
@@ -95,12 +95,12 @@ func bindings(b *testing.B) {
 	}
 }
 
-// webCaller speaks over HTTP.
+// webCaller speaks A2A over HTTP.
 type webCaller struct {
 	sending, streaming *load.Target
 	conn               *load.Conn
 	request            func(t *load.Target, text string, stream bool) []byte
-	chunk, completed   []byte // what documents have in them
+	chunk, completed   []byte // substrings of the documents
 }
 
 func newWebCaller(
@@ -132,7 +132,7 @@ func (c *webCaller) send(text string) error {
 	return err
 }
 
-// stream has a connection of its own, which the server closes in the end.
+// stream uses a new connection, which the server closes at the end.
 func (c *webCaller) stream(text string) (chunks int, err error) {
 	conn, err := c.streaming.Dial(context.Background())
 	if err != nil {

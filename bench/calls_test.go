@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// repeat makes n calls over so many connections and returns how long all and each of them took, the
-// latter sorted.
+// repeat makes n calls over the given number of connections. It returns the total time, and the sorted times of the
+// calls.
 func repeat(b *testing.B, target *load.Target, conns, n int, call func(*load.Conn) error) (time.Duration, []time.Duration) {
 	b.Helper()
 	all := make([]*load.Conn, conns)
@@ -23,7 +23,7 @@ func repeat(b *testing.B, target *load.Target, conns, n int, call func(*load.Con
 	return spread(b, n, all, call)
 }
 
-// spread shares n calls among workers of any kind.
+// spread shares n calls among workers.
 func spread[W any](b *testing.B, n int, workers []W, call func(W) error) (time.Duration, []time.Duration) {
 	b.Helper()
 	var left atomic.Int64
@@ -53,8 +53,8 @@ func spread[W any](b *testing.B, n int, workers []W, call func(W) error) (time.D
 	return elapsed, slices.Sorted(slices.Values(slices.Concat(took...)))
 }
 
-// forATurn has each of the workers call for as long as a turn is, and returns how long it took.
-func forATurn[W any](b *testing.B, workers []W, call func(i int, w W) error) time.Duration {
+// callForTurn has each worker call for the length of a turn, and returns the time that it took.
+func callForTurn[W any](b *testing.B, workers []W, call func(i int, w W) error) time.Duration {
 	b.Helper()
 	var wg sync.WaitGroup
 	failed := make([]error, len(workers))
@@ -84,12 +84,12 @@ func dial(b *testing.B, target *load.Target) *load.Conn {
 	return c
 }
 
-// newTask makes a task, waits for its end and returns its id.
+// newTask creates a task, waits for its end and returns its id.
 func newTask(b *testing.B, target *load.Target, text string) string {
 	b.Helper()
 	o := ask(b, target, text, true)
 	if o.State != "completed" {
-		b.Fatalf("%s: the task was left %s", text, o.State)
+		b.Fatalf("%s: the task is in state %s", text, o.State)
 	}
 	return o.TaskID
 }

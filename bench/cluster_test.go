@@ -40,11 +40,11 @@ type cluster struct {
 // replica is a server process.
 type replica struct {
 	*clustertest.Replica
-	target *load.Target // its demo agent
+	target *load.Target // the demo agent of the replica
 }
 
-// config lets a replica hold as many runs as there are idle streams to measure. The agent serial
-// lets fan-out begin when everybody is there.
+// config lets a replica hold as many runs as there are idle streams to measure. The agent "serial" runs one task at a
+// time, so fan-out begins when all readers are connected.
 const config = `
 agents:
   - name: demo
@@ -75,7 +75,7 @@ func newClusterWith(b *testing.B, config string, roles ...string) *cluster {
 	return c
 }
 
-// startCluster leaves warming up to whom the replicas let in.
+// startCluster does not warm the replicas up: its caller does, with credentials that they accept.
 func startCluster(b *testing.B, config string, env []string, roles ...string) *cluster {
 	b.Helper()
 	c := &cluster{dbURL: newDatabase(b), config: config, env: env}
@@ -105,11 +105,11 @@ func (c *cluster) start(b *testing.B, roles string) *replica {
 	return r
 }
 
-// processes are those, beside replicas, that must not outlive an interrupted run.
+// processes are those, beside replicas, that an interrupted run must kill.
 var processes sync.Map // *os.Process to nothing
 
-// run starts a process that lives as long as b. It is not asked to stop in the end: nobody needs what
-// it runs, and its database is dropped.
+// run starts a process and kills it at the end of b. It needs no graceful stop: nobody uses its results, and its
+// database is dropped.
 func run(b *testing.B, cmd *exec.Cmd) {
 	b.Helper()
 	cmd.Stderr = os.Stderr
@@ -142,7 +142,7 @@ func targetOf(b *testing.B, url string) *load.Target {
 	return t
 }
 
-// awaitReady waits for a process of ours.
+// awaitReady waits until a process serves.
 func awaitReady(b *testing.B, addr string) {
 	b.Helper()
 	waittest.Eventually(b, addr+" is ready", func() error {
@@ -155,7 +155,7 @@ func awaitReady(b *testing.B, addr string) {
 	})
 }
 
-// targets are the replicas' agents.
+// targets are the demo agents of the replicas.
 func (c *cluster) targets() []*load.Target {
 	out := make([]*load.Target, len(c.replicas))
 	for i, r := range c.replicas {
@@ -164,7 +164,7 @@ func (c *cluster) targets() []*load.Target {
 	return out
 }
 
-// measure runs a load in which every task must be completed.
+// measure runs a load; every task must be completed.
 func measure(b *testing.B, o load.Options) *load.Result {
 	b.Helper()
 	o.Timeout = 5 * time.Minute
@@ -178,7 +178,7 @@ func measure(b *testing.B, o load.Options) *load.Result {
 	return r
 }
 
-// metric reports a number, without the time per operation, which says nothing where many are in flight.
+// metric reports a number. It drops the time per operation, which means nothing with many requests in flight.
 func metric(b *testing.B, value float64, unit string) {
 	b.Helper()
 	b.ReportMetric(0, "ns/op")

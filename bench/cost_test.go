@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// cost is the processor time of a cluster and its database for what has been done, over any number of turns. It moves less
-// than a rate when something else runs on the machine.
+// cost is the processor time that a cluster and its database used, over any number of turns. Other programs on the
+// machine disturb it less than a rate.
 type cost struct {
 	spent time.Duration
 	done  float64
 }
 
-// of adds what do does so many times, and returns the rate at which it says that it did.
+// of adds the cost of n calls of do, and returns the rate that do reports.
 func (t *cost) of(b *testing.B, c *cluster, do func() (n int, rate float64)) (rate float64) {
 	b.Helper()
 	before := c.processorTime(b)
@@ -31,7 +31,7 @@ func (t *cost) of(b *testing.B, c *cluster, do func() (n int, rate float64)) (ra
 
 func (t *cost) each() float64 { return float64(t.spent.Microseconds()) / t.done }
 
-// compareCosts reports both, where they could be measured.
+// compareCosts reports the costs of both, if they could be measured.
 func compareCosts(b *testing.B, with, without *cost) {
 	b.Helper()
 	if without.spent > 0 {
@@ -40,8 +40,8 @@ func compareCosts(b *testing.B, with, without *cost) {
 	}
 }
 
-// processorTime is what the replicas and the processes of their database's connections have used, as far as they run here:
-// not what looks whether all is delivered.
+// processorTime is the time used by the replicas and by the backends of their database, if they run on this machine.
+// The connection that checks deliveries is excluded.
 func (c *cluster) processorTime(b *testing.B) map[int]time.Duration {
 	b.Helper()
 	used := map[int]time.Duration{}
@@ -54,8 +54,8 @@ func (c *cluster) processorTime(b *testing.B) map[int]time.Duration {
 		if err != nil {
 			return nil // not Linux, or elsewhere
 		}
-		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // behind the name of the program
-		for _, field := range f[11:13] {                                     // in user mode, and in the kernel
+		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // after the program's name
+		for _, field := range f[11:13] {                                     // user mode and kernel
 			ticks, err := strconv.Atoi(field)
 			if err != nil {
 				b.Fatal(err)

@@ -1,5 +1,4 @@
-// Package bench measures the built server as its users would meet it: over HTTP,
-// with replicas as processes on one PostgreSQL whose commits reach the disk, and
-// beside what the parts can do without it. README.md says what each number means
-// and has recorded results.
+// Package bench measures the built server over HTTP, as its users see it. Replicas run as processes on one PostgreSQL
+// whose commits reach the disk. Beside these results it measures the raw limits of the parts. README.md says what
+// each number means and has recorded results.
 package bench

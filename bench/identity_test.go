@@ -15,12 +15,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// principals is how many callers the clients are, where there are any.
+// principals is the number of callers that the clients use, on a server with authentication.
 const principals = 16
 
-// identity compares a replica that asks nobody, and trusts its predicates, with one that asks everybody and has the
-// database keep them apart, in turns. Under none/ both are of the former kind: what differs there is the error of the
-// method.
+// identity compares a replica without authentication, which only uses its predicates, with one that has
+// authentication and row-level security. The two take turns. Under none/ both have no authentication: the difference
+// there is the error of the method.
 func identity(b *testing.B) {
 	b.Helper()
 	const (
@@ -30,18 +30,18 @@ func identity(b *testing.B) {
 		limits   = "limits:\n  per_principal: {rate: 1000000, streams: 10000, live_tasks: 1000}\n"
 	)
 	idp := issuertest.Start(b)
-	bare := newSided(b, open, nil, nobody)
+	bare := newIdentitySide(b, open, nil, anonymous)
 	for _, v := range []struct {
 		name, config string
 		credentials  func(b *testing.B, c *cluster) []http.Header
 	}{
-		{"none", open, nobody},
+		{"none", open, anonymous},
 		{"api-key", isolated + keys, apiKeys},
 		{"api-key-limits", isolated + keys + limits, apiKeys},
 		{"jwt", isolated + idp.Scheme("sso", "") + "\n", tokens(idp)},
 	} {
 		b.Run(v.name, func(b *testing.B) {
-			known := newSided(b, v.config, idp.Trust(), v.credentials)
+			known := newIdentitySide(b, v.config, idp.Trust(), v.credentials)
 			settle(b)
 			for _, o := range identityOperations {
 				b.Run(o.name, func(b *testing.B) { o.compare(b, known, bare) })
@@ -50,23 +50,23 @@ func identity(b *testing.B) {
 	}
 }
 
-// sided is a replica and its callers.
-type sided struct {
+// identitySide is one of the two replicas, with its callers.
+type identitySide struct {
 	c       *cluster
-	callers []*asking
+	callers []*identityCaller
 	cost    cost
 }
 
-// asking is a caller, with tasks of its own.
-type asking struct {
+// identityCaller is a caller with tasks of its own.
+type identityCaller struct {
 	target     *load.Target
 	get, large []byte // requests
 	list, logs []byte
 }
 
-func newSided(b *testing.B, more string, env []string, credentials func(*testing.B, *cluster) []http.Header) *sided {
+func newIdentitySide(b *testing.B, more string, env []string, credentials func(*testing.B, *cluster) []http.Header) *identitySide {
 	b.Helper()
-	s := &sided{c: startCluster(b, config+more, env, whole)}
+	s := &identitySide{c: startCluster(b, config+more, env, whole)}
 	for _, h := range credentials(b, s.c) {
 		target := func(version string) *load.Target {
 			h := h.Clone()
@@ -77,9 +77,9 @@ func newSided(b *testing.B, more string, env []string, credentials func(*testing
 			}
 			return t
 		}
-		a := &asking{target: target("0.3")}
+		a := &identityCaller{target: target("0.3")}
 		warmUp(b, a.target)
-		// What is read is the same on both sides, however many callers there are: one conversation.
+		// Both sides read the same data, whatever the number of callers: one conversation.
 		conversation, id := "c-"+rand.Text(), ""
 		conn := dial(b, a.target)
 		for range 60 {
@@ -89,7 +89,7 @@ func newSided(b *testing.B, more string, env []string, credentials func(*testing
 			}
 			o, err := load.ReadOutcome(body)
 			if err != nil || o.State != "completed" {
-				b.Fatalf("the task was left %s: %v", o.State, err)
+				b.Fatalf("task in state %s: %v", o.State, err)
 			}
 			id = o.TaskID
 		}
@@ -109,36 +109,36 @@ func inContext(id string) []byte {
 		`"parts":[{"kind":"text","text":"echo:hello"}]},"configuration":{"blocking":true}}`, rand.Text(), id)
 }
 
-// identityOperation works for a turn and returns how often it was done, and how long that took.
+// identityOperation works for a turn and returns how often it ran, and the time that this took.
 type identityOperation struct {
 	name string
-	do   func(b *testing.B, s *sided) (n int, took time.Duration)
+	do   func(b *testing.B, s *identitySide) (n int, took time.Duration)
 }
 
 var identityOperations = []identityOperation{
-	{"get/inflight=16", calling(func(a *asking) []byte { return a.get }, 1, `"completed"`)},
-	{"get-1000-chunks/inflight=16", calling(func(a *asking) []byte { return a.large }, 1, `"completed"`)},
-	{"list/inflight=16", calling(func(a *asking) []byte { return a.list }, 50, `"TASK_STATE_COMPLETED"`)},
-	{"list-with-logs/inflight=16", calling(func(a *asking) []byte { return a.logs }, 50, `"TASK_STATE_COMPLETED"`)},
+	{"get/inflight=16", calling(func(a *identityCaller) []byte { return a.get }, 1, `"completed"`)},
+	{"get-1000-chunks/inflight=16", calling(func(a *identityCaller) []byte { return a.large }, 1, `"completed"`)},
+	{"list/inflight=16", calling(func(a *identityCaller) []byte { return a.list }, 50, `"TASK_STATE_COMPLETED"`)},
+	{"list-with-logs/inflight=16", calling(func(a *identityCaller) []byte { return a.logs }, 50, `"TASK_STATE_COMPLETED"`)},
 	{"blocking/inflight=64", loading(load.Options{Mode: load.Blocking, Text: "echo:hello", InFlight: 64})},
 	{"poll/inflight=64", loading(load.Options{Mode: load.Poll, Text: "echo:hello", InFlight: 64, PollEvery: 10 * time.Millisecond})},
 	{"stream-100-chunks/streams=16", loading(load.Options{Mode: load.Stream, Text: chunks(100), InFlight: 16})},
 }
 
-// calling repeats one request of each caller, whose answer has a text so many times.
-func calling(request func(*asking) []byte, times int, text string) func(*testing.B, *sided) (int, time.Duration) {
+// calling repeats one request of each caller, whose answer contains a text n times.
+func calling(request func(*identityCaller) []byte, times int, text string) func(*testing.B, *identitySide) (int, time.Duration) {
 	type client struct {
 		conn *load.Conn
 		req  []byte
 	}
-	return func(b *testing.B, s *sided) (int, time.Duration) {
+	return func(b *testing.B, s *identitySide) (int, time.Duration) {
 		b.Helper()
 		var clients []client
 		for _, a := range s.callers {
 			clients = append(clients, client{dial(b, a.target), request(a)})
 		}
 		var n atomic.Int64
-		took := forATurn(b, clients, func(_ int, c client) error {
+		took := callForTurn(b, clients, func(_ int, c client) error {
 			body, err := c.conn.Call(c.req)
 			if err == nil && bytes.Count(body, []byte(text)) != times {
 				err = fmt.Errorf("not %d times %s: %.200s", times, text, body)
@@ -150,8 +150,8 @@ func calling(request func(*asking) []byte, times int, text string) func(*testing
 	}
 }
 
-func loading(o load.Options) func(*testing.B, *sided) (int, time.Duration) {
-	return func(b *testing.B, s *sided) (int, time.Duration) {
+func loading(o load.Options) func(*testing.B, *identitySide) (int, time.Duration) {
+	return func(b *testing.B, s *identitySide) (int, time.Duration) {
 		b.Helper()
 		o := o
 		for _, a := range s.callers {
@@ -165,7 +165,7 @@ func loading(o load.Options) func(*testing.B, *sided) (int, time.Duration) {
 	}
 }
 
-func (o *identityOperation) compare(b *testing.B, known, bare *sided) {
+func (o *identityOperation) compare(b *testing.B, known, bare *identitySide) {
 	b.Helper()
 	known.cost, bare.cost = cost{}, cost{}
 	rates, without, ratios := inTurns(func() float64 { return o.rate(b, known) }, func() float64 { return o.rate(b, bare) })
@@ -175,7 +175,7 @@ func (o *identityOperation) compare(b *testing.B, known, bare *sided) {
 	compareCosts(b, &known.cost, &bare.cost)
 }
 
-func (o *identityOperation) rate(b *testing.B, s *sided) float64 {
+func (o *identityOperation) rate(b *testing.B, s *identitySide) float64 {
 	b.Helper()
 	return s.cost.of(b, s.c, func() (n int, rate float64) {
 		n, took := o.do(b, s)
@@ -183,8 +183,8 @@ func (o *identityOperation) rate(b *testing.B, s *sided) float64 {
 	})
 }
 
-// nobody shows no credentials.
-func nobody(*testing.B, *cluster) []http.Header {
+// anonymous sends no credentials.
+func anonymous(*testing.B, *cluster) []http.Header {
 	out := make([]http.Header, principals)
 	for i := range out {
 		out[i] = http.Header{}
@@ -194,7 +194,7 @@ func nobody(*testing.B, *cluster) []http.Header {
 
 func apiKeys(b *testing.B, c *cluster) []http.Header {
 	b.Helper()
-	out := nobody(b, c)
+	out := anonymous(b, c)
 	for i, h := range out {
 		made := clustertest.Command(b, b.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + c.dbURL}, "keys", "create", "--subject", fmt.Sprint("caller-", i))
 		if made.Code != 0 {
@@ -205,11 +205,11 @@ func apiKeys(b *testing.B, c *cluster) []http.Header {
 	return out
 }
 
-// tokens are those of callers, of an issuer.
+// tokens are the callers' tokens, from an issuer.
 func tokens(idp *issuertest.Issuer) func(b *testing.B, c *cluster) []http.Header {
 	return func(b *testing.B, c *cluster) []http.Header {
 		b.Helper()
-		out := nobody(b, c)
+		out := anonymous(b, c)
 		for n, h := range out {
 			h.Set("Authorization", "Bearer "+idp.Sign(idp.Claims(fmt.Sprint("caller-", n), "exp", time.Now().Add(12*time.Hour).Unix())))
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// watch reads the stream of a task from its beginning until it ends, and hands each chunk's data on.
-// It calls ready with every event, so also when the server has begun to answer.
+// watch reads the stream of a task from its beginning to its end, and passes on each chunk's data. It calls ready
+// with every event, also with the first one.
 func watch(ctx context.Context, target *load.Target, id string, ready func(), chunk func(at time.Time)) error {
 	c, err := target.Dial(ctx)
 	if err != nil {
@@ -34,8 +34,8 @@ func watch(ctx context.Context, target *load.Target, id string, ready func(), ch
 	})
 }
 
-// latency measures from an executor's emission to a client's SSE reader, on the replica that runs
-// the task and on another one, which runs none.
+// latency measures the time from an executor's emission to a client's SSE reader, on the replica that runs the task
+// and on another one.
 func latency(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole, apiOnly)
@@ -47,7 +47,7 @@ func latency(b *testing.B) {
 	for _, l := range []struct {
 		name  string
 		tasks int
-	}{{"idle", 1}, {"2000-per-s", 22}} { // a pause of 10 ms is a bit more in the end
+	}{{"idle", 1}, {"2000-per-s", 22}} { // a pause of 10 ms takes a bit more
 		for i, where := range []string{"same", "other"} {
 			settle(b)
 			b.Run(l.name+"/"+where, func(b *testing.B) {
@@ -57,7 +57,7 @@ func latency(b *testing.B) {
 				var wg sync.WaitGroup
 				for n := range l.tasks {
 					wg.Go(func() {
-						// Not all at the same moment of each pause.
+						// Spread the tasks over each pause.
 						time.Sleep(delay * time.Duration(n) / time.Duration(l.tasks))
 						id := ask(b, c.replicas[0].target, fmt.Sprintf("chunks=%d size=64 delay=%s", each, delay), false).TaskID
 						err := watch(b.Context(), c.replicas[i].target, id, func() {}, func(at time.Time) {
@@ -89,13 +89,13 @@ func latency(b *testing.B) {
 	}
 }
 
-// fanOut has 200 readers of one task, half of them on each of two replicas. Paced, it emits 50
-// chunks a second; flooding, as fast as it can.
+// fanOut has 200 readers of one task, half of them on each of two replicas. "Paced" emits 50 chunks a second,
+// "flooding" as many as it can.
 func fanOut(b *testing.B) {
 	b.Helper()
 	const readers = 200
 	c := newCluster(b, whole, apiOnly)
-	// An agent with room for one run: the task waits behind another one until all readers are there.
+	// The agent runs one task at a time: the task waits behind another one until all readers are connected.
 	serial := []*load.Target{targetOf(b, c.replicas[0].URL+"/agents/serial"), targetOf(b, c.replicas[1].URL+"/agents/serial")}
 	for _, f := range []struct {
 		name  string
@@ -121,7 +121,7 @@ func fanOut(b *testing.B) {
 	}
 }
 
-// fanOutOnce has readers on all targets of one task and returns what each chunk took to each of them.
+// fanOutOnce has readers on all targets of one task, and returns the latency of each chunk for each reader.
 func fanOutOnce(b *testing.B, serial []*load.Target, text string, readers int) (lags []time.Duration, took time.Duration) {
 	b.Helper()
 	before := ask(b, serial[0], "hold", false).TaskID
@@ -135,7 +135,7 @@ func fanOutOnce(b *testing.B, serial []*load.Target, text string, readers int) (
 			var mine []time.Duration
 			var from, to time.Time
 			ready := sync.OnceFunc(joined.Done)
-			defer ready() // a reader that fails holds up nobody
+			defer ready() // a failed reader must not block the others
 			err := watch(b.Context(), serial[n%len(serial)], id, ready, func(at time.Time) {
 				to = time.Now()
 				mine = append(mine, to.Sub(at))

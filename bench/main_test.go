@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 )
 
-// What all benchmarks use.
+// Shared by all benchmarks.
 var (
 	pgURL string // the server's first database
 	pg    *pgx.Conn
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" {
-		// Nothing to measure, as in go test ./...
+		// Without benchmarks, as in go test ./..., nothing needs a database.
 		os.Exit(m.Run())
 	}
 	code, err := prepared(m.Run)
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prepared runs f with a PostgreSQL of its own, or the one that HOLDFAST_BENCH_DATABASE_URL names.
+// prepared runs f with a private PostgreSQL, or with the one in HOLDFAST_BENCH_DATABASE_URL.
 func prepared(f func() int) (int, error) {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "holdfast-bench")
@@ -59,14 +59,14 @@ func prepared(f func() int) (int, error) {
 	}
 	clean := func() { _ = os.RemoveAll(dir) }
 	defer func() { clean() }()
-	// As root, PostgreSQL runs as another user, who must get in.
+	// When root runs the benchmarks, PostgreSQL runs as another user, which must be able to enter the directory.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return 1, err
 	}
 	if pgURL = os.Getenv("HOLDFAST_BENCH_DATABASE_URL"); pgURL == "" {
 		server, err := pgembed.Start(ctx, pgembed.Options{
 			Dir: dir, Log: slog.New(slog.DiscardHandler),
-			// Above the 256 connections of the raw insert; else as in every embedded database.
+			// The raw insert needs 256 connections. All other settings are those of every embedded database.
 			Settings: map[string]string{"max_connections": "400"},
 		})
 		if err != nil {
@@ -78,7 +78,7 @@ func prepared(f func() int) (int, error) {
 		}
 		pgURL = server.DSN()
 	}
-	// go test waits for us when a terminal interrupts both, and nothing may be left behind.
+	// After Ctrl-C in a terminal, go test waits for this process, which cleans up first.
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -100,8 +100,8 @@ func prepared(f func() int) (int, error) {
 	return f(), nil
 }
 
-// describe prints on what is measured, in the form that go test has for it, and refuses a database
-// whose commits do not reach the disk: every number here would be about something else.
+// describe prints the environment in the form that go test uses. It refuses a database whose commits do not reach the
+// disk, because its numbers could not be compared.
 func describe(ctx context.Context) error {
 	for _, name := range []string{"server_version", "fsync", "synchronous_commit", "full_page_writes", "wal_compression", "shared_buffers"} {
 		var value string
@@ -119,17 +119,17 @@ func describe(ctx context.Context) error {
 	return nil
 }
 
-// databaseURL is that of another database of the same server.
+// databaseURL is the URL of another database of the same server.
 func databaseURL(name string) string {
 	u, err := url.Parse(pgURL)
 	if err != nil || u.Scheme == "" {
-		return pgURL + " dbname=" + name // a list of keywords, of which the last wins
+		return pgURL + " dbname=" + name // in a list of keywords the last one wins
 	}
 	u.Path = "/" + name
 	return u.String()
 }
 
-// newDatabase makes an empty one for a group.
+// newDatabase makes an empty database for a group of benchmarks.
 func newDatabase(b *testing.B) (dbURL string) {
 	b.Helper()
 	name := "holdfast_bench_" + strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -163,8 +163,8 @@ func one[T any](b *testing.B, c *pgx.Conn, sql string, args ...any) (v T) {
 	return v
 }
 
-// settle lets the database finish what the benchmark before has left to do: dirty pages and
-// vacuuming cost the next one several times its latency.
+// settle lets the database finish the work that the previous benchmark left: dirty pages and vacuuming would multiply
+// the next latencies.
 func settle(b *testing.B) {
 	b.Helper()
 	exec1(b, pg, "CHECKPOINT")
@@ -175,7 +175,7 @@ func settle(b *testing.B) {
 	}
 }
 
-// tiny is the count of -benchtime 20x, with which one asks whether everything works; 0 for a time.
+// tiny is the count of a -benchtime such as 20x, which checks that all benchmarks work; 0 if -benchtime is a time.
 func tiny() int {
 	n, err := strconv.Atoi(strings.TrimSuffix(flag.Lookup("test.benchtime").Value.String(), "x"))
 	if err != nil {
@@ -192,7 +192,7 @@ func benchtime() time.Duration {
 	return d
 }
 
-// rounds repeats what is not a matter of b.N, at least so often and until the time is up.
+// rounds repeats a function at least n times and until the time is over, for benchmarks that do not use b.N.
 func rounds(atLeast int) func(yield func() bool) {
 	return func(yield func() bool) {
 		start := time.Now()

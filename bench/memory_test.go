@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// memory opens idle streams on a replica that only serves clients; the tasks run on another one. So
-// the first one's growth is what streams cost, and the other's what waiting runs cost.
+// memory opens idle streams on a replica that only serves clients; the tasks run on another replica. So the growth of
+// the first is the cost of streams, and that of the second the cost of waiting runs.
 func memory(b *testing.B) {
 	b.Helper()
 	for _, n := range []int{1000, 10_000} {
@@ -46,7 +46,7 @@ func idleStreams(b *testing.B, n int, ownTasks bool) {
 		await(b, c, 1)
 	}
 	before, workerBefore := settled(b, api), settled(b, worker)
-	// Sockets without buffers: the holder shares the machine's memory with what it measures.
+	// The sockets have small buffers: the client shares the machine's memory with the server under test.
 	held := make([]net.Conn, n)
 	defer func() {
 		for _, h := range held {
@@ -121,15 +121,16 @@ func await(b *testing.B, c *cluster, n int) {
 			return
 		}
 	}
-	b.Fatalf("not all of %d tasks run", n)
+	b.Fatalf("not all of %d tasks are working", n)
 }
 
-// usage is what a server process occupies, in bytes.
+// usage is the memory of a server process, in bytes.
 type usage struct {
 	rss, heap, stack, goroutines, streams float64
 }
 
-// settled reads it after two collections, with time in between for what is under way, and for pages to go back.
+// settled reads the memory after two collections, with a pause for work under way and for pages to go back to the
+// system.
 func settled(b *testing.B, r *replica) usage {
 	b.Helper()
 	time.Sleep(2 * time.Second)
@@ -154,7 +155,7 @@ func settled(b *testing.B, r *replica) usage {
 		}
 	}
 	if u.heap == 0 {
-		b.Fatal("the server does not tell its memory")
+		b.Fatal("the server has no memory metrics")
 	}
 	u.rss = rss(b, r.PID())
 	return u

@@ -22,18 +22,18 @@ import (
 // The receiver of webhooks is this test binary as a process of its own, at any number of addresses.
 
 const (
-	receiverEnv    = "HOLDFAST_BENCH_RECEIVER" // at how many
-	firstInherited = 3                         // the number of the first file that a process is given beside the usual three
+	receiverEnv    = "HOLDFAST_BENCH_RECEIVER" // the number of addresses
+	firstInherited = 3                         // the first file descriptor after stdin, stdout and stderr
 )
 
-// receipts are what has arrived.
+// receipts are the deliveries that arrived.
 type receipts struct {
 	Count       int
 	First, Last time.Time
-	Lags        []time.Duration // of those with the stamp of a chunk
+	Lags        []time.Duration // of deliveries with a chunk's time stamp
 }
 
-// receive serves what listeners the parent has left to us.
+// receive serves the listeners that the parent process passed on.
 func receive(listeners int) error {
 	var mu sync.Mutex
 	var got receipts
@@ -75,7 +75,7 @@ func receive(listeners int) error {
 	return <-ended
 }
 
-// receiver is that process.
+// receiver is the process that receives webhooks.
 type receiver struct{ addrs []string }
 
 func newReceiver(b *testing.B, addrs int) *receiver {
@@ -93,7 +93,7 @@ func newReceiver(b *testing.B, addrs int) *receiver {
 			b.Fatal(err)
 		}
 		r.addrs, cmd.ExtraFiles = append(r.addrs, l.Addr().String()), append(cmd.ExtraFiles, file)
-		_ = l.Close() // the file is one of its own
+		_ = l.Close() // the child has its own copy
 	}
 	run(b, cmd)
 	for _, file := range cmd.ExtraFiles {
@@ -120,8 +120,8 @@ func (r *receiver) look(b *testing.B) (got receipts) {
 	return got
 }
 
-// awaits waits until something is so, without asking so often that it disturbs.
-func awaits(b *testing.B, what string, done func() bool) {
+// waitUntil waits until a condition holds. It checks rarely, to disturb little.
+func waitUntil(b *testing.B, what string, done func() bool) {
 	b.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -130,33 +130,33 @@ func awaits(b *testing.B, what string, done func() bool) {
 	}
 }
 
-// delivered waits until nothing is left to deliver.
+// delivered waits until no delivery is due.
 func (c *cluster) delivered(b *testing.B) {
 	b.Helper()
-	awaits(b, "all is delivered", func() bool {
+	waitUntil(b, "all is delivered", func() bool {
 		return one[int](b, c.db, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL") == 0
 	})
 }
 
-// pushConfig makes a configuration whose webhooks may lead to this machine.
+// pushConfig is the server's configuration that allows webhooks to this machine.
 func pushConfig(more string) string { return config + "push:\n  allow_private: true\n" + more }
 
-// hooked is a client of A2A 1.0 whose tasks have a webhook, or "" for none.
-type hooked struct {
+// hookClient is a client of A2A 1.0. Its tasks have a webhook, unless the URL is "".
+type hookClient struct {
 	target *load.Target
 	conn   *load.Conn
 }
 
-func newHooked(b *testing.B, r *replica) *hooked {
+func newHookClient(b *testing.B, r *replica) *hookClient {
 	b.Helper()
 	t, err := load.NewTarget(r.URL, http.Header{"A2a-Version": {"1.0"}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return &hooked{t, dial(b, t)}
+	return &hookClient{t, dial(b, t)}
 }
 
-func (h *hooked) send(text, hook string, wait bool) error {
+func (h *hookClient) send(text, hook string, wait bool) error {
 	set := ""
 	if hook != "" {
 		set = fmt.Sprintf(`,"taskPushNotificationConfig":{"url":%q}`, hook)
@@ -175,8 +175,8 @@ func (h *hooked) send(text, hook string, wait bool) error {
 	return nil
 }
 
-// pushLag measures from an executor's emission to a receiver, on a replica that runs the tasks and
-// delivers, and with one for either.
+// pushLag measures the time from an executor's emission to a receiver: with one replica that runs the tasks and
+// delivers, and with one replica for each.
 func pushLag(b *testing.B) {
 	b.Helper()
 	config := pushConfig("  artifacts: true\n  coalesce_after: 0\n")
@@ -191,14 +191,14 @@ func pushLag(b *testing.B) {
 			settle(b)
 			b.Run(l.name+"/"+where, func(b *testing.B) {
 				to := newReceiver(b, 1)
-				client := newHooked(b, c.replicas[0])
+				client := newHookClient(b, c.replicas[0])
 				each := 20
 				if tiny() == 0 {
 					each = max(each, int(benchtime()/l.delay))
 				}
 				for n := range l.tasks {
 					if n > 0 {
-						// Not all at the same moment of each pause.
+						// Spread the tasks over each pause.
 						time.Sleep(l.delay / time.Duration(l.tasks))
 					}
 					if err := client.send(fmt.Sprintf("chunks=%d size=64 delay=%s", each, l.delay), to.hook(0), false); err != nil {
@@ -206,7 +206,7 @@ func pushLag(b *testing.B) {
 					}
 				}
 				var got receipts
-				awaits(b, "every chunk arrives", func() bool {
+				waitUntil(b, "every chunk arrives", func() bool {
 					got = to.look(b)
 					return len(got.Lags) >= l.tasks*each
 				})
@@ -219,7 +219,7 @@ func pushLag(b *testing.B) {
 	}
 }
 
-// pushDeliveries counts what a replica that does nothing else delivers of a backlog.
+// pushDeliveries measures how fast a replica delivers a backlog when it does nothing else.
 func pushDeliveries(b *testing.B) {
 	b.Helper()
 	const perHost = 8 // by default
@@ -228,17 +228,17 @@ func pushDeliveries(b *testing.B) {
 		b.Run(fmt.Sprintf("hosts=%d/inflight=%d", hosts, hosts*perHost), func(b *testing.B) {
 			c := newClusterWith(b, config, whole)
 			to := newReceiver(b, hosts)
-			var clients []*hooked
+			var clients []*hookClient
 			for range 16 {
-				clients = append(clients, newHooked(b, c.replicas[0]))
+				clients = append(clients, newHookClient(b, c.replicas[0]))
 			}
-			// Several for each that may be under way, and about as many as take the time that there is.
+			// Several deliveries for each one under way, and about as many as fit into the time.
 			tasks := 4 * hosts * perHost
 			if tiny() == 0 {
 				tasks = max(tasks, int(1500*benchtime().Seconds()))
 			}
 			var nth atomic.Int64
-			spread(b, tasks, clients, func(h *hooked) error { return h.send("echo:hello", to.hook(int(nth.Add(1))), true) })
+			spread(b, tasks, clients, func(h *hookClient) error { return h.send("echo:hello", to.hook(int(nth.Add(1))), true) })
 			want := one[int](b, c.db, `SELECT count(*) FROM holdfast.push_cursors k JOIN holdfast.task_events e ON e.task = k.task
 				WHERE k.due_at IS NOT NULL AND e.kind = 2 AND e.seq BETWEEN k.next_seq AND k.due_seq`)
 			settle(b)
@@ -255,8 +255,8 @@ func pushDeliveries(b *testing.B) {
 	}
 }
 
-// pushCost compares blocking tasks that have a webhook with such that have none, in turns. What is left to deliver then is
-// awaited before the next turn: it is in the processor time, and not in the rate.
+// pushCost compares blocking tasks with and without a webhook, in turns. All deliveries of a turn end before the next
+// one: they count in the processor time, but not in the rate.
 func pushCost(b *testing.B) {
 	b.Helper()
 	const inFlight = 64
@@ -271,9 +271,9 @@ func pushCost(b *testing.B) {
 		c := newClusterWith(b, pushConfig(v.config), v.roles...)
 		b.Run(fmt.Sprintf("%s/inflight=%d", v.name, inFlight), func(b *testing.B) {
 			to := newReceiver(b, 8)
-			var clients []*hooked
+			var clients []*hookClient
 			for range inFlight {
-				clients = append(clients, newHooked(b, c.replicas[0]))
+				clients = append(clients, newHookClient(b, c.replicas[0]))
 			}
 			delivers := v.name != "marked"
 			var cost, bareCost cost
@@ -301,12 +301,12 @@ func pushCost(b *testing.B) {
 	}
 }
 
-// hookedTasks has every client send tasks for a turn, one after the other, and returns how many there were, and how many per
-// second.
-func hookedTasks(b *testing.B, clients []*hooked, hook func(n int) string) (int, float64) {
+// hookedTasks has every client send one task after another for a turn. It returns the number of tasks, and the tasks
+// per second.
+func hookedTasks(b *testing.B, clients []*hookClient, hook func(n int) string) (int, float64) {
 	b.Helper()
 	var n atomic.Int64
-	elapsed := forATurn(b, clients, func(i int, h *hooked) error {
+	elapsed := callForTurn(b, clients, func(i int, h *hookClient) error {
 		n.Add(1)
 		return h.send("echo:hello", hook(i), true)
 	})

@@ -28,14 +28,14 @@ func rawTable(b *testing.B) (dbURL string) {
 	return dbURL
 }
 
-// rawPayload is that of a chunk of 256 bytes.
+// rawPayload is the payload of a chunk of 256 bytes.
 var rawPayload = `{"index":0,"name":"chunks","parts":[{"text":"` + strings.Repeat("0123456789abcdef", 16) + `"}]}`
 
-// rawConns are connections with the statements that rawInsert and rawUnnest use.
+// rawConns are connections with the prepared statements of rawInsert and rawUnnest.
 func rawConns(b *testing.B, dbURL string, n int) []*pgx.Conn {
 	b.Helper()
 	if limit, err := strconv.Atoi(one[string](b, pg, "SHOW max_connections")); err != nil || limit < n+20 {
-		b.Skipf("the database takes %d connections (max_connections)", limit)
+		b.Skipf("the database allows %d connections (max_connections)", limit)
 	}
 	out := make([]*pgx.Conn, n)
 	for i := range out {
@@ -56,7 +56,7 @@ func rawConns(b *testing.B, dbURL string, n int) []*pgx.Conn {
 	return out
 }
 
-// rawInsert is what the database can do for one row per transaction.
+// rawInsert measures one row per transaction.
 func rawInsert(b *testing.B) {
 	b.Helper()
 	dbURL := rawTable(b)
@@ -73,7 +73,7 @@ func rawInsert(b *testing.B) {
 	}
 }
 
-// rawUnnest is what the database can do for many rows per transaction.
+// rawUnnest measures many rows per transaction.
 func rawUnnest(b *testing.B) {
 	b.Helper()
 	dbURL := rawTable(b)
@@ -95,7 +95,7 @@ func rawUnnest(b *testing.B) {
 	}
 }
 
-// rawNotify is the time from the call of NOTIFY on one connection to its arrival on another.
+// rawNotify measures the time from NOTIFY on one connection to its arrival on another.
 func rawNotify(b *testing.B) {
 	b.Helper()
 	dbURL := newDatabase(b)

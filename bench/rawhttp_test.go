@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// The raw server is this test binary as a process of its own: net/http and nothing behind it, with
-// answers of the size that the real ones have.
+// The raw server is this test binary as a process of its own: net/http alone, with answers of the same size as the
+// server's.
 
 const rawServerEnv = "HOLDFAST_BENCH_RAW_SERVER"
 
@@ -40,7 +40,7 @@ func serveRaw(addr string) error {
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 		_, _ = io.WriteString(w, answer)
 	})
-	// A flush for each chunk, or for as many as fill 16 KiB.
+	// One handler flushes each chunk, the other each 16 KiB.
 	mux.HandleFunc("POST /each", func(w http.ResponseWriter, r *http.Request) { streamRaw(w, r, 0) })
 	mux.HandleFunc("POST /full", func(w http.ResponseWriter, r *http.Request) { streamRaw(w, r, 16<<10) })
 	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
@@ -97,7 +97,7 @@ func startRaw(b *testing.B) (addr string) {
 	return addr
 }
 
-// rawEcho is what the load and net/http can do for requests without any work behind them.
+// rawEcho measures the load generator and net/http for requests without any work.
 func rawEcho(b *testing.B) {
 	b.Helper()
 	target := targetOf(b, "http://"+startRaw(b))
@@ -111,7 +111,7 @@ func rawEcho(b *testing.B) {
 	}
 }
 
-// rawSSE is what they can do for streams of chunks that nobody stores.
+// rawSSE measures them for streams of chunks that are not stored.
 func rawSSE(b *testing.B) {
 	b.Helper()
 	addr := startRaw(b)

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// retention compares a server that keeps tasks forever with one that deletes them a minute after they ended, under the same
-// load for BENCH_RETENTION (90s). MB-half and MB-end are what all tables and indexes take, after half the time and at the end;
-// lock-ms is the longest wait for a lock that a look every 10 ms has seen, but for that of the detach itself, which waits for
-// readers.
+// retention compares a server that keeps tasks forever with one that deletes them a minute after their end, under the
+// same load for BENCH_RETENTION (90s). MB-half and MB-end are the size of all tables and indexes, after half the time
+// and at the end. lock-ms is the longest wait for a lock that a check every 10 ms has seen. It excludes the wait of
+// the detach itself, which waits for readers.
 func retention(b *testing.B) {
 	b.Helper()
 	during, err := time.ParseDuration(os.Getenv("BENCH_RETENTION"))
@@ -47,14 +47,14 @@ func retention(b *testing.B) {
 	}
 }
 
-// size is what the schema takes on disk, in MB.
+// size is the size of the schema on disk, in MB.
 func (c *cluster) size(b *testing.B) float64 {
 	b.Helper()
 	return one[float64](b, connect(b, c.dbURL), `SELECT sum(pg_relation_size(oid))::float8 / 1e6 FROM pg_class
 		WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'i')`)
 }
 
-// watchLocks looks for waits until ctx ends.
+// watchLocks records waits for locks until ctx ends.
 func (c *cluster) watchLocks(ctx context.Context, b *testing.B, longest chan<- float64) {
 	b.Helper()
 	conn, most := connect(b, c.dbURL), 0.0

@@ -19,12 +19,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// storedEnv is how many finished tasks to compare with none.
+// storedEnv names the variable with the number of finished tasks.
 const storedEnv = "BENCH_STORED"
 
-// stored compares a database with many finished tasks with an empty one on the same PostgreSQL. They
-// are measured in turns, so that what the machine does meanwhile meets both. Before the tasks are
-// filled in the same is done with both empty: what differs then is the error of the method.
+// stored compares a database with many finished tasks with an empty one on the same PostgreSQL. Turns alternate, so
+// both sides meet the same disturbances. Before the tasks are stored, the same is measured with both databases empty:
+// the difference there is the error of the method.
 func stored(b *testing.B) {
 	b.Helper()
 	n := 100_000
@@ -41,7 +41,7 @@ func stored(b *testing.B) {
 	for _, phase := range []string{"empty", fmt.Sprintf("tasks=%d", n)} {
 		if phase != "empty" {
 			b.Run("fill", func(b *testing.B) {
-				if subject.filling == 0 { // go test calls again what was quick
+				if subject.filling == 0 { // go test repeats a quick benchmark
 					start := time.Now()
 					fill(b, subject, n)
 					subject.filling = time.Since(start)
@@ -63,7 +63,7 @@ func stored(b *testing.B) {
 
 // side is one of the two databases.
 type side struct {
-	b        *testing.B // that is under way
+	b        *testing.B // the present benchmark
 	c        *cluster
 	store    *store.Store
 	ids      []task.ID // some of its tasks
@@ -82,7 +82,7 @@ func newSide(b *testing.B) *side {
 	return s
 }
 
-// sample picks tasks from all over the table.
+// sample picks tasks from the whole table.
 func (s *side) sample(b *testing.B) {
 	b.Helper()
 	const some = " FROM (SELECT * FROM holdfast.tasks ORDER BY md5(id::text) LIMIT 2000) t"
@@ -97,8 +97,8 @@ func (s *side) sample(b *testing.B) {
 	}
 }
 
-// operation is something that history must not slow down. It works for a while and returns how often
-// it was done per second.
+// operation is an operation that a long history must not slow down. It works for a while and returns its rate per
+// second.
 type operation struct {
 	name string
 	rate func(s *side) float64
@@ -107,7 +107,7 @@ type operation struct {
 var operations = []operation{
 	{"send/inflight=16", func(s *side) float64 { return s.send(0, 16) }},
 	{"send/inflight=64", func(s *side) float64 { return s.send(0, 64) }},
-	// The second replica runs nothing: what it creates, the first one claims from the queue.
+	// The second replica runs nothing; the first one claims the tasks that it creates.
 	{"claim/inflight=64", func(s *side) float64 { return s.send(1, 64) }},
 	{"get", func(s *side) float64 {
 		target := s.c.replicas[0].target
@@ -122,7 +122,7 @@ var operations = []operation{
 	{"list/state=completed", func(s *side) float64 {
 		return s.list(store.TaskFilter{State: task.StateCompleted, Limit: 50})
 	}},
-	// What these two look for is rare.
+	// These two look for rare rows.
 	{"list/state=working", func(s *side) float64 {
 		return s.list(store.TaskFilter{State: task.StateWorking, Limit: 50})
 	}},
@@ -146,7 +146,7 @@ func (s *side) list(f store.TaskFilter) float64 {
 	})
 }
 
-// turn is how long one side is measured before it is the other one's turn.
+// turn is how long a side is measured before the other one follows.
 func turn() time.Duration { return benchtime() / 3 }
 
 func timed(b *testing.B, do func() error) float64 {
@@ -161,7 +161,7 @@ func timed(b *testing.B, do func() error) float64 {
 	return float64(n) / time.Since(start).Seconds()
 }
 
-// compare measures an operation on both sides in turns, beginning with either as often.
+// compare measures an operation on both sides in turns. Each side begins equally often.
 func compare(b *testing.B, o operation, subject, control *side) {
 	b.Helper()
 	subject.b, control.b = b, b
@@ -171,7 +171,7 @@ func compare(b *testing.B, o operation, subject, control *side) {
 	metric(b, 100*(median(ratios)-1), "%slower")
 }
 
-// inTurns measures two rates, beginning with either as often, and how many times the first the second is.
+// inTurns measures two rates in turns, and the ratio of the second to the first. Each begins equally often.
 func inTurns(one, other func() float64) (ones, others, ratios []float64) {
 	const rounds = 8
 	for i := range rounds {
@@ -193,21 +193,21 @@ func median(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// fill writes n finished tasks and their logs, as a real task left them, spread over the last half
-// year and its partitions.
+// fill writes n finished tasks and their logs, as real tasks left them, spread over the last half year and its
+// partitions.
 func fill(b *testing.B, s *side, n int) {
 	b.Helper()
 	model := newTask(b, s.c.replicas[0].target,
 		"echo:A pilot boards the ship outside of the harbour, knows its shoals and its currents, and brings it to its berth. "+
 			"The master keeps the command and the responsibility; the pilot has the knowledge of the place.")
 	db := connect(b, s.c.dbURL)
-	exec1(b, db, "SET synchronous_commit = off") // on this connection alone
+	exec1(b, db, "SET synchronous_commit = off") // for this connection only
 	to := time.Now().AddDate(0, 0, -1)
 	from := to.AddDate(0, -6, 0)
 	if err := storetest.Partitions(b.Context(), s.c.dbURL, from, to); err != nil {
 		b.Fatal(err)
 	}
-	// Ids and times rise with the number, and four tasks share a context.
+	// Ids and times grow with the number, and four tasks share a context.
 	exec1(b, db, `CREATE FUNCTION pg_temp.made(lo bigint, hi bigint, n bigint, t0 timestamptz, t1 timestamptz)
 		RETURNS TABLE (id uuid, context_id text, at timestamptz) LANGUAGE sql AS $$
 		SELECT (lpad(to_hex((extract(epoch FROM a.at) * 1000)::bigint), 12, '0') || '7' || substr(h, 1, 3) || '8' || substr(h, 4, 15))::uuid,
@@ -230,8 +230,8 @@ func fill(b *testing.B, s *side, n int) {
 	}
 }
 
-// copied lists the columns of a table and their values in a copy of the row alias: times keep their
-// distance from the creation of the task t, and all else is as it was.
+// copied lists the columns of a table, and their values in a copy of the row alias. Times keep their distance from
+// the creation of the task t; all other values stay the same.
 func copied(b *testing.B, db *pgx.Conn, table, alias string, instead map[string]string) (columns, values string) {
 	b.Helper()
 	var names, exprs []string

@@ -20,8 +20,8 @@ func tasks(b *testing.B, o load.Options) {
 	}
 }
 
-// blocking counts echo tasks that are created, run, stored and answered, each in one blocking
-// message/send to the first of two replicas.
+// blocking counts echo tasks that are created, run, stored and answered, each in one blocking message/send to the
+// first of two replicas.
 func blocking(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole, whole)
@@ -32,7 +32,7 @@ func blocking(b *testing.B) {
 	}
 }
 
-// poll is the same for clients that do not wait on an open request.
+// poll does the same for clients that poll for the result.
 func poll(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole, whole)
@@ -45,8 +45,8 @@ func poll(b *testing.B) {
 	}
 }
 
-// streamed reports durable chunks of 256 bytes that reach their clients. The tasks are a multiple of
-// the streams, so that none idles at the end.
+// streamed reports durable chunks of 256 bytes that reach their clients. The number of tasks is a multiple of the
+// number of streams, so no stream is idle at the end.
 func streamed(b *testing.B, targets []*load.Target, streams, n int) {
 	b.Helper()
 	count := (b.N + streams - 1) / streams * streams
@@ -70,7 +70,7 @@ func stream(b *testing.B) {
 	}
 }
 
-// chunkCost compares artifacts of 1,000 and of 3,000 chunks, which take turns.
+// chunkCost compares artifacts of 1,000 and of 3,000 chunks, in turns.
 func chunkCost(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole, whole)

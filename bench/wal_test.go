@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/load"
 )
 
-// wal measures what the database writes ahead for one artifact of 1,000 chunks of 256 bytes, whose
-// text is pseudo-random: right after a checkpoint, when the first change of each page logs it whole,
-// and in between, when only the changes are logged.
+// wal measures the write-ahead log for one artifact of 1,000 chunks of 256 bytes of pseudo-random text. It measures
+// right after a checkpoint, when the first change of a page logs the whole page, and between checkpoints, when
+// PostgreSQL logs only the changes.
 func wal(b *testing.B) {
 	b.Helper()
 	c := newCluster(b, whole)

@@ -1,5 +1,4 @@
-// Package examples_test runs the example agents behind the executors that they
-// are written for.
+// Package examples_test runs the example agents with the executors that they are written for.
 package examples_test
 
 import (
@@ -20,8 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// interpreter finds python3 or node. Their absence is a failure: without them
-// the examples would rot unseen.
+// interpreter finds python3 or node. Without them the test fails, because a skipped test would hide broken examples.
 func interpreter(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -32,10 +30,10 @@ func interpreter(t *testing.T, name string) string {
 // server is a running example.
 type server struct {
 	executor.Executor
-	lines chan string // what it prints
+	lines chan string // its output
 }
 
-// serve starts an http example on a free port. Its first line tells which.
+// serve starts an http example on a free port, which its first line of output names.
 func serve(t *testing.T, program, file string, env ...string) server {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), interpreter(t, program), file, "0")
@@ -114,7 +112,7 @@ func TestPythonOverHTTP(t *testing.T) {
 	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 }
 
-func TestPythonAsACommand(t *testing.T) {
+func TestPythonCommand(t *testing.T) {
 	t.Parallel()
 	e := program(t, "python3", "python/command_agent.py", nil)
 	out := (&conversation{Executor: e}).say(t, "To be, or not to be")
@@ -126,7 +124,7 @@ func TestPythonAsACommand(t *testing.T) {
 	require.Equal(t, task.StateRejected, out.Task(t).Status.State)
 }
 
-func TestPythonAsACommandGoesOnFromItsCheckpoint(t *testing.T) {
+func TestPythonCommandContinuesFromCheckpoint(t *testing.T) {
 	t.Parallel()
 	slow := program(t, "python3", "python/command_agent.py", map[string]string{"DELAY": "0.05"})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -145,7 +143,7 @@ func TestPythonAsACommandGoesOnFromItsCheckpoint(t *testing.T) {
 	run.Try, run.Attempt, run.Memory = 2, 2, &executortest.Memory{Stored: stored, Events: events}
 	out = executortest.NewRecorder()
 	require.NoError(t, program(t, "python3", "python/command_agent.py", nil).Execute(t.Context(), run, out))
-	require.Len(t, out.Events(), 1002-before.Done+2, "a checkpoint for each word that was left, and two artifacts")
+	require.Len(t, out.Events(), 1002-before.Done+2, "a checkpoint for each remaining word, and two artifacts")
 	require.JSONEq(t, `{"a":1,"b":1,"c":1000}`, string(out.Task(t).Artifacts[1].Parts[0].Data))
 }
 
@@ -160,7 +158,7 @@ func TestNodeOverHTTP(t *testing.T) {
 	require.Equal(t, task.StateFailed, out.Task(t).Status.State)
 }
 
-func TestNodeOverHTTPNoticesCancel(t *testing.T) {
+func TestNodeOverHTTPStopsOnCancel(t *testing.T) {
 	t.Parallel()
 	e := serve(t, "node", "node/http_agent.mjs", "DELAY=20")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -172,7 +170,7 @@ func TestNodeOverHTTPNoticesCancel(t *testing.T) {
 	require.Equal(t, "the run was canceled", <-e.lines)
 }
 
-func TestNodeAsACommand(t *testing.T) {
+func TestNodeCommand(t *testing.T) {
 	t.Parallel()
 	c := &conversation{Executor: program(t, "node", "node/command_agent.mjs", nil)}
 	require.Equal(t, "Is it 50? Say yes, higher or lower.", question(t, c.say(t, "guess my number")))

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
-// settings are those of both replicas. Clients of 1.0 are held to the card's media types; their webhooks are on this
+// settings are the settings of both replicas. Clients of 1.0 must use the card's media types. Webhooks go to this
 // machine.
 const settings = `
 listen: 127.0.0.1:0

@@ -1,17 +1,17 @@
 //go:build interop
 
-// Package interop runs the official A2A clients, as their registries have them, against two replicas of the built server.
-// README.md has the contract between this harness and the clients.
+// Package interop runs the official A2A clients, as their registries have them, against two replicas of the built
+// server. README.md has the contract between the tests and the clients.
 package interop
 
-// exception is something that does not pass, and why that is not ours to mend. An empty binding or scenario means all of
-// them. Each entry must still be needed: one that nothing matches, or whose scenario passes, fails the test.
+// exception is a case that does not pass, with the reason why the server cannot fix it. An empty binding or scenario
+// means all of them. Each entry must be needed: one that matches nothing, or whose scenario passes, fails the test.
 type exception struct {
 	client, binding, scenario string
 	why                       string
 }
 
-// unsupported are bindings that a client does not have; it is not run over these.
+// unsupported are bindings that a client lacks; it does not run over these.
 var unsupported = []exception{
 	{client: "go-0.3", binding: "rest", why: "a2a-go v0.3.15: a2aclient has grpc.go and jsonrpc.go, and no transport for HTTP+JSON"},
 	{client: "py-0.2", binding: "rest", why: "a2a-sdk 0.2.16: a2a/client has client.py (JSON-RPC) and grpc_client.py, and no client for HTTP+JSON"},
@@ -19,7 +19,7 @@ var unsupported = []exception{
 	{client: "js-0.2", binding: "grpc", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 }
 
-// absences are calls that a client does not have; it must report them as absent.
+// absences are calls that a client lacks; it must report them as absent.
 var absences = []exception{
 	{client: "py-0.2", scenario: "list", why: "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it"},
 	{client: "py-0.2", scenario: "resubscribe", why: "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it"},
@@ -70,14 +70,14 @@ var defects = []exception{
 	},
 }
 
-// doublyEncoded is what a2a-sdk 0.3 makes of files in protobuf and ProtoJSON, whose bytes are those of the file.
+// doublyEncoded is the representation of files in protobuf and ProtoJSON by a2a-sdk 0.3.
 const doublyEncoded = "puts base64 text where the bytes of a file belong, and takes what it gets for such text " +
 	"(a2a-sdk 0.3.26, a2a/utils/proto_utils.py:185, 661; noted in a2aproject/a2a-python#754, worked around in a2aproject/a2a-go#367)"
 
-// neverAppends is what @a2a-js/sdk 0.3 makes of artifact updates in protobuf and ProtoJSON. Its users take every chunk for
-// the whole artifact.
+// neverAppends is the representation of artifact updates in protobuf and ProtoJSON by @a2a-js/sdk 0.3. Its users get
+// every chunk as the whole artifact.
 const neverAppends = "drops append from artifact updates (@a2a-js/sdk 0.3.14, FromProto.taskArtifactUpdateEvent, dist/chunk-5ONEQMOQ.js:1504)"
 
-// unnamedFiles is what it makes of files there. The proto file of 0.3.0 has no name for them.
+// unnamedFiles is its representation of files there. The proto file of 0.3.0 has no name for them.
 const unnamedFiles = "neither sends nor reads the name of a file (@a2a-js/sdk 0.3.14, dist/chunk-5ONEQMOQ.js:1927, 1229; " +
 	"https://github.com/a2aproject/A2A/issues/984)"

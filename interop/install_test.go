@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cache holds what has been installed, a folder for each version of a client's manifests.
+// cache holds installations, a folder for each version of a client's manifests.
 const cache = ".cache"
 
-// folders lists those below clients: the clients themselves, and what they share.
+// folders lists the folders below clients: the clients, and the code that they share.
 func folders(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir("clients")
@@ -49,11 +49,11 @@ func install(t *testing.T, name string) []string {
 	switch {
 	case exists(t, filepath.Join(source, "go.mod")):
 		program := filepath.Join(cached(t, name), "client")
-		// Go's own cache makes the second time fast. A workspace would override the client's manifest.
+		// Go's own cache makes later builds fast. A workspace would override the client's manifest.
 		execute(t, source, []string{"GOWORK=off", "GOFLAGS=-mod=readonly"}, "go", "build", "-o", program, ".")
 		return []string{program}
 	case exists(t, filepath.Join(source, "package-lock.json")):
-		// Modules are looked for beside the program, so that is copied, and with it the folders that clients share.
+		// Node looks for modules beside the program, so the program is copied, with the folders that clients share.
 		dir := cached(t, name, "package.json", "package-lock.json")
 		copied := filepath.Join(dir, name)
 		once(t, dir, func() {
@@ -97,7 +97,7 @@ func cached(t *testing.T, name string, manifests ...string) string {
 	return dir
 }
 
-// once installs into a folder unless that has been done. What an interrupted attempt has left is removed.
+// once installs into a folder, unless that is done. It removes the remains of an interrupted attempt.
 func once(t *testing.T, dir string, do func()) {
 	t.Helper()
 	done := filepath.Join(dir, ".installed")
@@ -118,7 +118,7 @@ func transfer(t *testing.T, from, to string) {
 	require.NoError(t, os.MkdirAll(to, 0o755))
 	for _, e := range entries {
 		if e.IsDir() {
-			continue // node_modules of somebody who tried it there
+			continue // node_modules of an earlier manual installation
 		}
 		content, err := os.ReadFile(filepath.Join(from, e.Name()))
 		require.NoError(t, err)

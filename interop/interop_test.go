@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scenarios are what each client goes through, over each binding that it has. README.md tells what must hold.
+// scenarios are the scenarios of each client, over each of its bindings. README.md says what must hold.
 var scenarios = []string{
 	"card", "send", "return-immediately", "stream", "get", "list", "cancel", "multi-turn", "resubscribe", "parts", "metadata",
 	"error-not-found", "error-terminal", "push-config", "push", "extended-card", "concurrent",
@@ -30,7 +30,7 @@ var bindings = []string{"jsonrpc", "rest", "grpc"}
 // runLimit bounds one run of a client, which has its own deadlines for scenarios.
 const runLimit = 3 * time.Minute
 
-// job is what a client is told. README.md describes it.
+// job is the input of a client. README.md describes it.
 type job struct {
 	Binding     string `json:"binding"`
 	A           string `json:"a"`
@@ -79,13 +79,13 @@ func TestOfficialClients(t *testing.T) {
 	}
 }
 
-// requireNeeded fails for exceptions that concern nothing, or nothing more. That the others are needed, judge shows.
+// requireNeeded fails for exceptions that match nothing. judge checks that the others are needed.
 func requireNeeded(t *testing.T, clients []string) {
 	t.Helper()
 	all := slices.Concat(unsupported, absences, defects)
 	for i, e := range all {
 		_, twice := find(all[:i], e.client, e.binding, e.scenario)
-		require.False(t, twice, "%+v: an entry before it says that already", e)
+		require.False(t, twice, "%+v: an earlier entry covers it", e)
 		require.NotEmpty(t, e.why, "%+v: why?", e)
 		require.Contains(t, clients, e.client, "%+v: no such client", e)
 		if e.binding != "" {
@@ -107,7 +107,7 @@ func find(list []exception, client, binding, scenario string) (exception, bool) 
 	return exception{}, false
 }
 
-// runClient runs a client to its end, and returns what it said.
+// runClient runs a client to its end, and returns its results.
 func runClient(t *testing.T, command []string, j job) (results []result, stderr string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "job.json")

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// receiver takes whatever is posted to it, and tells on GET /received?path= what came to a path.
+// receiver accepts every POST, and GET /received?path= returns the requests to a path.
 type receiver struct {
 	mu      sync.Mutex
 	arrived map[string][]delivery // by path

@@ -27,8 +27,8 @@ type result struct {
 	metrics     map[string]float64
 }
 
-// raw is a column with a raw limit: the metric of the benchmark to whose name the row's parameter
-// leads, as in Blocking/inflight=16 to RawInsert/conns=16.
+// raw is a column with a raw limit. The row's parameter selects the metric: Blocking/inflight=16 leads to
+// RawInsert/conns=16.
 type raw struct {
 	heading, unit string
 	name          string // with %s for the parameter
@@ -130,7 +130,7 @@ func report(in io.Reader, out io.Writer) error {
 
 func line(b *strings.Builder, cells []string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
 
-// parse reads what go test prints. What is told about the machine is a list of "key: value".
+// parse reads the output of go test. The description of the machine is a list of "key: value" lines.
 func parse(in io.Reader) (results []result, environment []string, failed string, err error) {
 	scanner := bufio.NewScanner(in)
 	for scanner.Scan() {
@@ -165,7 +165,7 @@ func parse(in io.Reader) (results []result, environment []string, failed string,
 	return results, environment, failed, scanner.Err()
 }
 
-// unitsOf are the columns: rates first, then the rest by name.
+// unitsOf returns the columns: rates first, then the rest by name.
 func unitsOf(rows []result) []string {
 	var units []string
 	for _, r := range rows {
@@ -197,7 +197,7 @@ func param(name, key string) string {
 	return ""
 }
 
-// shown is a metric with three digits that matter, and thousands apart.
+// shown formats a metric with three significant digits and thousands separators.
 func shown(metrics map[string]float64, unit string) string {
 	v, ok := metrics[unit]
 	if !ok {

@@ -41,8 +41,8 @@ func TestReport(t *testing.T) {
 	require.Empty(t, cmp.Diff(rendered, out.String()))
 }
 
-// A run that failed in the middle has tables too, and must not pass for a whole one.
-func TestAFailedRunIsAnError(t *testing.T) {
+// A run that failed halfway has tables too. It must not look like a complete run.
+func TestReportRejectsFailedRun(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
 		"", "PASS\n", output + "--- FAIL: BenchmarkStream\nFAIL\n", output + "panic: test timed out after 30m0s\n",

@@ -1,6 +1,5 @@
-// Command conformance is the agent that the public conformance kit of A2A asks
-// for, on a Holdfast server. What it does is in the ids of the kit's messages; the
-// file that HOLDFAST_CONFIG names sets the server up for an edition of the kit.
+// Command conformance is the agent that the public conformance kit of A2A needs, on a Holdfast server. The ids of the
+// kit's messages tell it what to do. The file in HOLDFAST_CONFIG sets the server up for an edition of the kit.
 package main
 
 import (
@@ -27,18 +26,17 @@ func main() {
 	}
 }
 
-// A turn of an unscripted message is long enough for a test to look at it over one
-// binding after the other, to cancel it, or to say more meanwhile, and is under way
-// after the second that another test sleeps. Resubscription is as long as the kit
-// wants a task to follow: twice its streaming timeout of two seconds.
+// A turn of an unscripted message lasts long enough for a test to read it over all bindings, cancel it, or send more.
+// It is still running after the one-second sleep of another test. The resubscription lasts as long as the kit wants
+// to follow a task: twice its streaming timeout of two seconds.
 const (
 	untilWorking   = 500 * time.Millisecond
 	working        = 700 * time.Millisecond
 	resubscription = 4 * time.Second
 )
 
-// scripts are the scenarios of the kit's edition for 1.0, by the beginning of the
-// message id. The longest that fits is played.
+// scripts are the scenarios of the kit's edition for 1.0, by a prefix of the message id. The longest matching prefix
+// wins.
 var scripts = map[string]func(ctx context.Context, out agent.Emitter) error{
 	"tck-complete-task": func(ctx context.Context, out agent.Emitter) error {
 		return out.Complete(ctx, agent.Say("Hello from TCK"))
@@ -83,9 +81,9 @@ var scripts = map[string]func(ctx context.Context, out agent.Emitter) error{
 	},
 }
 
-// answer plays the script of the message, or else holds a conversation: it works
-// for a moment, says what it has heard and waits for more. The editions for 0.x
-// script nothing but the resubscription, and continue, follow and cancel any task.
+// answer plays the script of the message. Without a script it holds a conversation: it works for a moment, repeats
+// the message and asks for more. The editions for 0.x script only the resubscription, and continue, follow and cancel
+// any task.
 func answer(ctx context.Context, run *agent.Run, out agent.Emitter) error {
 	longest := ""
 	for prefix := range scripts {
@@ -123,7 +121,7 @@ func emit(artifacts ...agent.Artifact) func(context.Context, agent.Emitter) erro
 	}
 }
 
-// work does the same, and says before that it is working.
+// work emits working before the artifacts, then completes.
 func work(artifacts ...agent.Artifact) func(context.Context, agent.Emitter) error {
 	return func(ctx context.Context, out agent.Emitter) error {
 		if err := out.Working(ctx, agent.Message{}); err != nil {

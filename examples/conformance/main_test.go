@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
-func TestEveryEditionHasAConfigurationThatLoads(t *testing.T) {
+func TestEachEditionHasValidConfiguration(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.yaml")
 	require.NoError(t, err)
@@ -23,7 +23,7 @@ func TestEveryEditionHasAConfigurationThatLoads(t *testing.T) {
 	}
 }
 
-// recorder notes what an agent emits.
+// recorder records what an agent emits.
 type recorder struct {
 	agent.Emitter
 	emitted []string
@@ -44,7 +44,7 @@ func (r *recorder) AskInput(_ context.Context, m agent.Message) error {
 	return nil
 }
 
-func TestTheLongestPrefixOfAMessageIDIsPlayed(t *testing.T) {
+func TestLongestMessageIDPrefixWins(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string][]string{
 		"tck-artifact-file-url-1":    {"artifact https://example.com/output.txt"},

@@ -1,4 +1,4 @@
-// Package webhooks_test sends the example receivers what the server sends, and what others might.
+// Package webhooks_test sends genuine and forged notifications to the example receivers.
 package webhooks_test
 
 import (
@@ -74,10 +74,10 @@ func (o *origin) sender(t *testing.T, secrets ...push.Secret) *push.Sender {
 type receiver struct {
 	t     *testing.T
 	url   string
-	lines chan string // what it prints
+	lines chan string // its output
 }
 
-// build compiles the example in Go; a `go run` could not be killed.
+// build compiles the Go example, because killing `go run` would leave its child running.
 func build(t *testing.T) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "receiver")
@@ -118,13 +118,13 @@ func start(t *testing.T, argv []string, env ...string) *receiver {
 	return r
 }
 
-// request is what a receiver gets.
+// request is a request to a receiver.
 type request struct {
 	header http.Header
 	body   []byte
 }
 
-// capture is what a sender sends to a URL, caught on its way.
+// capture returns the request that a sender makes for a URL.
 func capture(t *testing.T, s *push.Sender, d *push.Delivery) *request {
 	t.Helper()
 	caught := make(chan *request, 1)
@@ -141,7 +141,7 @@ func capture(t *testing.T, s *push.Sender, d *push.Delivery) *request {
 	return <-caught
 }
 
-// send gives the status and what the receiver said about it.
+// send returns the status and the receiver's answer.
 func (r *receiver) send(q *request) (status int, said string) {
 	r.t.Helper()
 	post, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url, bytes.NewReader(q.body))
@@ -161,7 +161,7 @@ func delivery(url, id string) *push.Delivery {
 	}
 }
 
-// claims are those of a genuine delivery, for the test to spoil.
+// claims are the claims of a genuine delivery, which the test then changes.
 func (o *origin) claims(r *receiver, body []byte) map[string]any {
 	digest := sha256.Sum256(body)
 	now := time.Now().Unix()
@@ -201,7 +201,7 @@ func TestReceivers(t *testing.T) {
 			t.Parallel()
 			r := start(t, argv, "ISSUER="+o.url, "TOKEN="+clientToken)
 
-			// What the server sends, again under the same id, and another one.
+			// A genuine delivery, its repetition, and a second one.
 			for _, step := range []struct{ id, said string }{
 				{"d-1", "accepted d-1"}, {"d-1", "repeated d-1"}, {"d-2", "accepted d-2"},
 			} {
@@ -211,10 +211,10 @@ func TestReceivers(t *testing.T) {
 			}
 			require.NoError(t, sender.Challenge(t.Context(), r.url))
 
-			// What others might send.
+			// Forged deliveries.
 			genuine := capture(t, sender, delivery(r.url, "d-3"))
 			status, said := r.send(genuine)
-			require.Equal(t, http.StatusUnauthorized, status, "it was signed for another receiver: %s", said)
+			require.Equal(t, http.StatusUnauthorized, status, "a delivery for another receiver: %s", said)
 			spoil := func(change func(claims map[string]any)) *request {
 				q := &request{genuine.header.Clone(), genuine.body}
 				claims := o.claims(r, q.body)
@@ -224,7 +224,7 @@ func TestReceivers(t *testing.T) {
 			}
 			status, said = r.send(spoil(func(map[string]any) {}))
 			require.Equal(t, http.StatusNoContent, status, said)
-			require.Equal(t, "accepted forged", said, "the test signs as the server does")
+			require.Equal(t, "accepted forged", said, "the test signs like the server")
 
 			now := time.Now().Unix()
 			valid := strings.Split(o.sign(t, o.claims(r, genuine.body)), ".")
@@ -262,7 +262,7 @@ func TestReceivers(t *testing.T) {
 				"no JSON":            signed(valid[0], base64.RawURLEncoding.EncodeToString([]byte("x")), valid[2]),
 				"garbage":            signed("a.b.c"),
 				"a stranger":         signed(stranger.sign(t, o.claims(r, genuine.body))),
-				"a stranger who says where his keys are": signed(encode(map[string]any{
+				"a stranger's token with a link to his keys": signed(encode(map[string]any{
 					"alg": "ES256", "kid": stranger.keys.KeyID(), "jku": stranger.url + "/.well-known/jwks.json",
 				}), valid[1], valid[2]),
 				"another issuer":   spoil(func(c map[string]any) { c["iss"] = stranger.url }),
@@ -279,7 +279,7 @@ func TestReceivers(t *testing.T) {
 				require.Equal(t, http.StatusUnauthorized, status, "%s: %s", attack, said)
 				require.True(t, strings.HasPrefix(said, "refused: "), "%s: %s", attack, said)
 			}
-			require.Equal(t, push.Delivered, sender.Send(t.Context(), delivery(r.url, "d-4")).Class, "it is still there")
+			require.Equal(t, push.Delivered, sender.Send(t.Context(), delivery(r.url, "d-4")).Class, "the receiver still runs")
 		})
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// The agents of examples/, as real processes in their own languages, and a few bad ones.
+// The agents of examples/, as real processes in their own languages, and a few faulty ones.
 
-func TestTheExampleAgents(t *testing.T) {
+func TestExampleAgents(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	python := startAgent(t, "127.0.0.1:0", "python3", example(t, "python/http_agent.py"))
@@ -36,7 +36,7 @@ func TestTheExampleAgents(t *testing.T) {
 	for _, d := range a2atest.Old {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
-			// talk sends a message to an agent, on one replica and then on the other.
+			// talk sends a message to an agent, alternately on the two replicas.
 			turn := 0
 			talk := func(agent, taskID, says string) *a2atest.Result {
 				t.Helper()
@@ -61,7 +61,7 @@ func TestTheExampleAgents(t *testing.T) {
 			require.Equal(t, "3 words, 2 different", a2atest.Text(res.Artifacts[0].Parts))
 			require.JSONEq(t, `{"one":1,"two":2}`, string(res.Artifacts[1].Parts[0].Data))
 
-			res = talk("node-command", "", "start") // guesses a number, and remembers by the history alone
+			res = talk("node-command", "", "start") // guesses a number; its only memory is the history
 			require.Contains(t, res.Said(), "50")
 			res = talk("node-command", res.Task(), "lower")
 			require.Contains(t, res.Said(), "25")
@@ -74,13 +74,13 @@ func TestTheExampleAgents(t *testing.T) {
 	}
 }
 
-// An HTTP agent dies in the middle of its answer. It is asked again, when it is back.
-func TestAnHTTPAgentThatDies(t *testing.T) {
+// An HTTP agent dies in the middle of its answer. The server retries, and succeeds when the agent is back.
+func TestHTTPAgentDiesDuringRun(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	addr := l.Addr().String() // ours until now
+	addr := l.Addr().String() // free after l closes
 	require.NoError(t, l.Close())
 	agent := startAgent(t, addr, "node", example(t, "node/http_agent.mjs"), "DELAY=100")
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: fmt.Sprintf(clustertest.Settings+`
@@ -91,18 +91,18 @@ func TestAnHTTPAgentThatDies(t *testing.T) {
 	s := r.Stream(a2atest.V03, a2atest.Say("a bc def ghij klmno pqrstu vwxyz").At("node"))
 	first := s.Until("two words", func(e *a2atest.Event) bool { return e.Artifact != nil && e.Append })
 	agent.Kill()
-	waittest.Eventually(t, "the run is given up", func() error {
+	waittest.Eventually(t, "the worker gives the run up", func() error {
 		return waittest.Unless(len(db.Runs(first.Task())) > 0, "not yet")
 	})
 	startAgent(t, addr, "node", example(t, "node/http_agent.mjs"), "DELAY=10")
 	require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
 	task := r.GetOver(a2atest.Unversioned, a2atest.Say().To(first.Task()).At("node"))
-	require.Equal(t, "a cb fed jihg onmlk utsrqp zyxwv ", a2atest.Text(task.Artifacts[0].Parts), "the second try replaced what was left of the first")
+	require.Equal(t, "a cb fed jihg onmlk utsrqp zyxwv ", a2atest.Text(task.Artifacts[0].Parts), "the second try replaced the output of the first")
 	require.Contains(t, db.Runs(first.Task()), "retry")
 }
 
-// To cancel a task closes the request of its agent, which the example in Node notices.
-func TestCancelReachesTheAgent(t *testing.T) {
+// A cancel closes the request to the agent, which the Node example notices.
+func TestCancelReachesAgent(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	agent := startAgent(t, "127.0.0.1:0", "node", example(t, "node/http_agent.mjs"), "DELAY=10000")
@@ -130,7 +130,7 @@ func TestCancelReachesTheAgent(t *testing.T) {
 			return waittest.Unless(len(marked(mark)) == servers+processes, "%d processes", len(marked(mark)))
 		})
 		if name == "node" {
-			s.UntilState("working") // what the agent itself says first
+			s.UntilState("working") // the agent's own first event
 		}
 		res := b.CancelOver(a2atest.Unversioned, a2atest.Say().To(taskID).At(name))
 		require.Equal(t, "canceled", res.State(), name)
@@ -142,8 +142,8 @@ func TestCancelReachesTheAgent(t *testing.T) {
 	agent.untilSays("the run was canceled")
 }
 
-// When the server dies its commands go with it or find themselves alone; the next attempt goes on from the checkpoint.
-func TestACommandGoesOnFromItsCheckpoint(t *testing.T) {
+// When the server dies, its commands die with it or lose their pipe. The next attempt continues from the checkpoint.
+func TestCommandContinuesFromCheckpoint(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	config := fmt.Sprintf(clustertest.Settings+`
@@ -169,11 +169,11 @@ func TestACommandGoesOnFromItsCheckpoint(t *testing.T) {
 			checkpoints++
 		}
 	}
-	require.Less(t, checkpoints, 15, "it began where the first attempt had come to: 12, or one more for each that was not stored")
+	require.Less(t, checkpoints, 15, "it began where the first attempt had stopped: at 12, or one more for each checkpoint that was not stored")
 }
 
-// Agents that misbehave fail their task, with words that help whoever wrote them.
-func TestBadAgents(t *testing.T) {
+// A faulty agent fails its task, with a message that helps the agent's author.
+func TestFaultyAgentsFailTheirTask(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings + `
@@ -193,7 +193,7 @@ func TestBadAgents(t *testing.T) {
 			require.Equal(t, "failed", res.State())
 			require.NotEmpty(t, res.Said())
 			require.Contains(t, res.Said(), want)
-			require.NotContains(t, res.Said(), "127.0.0.1", "clients do not learn our addresses")
+			require.NotContains(t, res.Said(), "127.0.0.1", "clients must not see internal addresses")
 		})
 	}
 }

@@ -1,4 +1,4 @@
-// Package agents runs the agents of examples/ in their own languages, and bad ones.
+// Package agents runs the agents of examples/ in their own languages, and faulty ones.
 package agents
 
 import (

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
-// composeFile is what we look at in docker-compose.yml. `docker compose config` is stricter, where it is installed.
+// composeFile has the members of docker-compose.yml that the tests check. Where it is installed, `docker compose
+// config` checks all.
 type composeFile struct {
 	Services map[string]struct {
 		Image           string
@@ -81,10 +82,10 @@ func TestComposeFile(t *testing.T) {
 	require.Equal(t, "service_healthy", migrate.DependsOn["postgres"].Condition)
 	require.Equal(t, "service_completed_successfully", server.DependsOn["migrate"].Condition)
 	require.Equal(t, 2, server.Deploy.Replicas)
-	require.Empty(t, server.Ports, "with a port of its own it would not scale")
-	require.Empty(t, server.ContainerName, "nor with a name")
-	require.Greater(t, server.StopGracePeriod, config.Default().Worker.StopGrace+15*time.Second, "what the server takes at most")
-	require.Equal(t, []string{"127.0.0.1:8080:8080", "127.0.0.1:8081:8081"}, balancer.Ports, "everybody who reaches it is let in")
+	require.Empty(t, server.Ports, "a fixed host port prevents scaling")
+	require.Empty(t, server.ContainerName, "a container name prevents scaling")
+	require.Greater(t, server.StopGracePeriod, config.Default().Worker.StopGrace+15*time.Second, "longer than the longest stop of the server")
+	require.Equal(t, []string{"127.0.0.1:8080:8080", "127.0.0.1:8081:8081"}, balancer.Ports, "the open server is reachable from this machine only")
 
 	haproxy, err := os.ReadFile("../../deploy/haproxy.cfg")
 	require.NoError(t, err)
@@ -98,7 +99,7 @@ func TestComposeFile(t *testing.T) {
 		require.NotNil(t, m)
 		d, err := time.ParseDuration(m[1])
 		require.NoError(t, err)
-		require.Greater(t, d, max(config.Default().SSE.KeepAlive, config.Default().Limits.MaxBlock), "a quiet stream is not cut")
+		require.Greater(t, d, max(config.Default().SSE.KeepAlive, config.Default().Limits.MaxBlock), "the proxy does not cut quiet streams")
 	}
 }
 
@@ -112,11 +113,11 @@ func TestDockerfile(t *testing.T) {
 	for _, variable := range used {
 		require.Contains(t, known, variable)
 	}
-	// What it starts, this binary knows.
+	// This binary has the commands that the image starts.
 	for _, line := range []string{`CMD ["/holdfast", "ready"]`, `CMD ["serve"]`} {
 		require.Contains(t, string(raw), line)
 	}
-	require.Regexp(t, `(?m)^FROM scratch\n(?s:.*)^USER [1-9]\d*:[1-9]\d*$`, string(raw), "not as root, and with no shell")
+	require.Regexp(t, `(?m)^FROM scratch\n(?s:.*)^USER [1-9]\d*:[1-9]\d*$`, string(raw), "a user without root, and no shell")
 	version := regexp.MustCompile(`golang:(\d+\.\d+)`).FindStringSubmatch(string(raw))
 	require.NotNil(t, version)
 	mod, err := os.ReadFile("../../go.mod")

@@ -1,4 +1,5 @@
-// Package documents shows that the README and other documents are true: commands run as they stand, and names exist.
+// Package documents shows that the README and other documents are true: their commands run as written, and their
+// names exist.
 package documents
 
 import (

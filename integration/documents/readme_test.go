@@ -55,7 +55,7 @@ func blocksOf(t *testing.T, file, language string) []block {
 	return out
 }
 
-// aroundTour gives the tour what a newcomer has: a clone, `make run` in another terminal, and that terminal's Ctrl-C.
+// aroundTour gives the tour the setup of a newcomer: a clone, `make run` in another terminal, and Ctrl-C there.
 const (
 	beforeTour = `
 make() { mkdir -p bin; ln -sf "$BINARY" bin/holdfast; }
@@ -94,7 +94,7 @@ func TestREADMETour(t *testing.T) {
 		}
 		fmt.Fprintf(&script, "echo; echo '== %d'\n%s", i, b.text)
 	}
-	require.True(t, killing, "the tour has no part in which the server is killed")
+	require.True(t, killing, "the tour has no step that kills the server")
 	_, port, err := net.SplitHostPort(agent)
 	require.NoError(t, err)
 	pasted := strings.NewReplacer("127.0.0.1:8080", public, "127.0.0.1:9000", agent, "http_agent.py 9000", "http_agent.py "+port).
@@ -110,7 +110,7 @@ func TestREADMETour(t *testing.T) {
 	checkTour(t, answers, lookErr == nil)
 }
 
-// checkTour compares what was answered, by topic, with what the README says about it.
+// checkTour compares the answers, by topic, with what the README says about them.
 func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	t.Helper()
 	first := answers[""]
@@ -122,15 +122,15 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 
 	cut := answers["Cut a stream, and resume it"]
 	require.Len(t, cut, 1)
-	require.Equal(t, indexes(1, 13), streamIDs(t, cut[0]), "the two streams together are the log")
-	require.Contains(t, cut[0], "timed out", "the first stream was not cut")
-	require.Equal(t, 1, strings.Count(cut[0], `"final":true`), "only the second stream has the end")
+	require.Equal(t, indexes(1, 13), streamIDs(t, cut[0]), "the two streams together are the whole log")
+	require.Contains(t, cut[0], "timed out", "the first stream ended early")
+	require.Equal(t, 1, strings.Count(cut[0], `"final":true`), "only the second stream has the final event")
 
 	trip := answers["Three versions, one task"]
 	require.Len(t, trip, 3)
 	require.Contains(t, trip[2], `{"id":"trip-`)
 	require.Contains(t, trip[2], `"state":"TASK_STATE_COMPLETED"`)
-	require.Equal(t, 1, strings.Count(trip[2], `"role":"ROLE_USER"`), "the newest message alone")
+	require.Equal(t, 1, strings.Count(trip[2], `"role":"ROLE_USER"`), "only the newest message")
 	require.Contains(t, trip[1], `"state":"TASK_STATE_COMPLETED"`)
 	require.Contains(t, trip[1], `{"messageId":"m-6","role":"ROLE_USER","taskId":"trip-`)
 	require.Contains(t, trip[0], `"state":"input-required"`)
@@ -141,16 +141,16 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	kill := answers["Kill it"]
 	require.Len(t, kill, 3)
 	live := streamIDs(t, kill[1])
-	require.Subset(t, live, []int{1, 2, 3}, "the stream had begun when the server was killed")
+	require.Subset(t, live, []int{1, 2, 3}, "the stream began before the server was killed")
 	require.NotContains(t, kill[1], `"final":true`)
-	require.Contains(t, kill[2], `"state":"working"`, "the task is as the log has it")
+	require.Contains(t, kill[2], `"state":"working"`, "the task agrees with the log")
 	require.Contains(t, kill[2], `"state":"completed"`)
 	for i := range 20 {
 		require.Regexp(t, fmt.Sprintf(`"artifact":.*"text":"%08d `, i), kill[2])
 	}
 	resumed := streamIDs(t, kill[2])
 	require.Equal(t, []int{3, 24}, []int{resumed[0], resumed[len(resumed)-1]}, "20 chunks, two statuses, a message and a lost attempt")
-	require.Len(t, resumed, 21, "the lost attempt is not shown, and nothing is shown twice")
+	require.Len(t, resumed, 21, "the lost attempt is not shown, and no event is shown twice")
 
 	own := answers["Your own agent"]
 	require.Len(t, own, 1)
@@ -183,10 +183,10 @@ func tourOf(t *testing.T) []block {
 	return tour
 }
 
-// paste runs a script as a careful shell would, in a fresh directory that has the examples.
+// paste runs a script with `set -e` in a fresh directory that has the examples.
 func paste(t *testing.T, script string, env ...string) string {
 	t.Helper()
-	// As root, PostgreSQL runs as somebody else, who must get here.
+	// When root runs the tests, PostgreSQL runs as another user, which must be able to enter the directory.
 	dir, err := os.MkdirTemp("", "holdfast-readme-") //nolint:usetesting // t.TempDir is private
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
@@ -202,12 +202,12 @@ func paste(t *testing.T, script string, env ...string) string {
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "BINARY=" + clustertest.Binary(t),
 	}, env...)
-	// Everything it starts is in its group, but for PostgreSQL.
+	// All processes that it starts are in its group, except PostgreSQL.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	file, err := os.Create(filepath.Join(dir, "said.log"))
 	require.NoError(t, err)
-	cmd.Stdout, cmd.Stderr = file, file // no pipe: the script leaves processes behind when it fails
+	cmd.Stdout, cmd.Stderr = file, file // not a pipe: a failed script leaves processes that would keep it open
 	require.NoError(t, cmd.Start())
 	group := cmd.Process.Pid
 	t.Cleanup(func() {
@@ -225,9 +225,9 @@ func paste(t *testing.T, script string, env ...string) string {
 				t.Logf("%s:\n%s", name, log)
 			}
 		}
-		require.NoError(t, err, "the tour said:\n%s", out)
+		require.NoError(t, err, "output of the tour:\n%s", out)
 	}
-	waittest.Eventually(t, "the servers have left the database", func() error {
+	waittest.Eventually(t, "the servers have disconnected from the database", func() error {
 		if _, err := os.Stat(filepath.Join(dir, ".holdfast/postgres/data/postmaster.pid")); err == nil {
 			return fmt.Errorf("postgresql runs")
 		}

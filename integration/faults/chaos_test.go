@@ -27,9 +27,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Everything is broken while clients work: each fault in a cluster of its own for as long as it takes to bite, or, with
-// -chaos, one after the other on one cluster, again and again. Then the load rests, and what clients were told is held
-// against what is stored.
+// Each fault hits a cluster under load. By default each has a cluster of its own for as long as it needs to take
+// effect; with -chaos all run on one cluster, again and again. Then the load stops, and the answers that clients got
+// are compared with the log.
 
 var (
 	chaosFor    = flag.Duration("chaos", 0, "run TestChaos for so long, on one cluster, instead of each fault once")
@@ -37,8 +37,8 @@ var (
 	chaosReport = flag.String("chaos.report", "", "write the table of results to this file, too")
 )
 
-// chaotic clustertest.Settings let a task be lost any number of times. Nothing but what was asked for may end it. Two minutes
-// after it has ended retention deletes it, and the judge reads it in the export, whose directory is added.
+// chaotic clustertest.Settings allow any number of lost attempts, so only a client's request may end a task.
+// Retention deletes a task two minutes after its end, and the judge reads it in the export, whose directory is added.
 const chaotic = `
 listen: 127.0.0.1:0
 grpc_listen: off
@@ -55,14 +55,14 @@ agents:
     limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 1000}
 `
 
-// notifyQueueFull takes 8 GiB and a minute, unless the server lets us choose (from PostgreSQL 17 on): then part of the
-// short form, else with -chaos and where the disk has room.
+// notifyQueueFull takes 8 GiB and a minute, unless the server has a setting for the size (PostgreSQL 17 and later).
+// With the setting it is part of the short form; without it, it needs -chaos and enough disk space.
 const notifyQueueFull = "the NOTIFY queue full"
 
-// wrongClocks needs a server of its own.
+// wrongClocks needs a server binary of its own.
 const wrongClocks = "clocks an hour ahead and behind"
 
-// faults are what is done to a cluster. Each leaves it as it was: a fault ends before its function returns.
+// faults are done to a cluster. Each function ends its fault before it returns.
 var faults = []struct {
 	name string
 	do   func(*rig)
@@ -97,7 +97,7 @@ func TestChaos(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			if f.name == wrongClocks {
-				serverWithOffClock(t) // takes a while, in which no cluster need wait
+				serverWithOffClock(t) // builds for a while; no cluster need wait for it
 			}
 			c := newRig(t, seed+uint64(i), map[string]string{"fsync": "off"}, 6)
 			if f.name == notifyQueueFull && !c.notifyQueueIsSmall() {
@@ -109,7 +109,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// unleash goes through all faults in random orders until the time is over.
+// unleash runs all faults in random orders until the time is over.
 func unleash(t *testing.T, seed uint64) {
 	t.Helper()
 	c := newRig(t, seed, nil, 16)
@@ -135,7 +135,7 @@ func unleash(t *testing.T, seed uint64) {
 	}
 }
 
-// roomFor reports whether the disk that private servers are on has so much to spare.
+// roomFor reports whether the disk of the private servers has so much free space.
 func roomFor(t *testing.T, bytes uint64) bool {
 	t.Helper()
 	var disk syscall.Statfs_t
@@ -143,11 +143,11 @@ func roomFor(t *testing.T, bytes uint64) bool {
 	return disk.Bavail*uint64(disk.Bsize) > bytes
 }
 
-// rig is a cluster to be broken: a PostgreSQL of its own, three replicas with a proxy each, and their clients.
+// rig is the cluster under test: a PostgreSQL of its own, three replicas with a proxy each, and their clients.
 type rig struct {
 	t        *testing.T
 	pg       *storetest.PrivateServer
-	db       *pgx.Conn // straight to the database; made anew when it was lost
+	db       *pgx.Conn // directly to the database; reopened when it is lost
 	proxies  []*pgproxytest.Proxy
 	replicas []*clustertest.Replica
 	load     *load
@@ -180,7 +180,7 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int) 
 	return c
 }
 
-// round breaks something, and when it is whole again asks everybody whether anything was lost.
+// round injects a fault, waits for recovery, and checks that nothing was lost.
 func (c *rig) round(name string, do func(*rig)) {
 	c.t.Helper()
 	row := c.row(name)
@@ -202,11 +202,11 @@ func (c *rig) round(name string, do func(*rig)) {
 	c.t.Logf("%s: %.0f s, %+v", name, time.Since(began).Seconds(), did)
 }
 
-// recovered waits until a replica works again, if nobody did it the favour of a restart: it is ready, and it answers.
+// recovered waits until a replica works again without a restart: it is ready, and it answers.
 func (c *rig) recovered(r *clustertest.Replica) {
 	c.t.Helper()
 	if how, ended := r.Ended(); ended {
-		require.FailNow(c.t, r.Name+" ended by itself", how)
+		require.FailNow(c.t, r.Name+" exited", how)
 	}
 	r.WaitReady()
 	waittest.Eventually(c.t, r.Name+" serves", func() error {
@@ -220,20 +220,20 @@ func (c *rig) recovered(r *clustertest.Replica) {
 	})
 }
 
-// judge holds the ledger against the log. Nobody is at work.
+// judge compares the ledger with the log. No client is running.
 func (c *rig) judge() {
 	c.t.Helper()
 	require.NoError(c.t, c.load.troubles())
 	require.NoError(c.t, judgetest.CheckAtRest(context.Background(), c.pg.URL, c.load.ledger))
 }
 
-// progress waits until clients have finished so many operations more.
+// progress waits until clients have finished n more operations.
 func (c *rig) progress(n int) {
 	c.t.Helper()
 	want := c.load.done.Load() + int64(n)
-	waittest.Eventually(c.t, "clients get on", func() error {
+	waittest.Eventually(c.t, "clients make progress", func() error {
 		done := c.load.done.Load()
-		return waittest.Unless(done >= want, "%d operations are to be done", want-done)
+		return waittest.Unless(done >= want, "%d operations remain", want-done)
 	})
 }
 
@@ -243,7 +243,7 @@ func (c *rig) victim() (*clustertest.Replica, *pgproxytest.Proxy) {
 	return c.replicas[i], c.proxies[i]
 }
 
-// sql runs a statement on the database, past all proxies.
+// sql runs a statement on the database, not through a proxy.
 func (c *rig) sql(statement string, args ...any) {
 	c.t.Helper()
 	waittest.Eventually(c.t, statement, func() error {
@@ -279,7 +279,7 @@ func (c *rig) conn() (*pgx.Conn, error) {
 	return c.db, err
 }
 
-// lost counts the runs that were taken from a worker, since a moment: retention deletes old ones.
+// lost counts the runs that were taken from a worker since a moment. Retention deletes older ones.
 func (c *rig) lost(since time.Time) int {
 	c.t.Helper()
 	return query[int](c, "SELECT count(*) FROM holdfast.task_events WHERE kind = 4 AND payload ->> 'outcome' = 'lost' AND created_at >= $1", since)
@@ -289,10 +289,10 @@ func (c *rig) lost(since time.Time) int {
 
 func (c *rig) killReplicas() {
 	for _, r := range c.replicas {
-		c.scrape(r) // its counters die with it
+		c.scrape(r) // the counters die with the process
 		delete(c.scraped, r)
 		r.Kill()
-		c.progress(len(c.replicas)) // without it
+		c.progress(len(c.replicas)) // while it is down
 		r.Run()
 	}
 }
@@ -303,18 +303,18 @@ func (c *rig) terminate(application string) {
 	for want := c.load.done.Load() + 20; c.load.done.Load() < want || ended < 20; {
 		ended += query[int](c, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE application_name = $1 AND datname = current_database()`, application)
-		time.Sleep(time.Duration(20+c.rng.IntN(300)) * time.Millisecond) // they come back meanwhile
+		time.Sleep(time.Duration(20+c.rng.IntN(300)) * time.Millisecond) // they reconnect meanwhile
 	}
 }
 
 func (c *rig) crashDatabase() {
 	c.pg.Crash()
-	time.Sleep(time.Duration(c.rng.IntN(2000)) * time.Millisecond) // clients meet nothing
+	time.Sleep(time.Duration(c.rng.IntN(2000)) * time.Millisecond) // clients get errors
 	c.pg.Start()
 }
 
-// freeze stops a process past its lease, while clients stay connected to it. What it wants to write then must be
-// refused, and counted; and its streams go on, with what others have written.
+// freeze stops a process past its lease, while clients stay connected. Its late writes must be refused and counted,
+// and its streams must continue with the events of other workers.
 func (c *rig) freeze() {
 	r, _ := c.victim()
 	reading := c.devoted(r)
@@ -326,20 +326,20 @@ func (c *rig) freeze() {
 			r.Thaw()
 		}
 	}()
-	waittest.Eventually(c.t, "its runs are taken over", func() error {
-		return waittest.Unless(c.lost(began) > 0, "none was lost")
+	waittest.Eventually(c.t, "other workers rescue its runs", func() error {
+		return waittest.Unless(c.lost(began) > 0, "no run was lost")
 	})
-	c.progress(len(c.replicas)) // without it
+	c.progress(len(c.replicas)) // while it is frozen
 	r.Thaw()
 	thawed = true
 	c.finish(r, reading)
-	waittest.Eventually(c.t, "late writes are counted", func() error {
-		return waittest.Unless(c.scrape(r).fenced > fenced, "none was")
+	waittest.Eventually(c.t, "fenced writes are counted", func() error {
+		return waittest.Unless(c.scrape(r).fenced > fenced, "no write was fenced")
 	})
 }
 
-// devoted starts streams of clients that stay with one replica, and on one connection, whatever it does: at least two,
-// and until its own worker runs one of them. The channels tell how they ended.
+// devoted starts streams of clients that stay with one replica and one connection: at least two, and until its own
+// worker runs one of the tasks. The channels receive their results.
 func (c *rig) devoted(r *clustertest.Replica) (ends []chan error) {
 	c.t.Helper()
 	running := func() int {
@@ -356,7 +356,7 @@ func (c *rig) devoted(r *clustertest.Replica) (ends []chan error) {
 	return ends
 }
 
-// finish waits until devoted streams have come to their end, or given up.
+// finish waits until devoted streams have ended or given up.
 func (c *rig) finish(r *clustertest.Replica, reading []chan error) {
 	c.t.Helper()
 	for _, end := range reading {
@@ -374,7 +374,7 @@ func (c *rig) refuse() {
 	c.cutOff(r, reading, func() { proxy.Refuse(false) })
 }
 
-// stall loses what a replica and the database say to each other, past its lease.
+// stall drops all packets between a replica and the database, past its lease.
 func (c *rig) stall() {
 	r, proxy := c.victim()
 	reading := c.devoted(r)
@@ -383,16 +383,16 @@ func (c *rig) stall() {
 	c.cutOff(r, reading, func() { proxy.Stall(false) })
 }
 
-// cutOff waits until a replica that does not reach the database has lost its runs, while the others get on, and brings
-// it back. Its clients have stayed connected, and get the rest.
+// cutOff waits until a replica that cannot reach the database has lost its runs, while the others make progress, and
+// reconnects it. Its clients stay connected and get the rest.
 func (c *rig) cutOff(r *clustertest.Replica, reading []chan error, heal func()) {
 	began := query[time.Time](c, "SELECT now()")
-	waittest.Eventually(c.t, r.Name+" tells that it is not ready", func() error {
+	waittest.Eventually(c.t, r.Name+" says that it is not ready", func() error {
 		status, body := r.Ready()
 		return waittest.Unless(status == http.StatusServiceUnavailable, "%d %s", status, body)
 	})
-	waittest.Eventually(c.t, "its runs are taken over", func() error {
-		return waittest.Unless(c.lost(began) > 0, "none was lost")
+	waittest.Eventually(c.t, "other workers rescue its runs", func() error {
+		return waittest.Unless(c.lost(began) > 0, "no run was lost")
 	})
 	c.progress(len(c.replicas))
 	heal()
@@ -407,7 +407,7 @@ func (c *rig) delay() {
 	c.progress(10 * len(c.replicas))
 }
 
-// halfClose tells only one end of each connection that it has ended: first the server, then the replica.
+// halfClose closes only one end of each connection: first the server's, then the replica's.
 func (c *rig) halfClose() {
 	for _, told := range []pgproxytest.Side{pgproxytest.Client, pgproxytest.Server} {
 		r, proxy := c.victim()
@@ -419,7 +419,7 @@ func (c *rig) halfClose() {
 	}
 }
 
-// wrongClocks gives one replica, and then another one as well, another time: an hour ahead, an hour behind.
+// wrongClocks sets the clock of one replica, and then of another one as well, an hour ahead or behind.
 func (c *rig) wrongClocks() {
 	server := serverWithOffClock(c.t)
 	which := c.rng.Perm(len(c.replicas))
@@ -439,14 +439,14 @@ func (c *rig) wrongClocks() {
 
 // restart stops a replica as an operator would, and starts it with other options.
 func (c *rig) restart(r *clustertest.Replica, o clustertest.Options) {
-	c.scrape(r) // its counters end with it
+	c.scrape(r) // the counters end with the process
 	delete(c.scraped, r)
 	r.Stop()
 	r.Options = o
 	r.Run()
 }
 
-// refuseNotify answers what announces events as a server does whose queue is full.
+// refuseNotify answers NOTIFY like a server whose queue is full.
 func (c *rig) refuseNotify() {
 	for _, p := range c.proxies {
 		defer p.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue")()
@@ -454,8 +454,8 @@ func (c *rig) refuseNotify() {
 	c.withoutHints()
 }
 
-// cutCommits cuts the connection when the server has been told to commit, before it hears of it or before it has
-// answered in full, for everything that writes.
+// cutCommits cuts the connection after a COMMIT was sent: before it reaches the server, or before the whole answer is
+// back. It does so for every kind of write.
 func (c *rig) cutCommits() {
 	for _, loss := range []pgproxytest.Loss{pgproxytest.Request, pgproxytest.Answer, pgproxytest.End} {
 		var lost []<-chan struct{}
@@ -470,18 +470,18 @@ func (c *rig) cutCommits() {
 	}
 }
 
-// withoutHints waits while clients get on by what the polls find.
+// withoutHints waits while clients make progress with events that only the polls find.
 func (c *rig) withoutHints() {
 	c.t.Helper()
 	before := c.sum().polled
 	c.progress(10 * len(c.replicas))
 	waittest.Eventually(c.t, "the polls find events", func() error {
-		return waittest.Unless(c.sum().polled > before, "they found none")
+		return waittest.Unless(c.sum().polled > before, "the polls found no events")
 	})
 }
 
-// fillNotifyQueue keeps a listener from listening, until no notification fits into the queue any more. That is 8 GiB
-// unless the server lets us choose (from PostgreSQL 17 on).
+// fillNotifyQueue keeps a transaction of a listener open, until no notification fits into the queue. That takes 8 GiB
+// unless the server has a setting for the size (PostgreSQL 17 and later).
 func (c *rig) fillNotifyQueue() {
 	ctx := context.Background()
 	elsewhere, err := pgx.ParseConfig(c.pg.URL)
@@ -501,9 +501,9 @@ func (c *rig) fillNotifyQueue() {
 		var pg *pgconn.PgError
 		return errors.As(err, &pg) && pg.Code == "54000"
 	}
-	resume := sync.OnceFunc(c.load.pause()) // for the minutes that it takes
+	resume := sync.OnceFunc(c.load.pause()) // for the minutes that this takes
 	defer resume()
-	for batch := 10000; batch > 0; { // smaller ones at last: what does not fit as a whole is not kept
+	for batch := 10000; batch > 0; { // smaller at the end: a batch that does not fit is dropped whole
 		_, err := filler.Exec(ctx, `SELECT count(pg_notify('filler', repeat('x', 7900) || n)) FROM generate_series(1, $1::int) AS n`, batch)
 		if full(err) {
 			batch /= 10
@@ -516,14 +516,14 @@ func (c *rig) fillNotifyQueue() {
 	_, err = filler.Exec(ctx, "NOTIFY filler")
 	require.True(c.t, full(err), "the queue was full all the time: %v", err)
 	require.NoError(c.t, blocker.Close(ctx))
-	// Nobody but the replicas does anything about it. 32,768 files are to be removed.
+	// Only the replicas empty the queue. They remove 32,768 files.
 	waittest.EventuallyWithin(c.t, 10*time.Minute, "the queue has room again", func() error {
 		_, err := filler.Exec(ctx, "NOTIFY filler")
 		return err
 	})
 }
 
-// notifyQueueIsSmall makes the queue as small as it can be, and says whether that can be done.
+// notifyQueueIsSmall makes the queue as small as possible, and reports whether the server has a setting for that.
 func (c *rig) notifyQueueIsSmall() bool {
 	if query[int](c, "SELECT count(*) FROM pg_settings WHERE name = 'max_notify_queue_pages'") == 0 {
 		return false
@@ -534,9 +534,9 @@ func (c *rig) notifyQueueIsSmall() bool {
 	return true
 }
 
-// What is counted.
+// Counters.
 
-// counters tell what a fault did to replicas and clients.
+// counters tell how a fault affected replicas and clients.
 type counters struct {
 	fenced, rescued, polled             int // of the replicas
 	done, tries, resumes, tasks, events int // of the clients
@@ -551,11 +551,11 @@ func (a counters) minus(b counters) counters {
 
 func (a counters) plus(b counters) counters { return a.minus(counters{}.minus(b)) }
 
-// scrape reads a replica's counters, and adds what is new to the total.
+// scrape reads a replica's counters, and adds their growth to the total.
 func (c *rig) scrape(r *clustertest.Replica) counters {
 	c.t.Helper()
 	var now counters
-	waittest.Eventually(c.t, r.Name+" tells its metrics", func() error {
+	waittest.Eventually(c.t, r.Name+" serves its metrics", func() error {
 		all, err := r.Samples()
 		now = counters{
 			fenced: int(all["holdfast_fenced_writes_total"]), rescued: int(all["holdfast_rescues_total"]), polled: int(all["holdfast_hub_poll_found_total"]),
@@ -567,7 +567,7 @@ func (c *rig) scrape(r *clustertest.Replica) counters {
 	return now
 }
 
-// sum is all that was counted until now.
+// sum is everything counted so far.
 func (c *rig) sum() counters {
 	c.t.Helper()
 	for _, r := range c.replicas {
@@ -581,7 +581,7 @@ func (c *rig) sum() counters {
 	return n
 }
 
-// results are those of one fault, over all of its rounds.
+// results are the results of one fault, over all of its rounds.
 type results struct {
 	name     string
 	times    int
@@ -601,7 +601,7 @@ func (c *rig) row(name string) *results {
 	return row
 }
 
-// table is for docs/reliability.md.
+// table is written for docs/reliability.md.
 func (c *rig) table() string {
 	var b strings.Builder
 	b.WriteString("| fault | rounds | seconds | tasks | events read | streams resumed | requests repeated | runs rescued | late writes refused | longest recovery |\n")

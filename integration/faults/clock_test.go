@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-// Go asks the kernel for the time, and no library in between, so nothing can lie to a finished program. This server is
-// built with a time.Now that adds what the environment says. Its monotonic part, which measures durations, stays as
-// true as it is on a machine whose date is wrong.
+// Go reads the time from the kernel without a library, so a finished program cannot be given a wrong clock. This
+// server is built with a time.Now that adds an offset from the environment. Its monotonic part, which measures
+// durations, stays true, as on a machine with a wrong date.
 
-// clockEnv is how many seconds such a server is ahead.
+// clockEnv names the variable with the seconds that such a server is ahead.
 const clockEnv = "HOLDFAST_TEST_CLOCK_OFF"
 
-// What becomes of the standard library's time.go.
+// Replacements in the standard library's time.go.
 const (
 	nowBegins = "\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	nowIsOff  = nowBegins + "\tsec += clockOff\n"
@@ -44,7 +44,7 @@ var offClock struct {
 	err  error
 }
 
-// serverWithOffClock is the path of that server, built once.
+// serverWithOffClock builds that server once and returns its path.
 func serverWithOffClock(t testing.TB) string {
 	t.Helper()
 	offClock.Do(func() {
@@ -54,7 +54,7 @@ func serverWithOffClock(t testing.TB) string {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, once := range []string{nowBegins, imports} {
-			require.Equal(t, 1, strings.Count(string(source), once), "%s is not as it was: no %q", file, once)
+			require.Equal(t, 1, strings.Count(string(source), once), "%s has changed: no %q", file, once)
 		}
 		off := strings.NewReplacer(nowBegins, nowIsOff, imports, imports+"\t\"syscall\"\n").Replace(string(source)) + clockOff
 

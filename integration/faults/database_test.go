@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
 
-func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
+func TestDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, map[string]string{"fsync": "off"})
 	a, b := clustertest.Pair(t, clustertest.Options{DB: pg.URL})
@@ -31,25 +31,25 @@ func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 
 		for _, r := range []*clustertest.Replica{a, b} {
 			for d, code := range map[*a2atest.Wire]int{a2atest.V01: -32011, a2atest.V03: -32603} {
-				got := r.Finish(d, a2atest.Send, a2atest.Say("echo:x")) // while the database is away
+				got := r.Finish(d, a2atest.Send, a2atest.Say("echo:x")) // while the database is down
 				require.Equal(t, "503", got.Status, got.Body)
 				require.NotEmpty(t, got.RetryAfter)
 				require.Equal(t, code, got.Code, d)
 			}
 			got := r.Ask("tasks/get", object{"id": seen[0].Task()})
 			require.Equal(t, http.StatusServiceUnavailable, got.HTTP, "%s", got.Body)
-			waittest.Eventually(t, "readyz tells", func() error {
+			waittest.Eventually(t, "/readyz reports the outage", func() error {
 				status, body := r.Ready()
 				return waittest.Unless(status == http.StatusServiceUnavailable, "%d %s", status, body)
 			})
 			alive, err := http.Get(r.Admin + "/livez")
 			require.NoError(t, err)
 			_ = alive.Body.Close()
-			require.Equal(t, http.StatusOK, alive.StatusCode, "to restart the server would not help")
+			require.Equal(t, http.StatusOK, alive.StatusCode, "a restart of the server would not help")
 		}
 
 		pg.Start()
-		// Nobody had to reconnect: these are the streams from before.
+		// No client reconnected: these streams were opened before.
 		seen = append(seen, s.Rest()...)
 		require.Equal(t, "completed", a2atest.Last(seen).State())
 		clustertest.Indexed(t, a2atest.Chunks(seen), 120)
@@ -66,7 +66,7 @@ func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 	}
 }
 
-func TestTenReplicasStartAtOnceOnAnEmptyDatabase(t *testing.T) {
+func TestTenReplicasMigrateEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	db.Exec("DROP SCHEMA holdfast CASCADE")
@@ -83,7 +83,7 @@ func TestTenReplicasStartAtOnceOnAnEmptyDatabase(t *testing.T) {
 		known[i], err = goose.NumericComponent(file)
 		require.NoError(t, err)
 	}
-	require.Equal(t, known, applied, "each step once, and in order")
+	require.Equal(t, known, applied, "each migration once, and in order")
 	require.Equal(t, len(applied), steps)
 	require.Equal(t, 10, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"))
 	for i, r := range replicas {

@@ -14,13 +14,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-func TestTasksOfAKilledReplicaEndOnAnother(t *testing.T) {
+func TestTasksOfKilledReplicaEndOnAnother(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a := clustertest.Cluster(t, db.URL, "a")[0]
 
 	b := clustertest.Start(t, clustertest.Options{Name: "b", DB: db.URL, Config: clustertest.Settings})
-	// All of these are acknowledged by a, and run there: who takes a task in has it first.
+	// Replica a acknowledged all of these tasks and runs them: a replica with free slots claims the tasks that it
+	// creates.
 	type job struct {
 		script string
 		chunks int
@@ -60,11 +61,11 @@ func TestTasksOfAKilledReplicaEndOnAnother(t *testing.T) {
 		require.Equal(t, "completed", res.State(), "%s: %s", j.script, res.Said())
 		if j.chunks > 0 {
 			clustertest.Indexed(t, db.Chunks(tasks[i]), j.chunks)
-			require.Contains(t, db.Runs(tasks[i]), "lost", "the log tells that a worker was lost")
+			require.Contains(t, db.Runs(tasks[i]), "lost", "the log has the lost attempt")
 		}
-		// Whoever was cut off resumes on b, and has it all.
+		// A client whose stream was cut resumes on b and gets all events.
 		s := streams[i]
-		rest, err := s.UntilEnd() // what the kernel had still buffered
+		rest, err := s.UntilEnd() // from the kernel's buffer
 		if len(rest) == 0 || !rest[len(rest)-1].Final {
 			require.Error(t, err)
 			rest = append(rest, b.Resume(tasks[i], s.Last).Rest()...)
@@ -81,13 +82,13 @@ func TestTasksOfAKilledReplicaEndOnAnother(t *testing.T) {
 	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_queue"))
 	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "the dead process is gone")
 
-	// The killed one comes back as if nothing had been.
+	// The killed replica starts again.
 	a.Run()
 	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("echo:again")).State())
 }
 
-// A process that was only frozen must find itself fenced: it writes nothing more to the tasks it lost.
-func TestAFrozenReplicaIsFenced(t *testing.T) {
+// A frozen process must find itself fenced: it writes nothing more to the tasks that it lost.
+func TestFrozenReplicaIsFenced(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a := clustertest.Cluster(t, db.URL, "a")[0]
@@ -102,7 +103,7 @@ func TestAFrozenReplicaIsFenced(t *testing.T) {
 	s.Until("a chunk of the second attempt", func(e *a2atest.Event) bool {
 		return e.Artifact != nil && clustertest.One[int](db, "SELECT attempt FROM holdfast.tasks WHERE id = $1", db.ID(tasks[0])) > 1
 	})
-	a.Thaw() // in the middle of b's work
+	a.Thaw() // in the middle of b's run
 	for _, id := range tasks {
 		require.Equal(t, "completed", b.Settled(id).State())
 		clustertest.Indexed(t, db.Chunks(id), 100)
@@ -111,8 +112,8 @@ func TestAFrozenReplicaIsFenced(t *testing.T) {
 	require.Equal(t, "completed", a.Send(a2atest.V01, a2atest.Say("echo:back")).State())
 }
 
-// When every worker dies with a task, the task must not wander for ever.
-func TestATaskThatIsLostTooOftenFails(t *testing.T) {
+// A task whose worker dies every time fails after max_attempts.
+func TestTaskFailsAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
@@ -120,8 +121,8 @@ func TestATaskThatIsLostTooOftenFails(t *testing.T) {
 	s := replicas[0].Stream(a2atest.V03, a2atest.Say("hold"))
 	taskID := s.UntilState("working").Task()
 	for try := 1; try <= 3; try++ {
-		// Whoever runs it dies, and comes back as a replica that may claim it anew.
-		waittest.Eventually(t, "somebody runs it", func() error {
+		// The worker that runs it dies, and restarts as a replica that may claim it again.
+		waittest.Eventually(t, "a worker runs it", func() error {
 			n := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_queue WHERE worker_id IS NOT NULL AND tries = $1", try)
 			return waittest.Unless(n == 1, "try %d has not begun", try)
 		})

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/judgetest"
 )
 
-// load is a crowd of clients that talk to all replicas and survive what happens to those: they repeat what was not
-// answered, under the same key and to any replica, and resume what was cut. Whatever they are told is in the ledger.
+// load is a crowd of clients that talk to all replicas and survive faults. They repeat unanswered requests with the
+// same key on any replica, and resume streams that were cut. The ledger records every answer that they get.
 type load struct {
 	t      testing.TB
 	urls   []string
@@ -42,7 +42,7 @@ type load struct {
 	trouble []error
 }
 
-// giveUp bounds an operation with all its tries. Nothing that a fault does may take a client that long.
+// giveUp bounds an operation with all its tries. No fault may delay a client for that long.
 const giveUp = 150 * time.Second
 
 func newLoad(t testing.TB, seed uint64, urls ...string) *load {
@@ -55,8 +55,8 @@ func newLoad(t testing.TB, seed uint64, urls ...string) *load {
 	return l
 }
 
-// start adds clients. Every second one speaks 0.1, and every other pair is patient: it stays connected to a replica that
-// says nothing, where the others try elsewhere.
+// start adds clients. Every second one speaks 0.1. Every other pair is patient: it stays connected to a silent
+// replica, where the others try another one.
 func (l *load) start(clients int) {
 	for i := range clients {
 		c := l.client(a2atest.Old[i%2], uint64(i))
@@ -68,13 +68,13 @@ func (l *load) start(clients int) {
 	}
 }
 
-// client makes a patient one that never cuts its own streams.
+// client makes a patient client that never cuts its own streams.
 func (l *load) client(d *a2atest.Wire, n uint64) *client {
 	rng := mathrand.New(mathrand.NewPCG(l.seed, n))
 	return &client{load: l, d: d, rng: rng, urls: l.urls, idle: giveUp, try: 30 * time.Second}
 }
 
-// devoted reads a stream from one replica, on one connection. began is closed with the first event of its run.
+// devoted reads a stream from one replica, on one connection. It closes began at the first event of its run.
 func (l *load) devoted(url string, began chan struct{}) error {
 	c := l.client(a2atest.V03, 0)
 	c.urls = []string{url}
@@ -96,39 +96,39 @@ func (l *load) devoted(url string, began chan struct{}) error {
 	return err
 }
 
-// end lets every client finish what it has begun.
+// end lets every client finish its operation.
 func (l *load) end() {
 	l.closing.Do(func() { close(l.stop) })
 	l.ended.Wait()
 	l.http.CloseIdleConnections()
 }
 
-// pause waits until no operation is under way, and keeps clients from beginning one until the function it returns is
-// called.
+// pause waits until no operation is under way. Clients begin the next one after a call of the function that it
+// returns.
 func (l *load) pause() (resume func()) {
 	l.turn.Lock()
 	return l.turn.Unlock
 }
 
-// troubles is what clients could not cope with.
+// troubles are the errors that clients could not handle.
 func (l *load) troubles() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return errors.Join(l.trouble[:min(len(l.trouble), 10)]...)
 }
 
-// client is one of the crowd. It does one thing after another.
+// client is one client of the load. It does one operation after another.
 type client struct {
 	*load
 	d       *a2atest.Wire
 	rng     *mathrand.Rand
 	urls    []string
 	cutting bool          // it cuts its streams now and then
-	idle    time.Duration // it leaves a stream on which it heard nothing, not even a comment, for so long
-	try     time.Duration // it repeats a request that was not answered for so long
+	idle    time.Duration // it leaves a stream that has been silent for so long, even without comments
+	try     time.Duration // it repeats a request that has no answer after so long
 }
 
-// operations are what clients do, with their weights.
+// operations are what clients do, with weights.
 var operations = []struct {
 	name   string
 	weight int
@@ -193,7 +193,7 @@ func (c *client) blocking(ctx context.Context) error {
 	return c.poll(ctx, taskID, r, "completed")
 }
 
-// polling sends without waiting, and asks until the task has ended.
+// polling sends without waiting, and polls until the task has ended.
 func (c *client) polling(ctx context.Context) error {
 	c = c.modern()
 	m := c.message("", "sleep=100ms")
@@ -228,7 +228,8 @@ func (c *client) streaming(ctx context.Context) error {
 	return err
 }
 
-// conversing is asked back, and answers, each as a stream or not, and the answer in the other version.
+// conversing answers the agent's question. Message and answer are each sent as a stream or not, and the answer in the
+// other version.
 func (c *client) conversing(ctx context.Context) error {
 	taskID, state, err := c.either(ctx, c.message("", "ask:which city?"))
 	if err != nil {
@@ -247,7 +248,7 @@ func (c *client) conversing(ctx context.Context) error {
 	return err
 }
 
-// hasty does not wait to be asked: the answer may come before the question.
+// hasty answers without waiting for the question, so the answer may arrive first.
 func (c *client) hasty(ctx context.Context) error {
 	c = c.modern()
 	taskID, _, err := c.send(ctx, c.message("", "ask:which city?").without("blocking"))
@@ -259,11 +260,11 @@ func (c *client) hasty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A repeated request may have come back while the question stood: it is answered all the same.
+	// A repeated request may have returned while the task was parked; the task still gets its answer.
 	return c.poll(ctx, taskID, r, "completed")
 }
 
-// interrupting sends a message to a task that is busy, while it streams.
+// interrupting sends a message to a busy task while it streams.
 func (c *client) interrupting(ctx context.Context) error {
 	script, chunks := c.chunks(10, 30)
 	at := c.rng.IntN(10)
@@ -274,7 +275,7 @@ func (c *client) interrupting(ctx context.Context) error {
 		}
 		other := c.modern()
 		if _, _, second = other.send(ctx, other.message(taskID, "echo:meanwhile").without("blocking")); errors.As(second, new(*refusal)) {
-			second = nil // it had ended
+			second = nil // the task had ended
 		}
 	})
 	if err != nil {
@@ -284,7 +285,7 @@ func (c *client) interrupting(ctx context.Context) error {
 	return second
 }
 
-// canceling ends what would not end by itself.
+// canceling cancels a task that does not end by itself.
 func (c *client) canceling(ctx context.Context) error {
 	var canceled error
 	var wait sync.WaitGroup
@@ -293,7 +294,7 @@ func (c *client) canceling(ctx context.Context) error {
 			return
 		}
 		after := time.Duration(c.rng.IntN(300)) * time.Millisecond
-		other := *c // while this one reads
+		other := *c // cancels while c reads
 		other.rng = mathrand.New(mathrand.NewPCG(c.rng.Uint64(), 0))
 		wait.Go(func() {
 			time.Sleep(after)
@@ -306,7 +307,7 @@ func (c *client) canceling(ctx context.Context) error {
 	}
 	c.ledger.Expect(taskID, judgetest.Outcome{State: "canceled"})
 	if state != "canceled" {
-		return fmt.Errorf("task %s is %s, and was canceled", taskID, state)
+		return fmt.Errorf("task %s is %s after a cancel", taskID, state)
 	}
 	return canceled
 }
@@ -317,7 +318,7 @@ func (c *client) cancel(ctx context.Context, taskID string) error {
 		var refused *refusal
 		switch {
 		case errors.As(err, &refused) && refused.Code == -32002:
-			return nil // the try before this one did it
+			return nil // an earlier try canceled it
 		case err != nil:
 			return err
 		}
@@ -329,7 +330,7 @@ func (c *client) cancel(ctx context.Context, taskID string) error {
 		if r.State() == "canceled" {
 			return nil
 		}
-		// Its worker did not answer in time. Asking again is allowed.
+		// Its worker did not answer in time. A second cancel is allowed.
 		if err := c.breathe(ctx); err != nil {
 			return err
 		}
@@ -348,7 +349,7 @@ func (c *client) chunks(least, most int) (script string, n int) {
 	return fmt.Sprintf("chunks=%d size=%d delay=%dms", n, 20+c.rng.IntN(200), 2+c.rng.IntN(30)), n
 }
 
-// outgoing is a message with its mark, made once for all tries.
+// outgoing is a message with its mark, the same for all tries.
 type outgoing struct {
 	mark   string
 	params object
@@ -369,7 +370,7 @@ func (m *outgoing) without(flag string) *outgoing {
 	return m
 }
 
-// either sends as a stream or not.
+// either sends the message, as a stream or not.
 func (c *client) either(ctx context.Context, m *outgoing) (taskID, state string, err error) {
 	if c.rng.IntN(2) == 0 {
 		return c.stream(ctx, m, nil)
@@ -388,7 +389,7 @@ func (c *client) either(ctx context.Context, m *outgoing) (taskID, state string,
 	return taskID, r.State(), nil
 }
 
-// send repeats a message until it is known what became of it.
+// send repeats a message until its outcome is known.
 func (c *client) send(ctx context.Context, m *outgoing) (taskID string, r *a2atest.Result, err error) {
 	c.ledger.Sending(m.mark)
 	a, err := c.ask(ctx, a2atest.Request(c.d.Method(a2atest.Send), m.params), "Idempotency-Key", m.mark)
@@ -405,7 +406,7 @@ func (c *client) send(ctx context.Context, m *outgoing) (taskID string, r *a2ate
 	return r.Task(), r, nil
 }
 
-// poll asks until the task has come to the state, and records what it is told, beginning with r.
+// poll gets the task until it reaches the state, and records each answer, beginning with r.
 func (c *client) poll(ctx context.Context, taskID string, r *a2atest.Result, until string) (err error) {
 	reading := c.ledger.Follow(taskID)
 	reading.Saw(viewOf(r))
@@ -432,19 +433,19 @@ func (c *client) get(ctx context.Context, taskID string, reading *judgetest.Read
 	return r, err
 }
 
-// refusal is an error that the server meant; internal one of its own, which no breakdown excuses.
+// refusal is an error for the client's request. internal is an internal error, which no fault excuses.
 type (
 	refusal  struct{ told }
 	internal struct{ told }
 	told     = *a2atest.Error
 )
 
-// final reports whether a try more would be no use.
+// final reports whether another try is useless.
 func final(err error) bool {
 	return errors.As(err, new(*refusal)) || errors.As(err, new(*internal)) || errors.As(err, new(*seam))
 }
 
-// ask sends a request to one replica after the other until one of them answers.
+// ask sends a request to one replica after another until one answers.
 func (c *client) ask(ctx context.Context, body []byte, header ...string) (*a2atest.Answer, error) {
 	var last error
 	for ; ; c.tries.Add(1) {
@@ -474,7 +475,7 @@ func (c *client) post(ctx context.Context, body []byte, header ...string) (*http
 	return a2atest.PostWith(ctx, c.http, c.urls[c.rng.IntN(len(c.urls))]+"/", body, header...)
 }
 
-// readAnswer sorts answers: a refusal and an internal error are final, any other error asks to be repeated.
+// readAnswer classifies answers: a refusal and an internal error are final, any other error is retried.
 func readAnswer(resp *http.Response) (*a2atest.Answer, error) {
 	a, err := a2atest.ReadAnswer(resp)
 	if err != nil {
@@ -489,7 +490,7 @@ func readAnswer(resp *http.Response) (*a2atest.Answer, error) {
 	return a, nil
 }
 
-// sorted tells by its code and data what an error means. 0.3 has no code of its own for a database that is away.
+// sorted classifies an error by its code and data. 0.3 has no code of its own for an unavailable database.
 func sorted(e *a2atest.Error) error {
 	switch {
 	case e.ErrorID != "":
@@ -500,7 +501,7 @@ func sorted(e *a2atest.Error) error {
 	return &refusal{e}
 }
 
-// breathe is the pause before the next try.
+// breathe pauses before the next try.
 func (c *client) breathe(ctx context.Context) error {
 	select {
 	case <-time.After(time.Duration(50+mathrand.IntN(200)) * time.Millisecond):
@@ -510,7 +511,7 @@ func (c *client) breathe(ctx context.Context) error {
 	}
 }
 
-// stream sends a message and reads its stream to the end. seen is called with the number of events behind the opening.
+// stream sends a message and reads its stream to the end. It calls seen with the number of events after the opening.
 func (c *client) stream(ctx context.Context, m *outgoing, seen func(taskID string, n int)) (taskID, state string, err error) {
 	c.ledger.Sending(m.mark)
 	f := &subscriber{client: c, message: m, seen: seen}
@@ -521,14 +522,14 @@ func (c *client) stream(ctx context.Context, m *outgoing, seen func(taskID strin
 	return f.task, state, err
 }
 
-// subscriber reads one stream, over as many connections as it takes.
+// subscriber reads one stream, over any number of connections.
 type subscriber struct {
 	*client
-	message  *outgoing // that begins the stream; nil when reading is given
+	message  *outgoing // that begins the stream; nil to subscribe
 	reading  *judgetest.Reading
 	task     string
 	last     int64 // id of the last event; 0 before the opening is complete
-	n        int   // events behind the opening
+	n        int   // events after the opening
 	seen     func(taskID string, n int)
 	unbroken bool // a connection that breaks is an error
 }
@@ -557,10 +558,10 @@ func (f *subscriber) follow(ctx context.Context) (state string, err error) {
 	}
 }
 
-// seam is a stream that does not continue where it should.
+// seam is a stream that does not continue at the right event.
 type seam struct{ error }
 
-// connect reads from one replica until the stream ends, breaks, or is cut by this client. It returns the final event.
+// connect reads from one replica until the stream ends, breaks, or this client cuts it. It returns the final event.
 func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -602,7 +603,7 @@ func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
 				shown = e.Result
 			}
 			if e.Seq == 0 {
-				continue // the opening goes on
+				continue // still the opening
 			}
 			f.opened(e, shown)
 		} else if err := f.read(e); err != nil {
@@ -631,7 +632,7 @@ func (f *subscriber) opened(e *a2atest.Event, shown *a2atest.Result) {
 func (f *subscriber) read(e *a2atest.Event) error {
 	switch {
 	case e.Kind == "task" || e.Seq == 0:
-		return &seam{fmt.Errorf("task %s after event %d: the stream began anew", f.task, f.last)}
+		return &seam{fmt.Errorf("task %s after event %d: the stream began again", f.task, f.last)}
 	case e.Task() != f.task:
 		return &seam{fmt.Errorf("task %s after event %d: an event of task %s", f.task, f.last, e.Task())}
 	}
@@ -655,7 +656,7 @@ func viewOf(r *a2atest.Result) judgetest.View {
 	return v
 }
 
-// nameOf is the id of an artifact. In 0.1 they have none, but the demo agent calls them by it.
+// nameOf is the id of an artifact. 0.1 has none, but the demo agent uses it as the name.
 func nameOf(a *a2atest.Artifact) string {
 	if a.ArtifactID != "" {
 		return a.ArtifactID
@@ -663,7 +664,7 @@ func nameOf(a *a2atest.Artifact) string {
 	return a.Name
 }
 
-// watched tells of each sign of life.
+// watched reports each byte that arrives.
 type watched struct {
 	io.Reader
 	alive func()

@@ -1,5 +1,5 @@
-// Package faults shows that nothing is lost when replicas, connections and the database fail, at every place where they can:
-// what clients were told is held against what is stored, and random operations against a small model of tasks.
+// Package faults shows that nothing is lost when replicas, connections and the database fail. It compares answers to
+// clients with the log, and random operations with a small model of tasks.
 package faults
 
 import (

@@ -13,17 +13,17 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Afterwards the logs tell in which order things happened. Each answer must be the view of its task at some event: not
-// older than what was known before the operation began, not younger than its end.
+// Afterwards the logs tell the order of all events. Each answer must be the view of its task at some event: not older
+// than the newest one that was known before the operation began, and not younger than the operation's end.
 
-// record is a task with its log, and what clients knew of it when.
+// record is a task with its log, and when clients learned of its events.
 type record struct {
 	id, public string
 	log        []logged
-	views      []view // after each event; the first is after none
+	views      []view // after each event; the first is before any event
 	seen       []sighting
 	cancels    []time.Time
-	accepted   time.Time // the first cancel that was
+	accepted   time.Time // of the first cancel
 	purged     *purge    // nil: the task is there
 }
 
@@ -39,7 +39,7 @@ type sighting struct {
 	Seq int64
 }
 
-// floor is the newest event that a client had seen by then.
+// floor is the newest event that a client had seen at that time.
 func (r *record) floor(at time.Time) int64 {
 	most := int64(0)
 	for _, s := range r.seen {
@@ -50,12 +50,13 @@ func (r *record) floor(at time.Time) int64 {
 	return most
 }
 
-// asked reports whether a cancel was under way before anybody had seen the task's last event.
+// asked reports whether a cancel was under way before any client had seen the task's last event.
 func (r *record) asked() bool {
 	return slices.ContainsFunc(r.cancels, func(at time.Time) bool { return r.floor(at) < int64(len(r.log)) })
 }
 
-// ceiling is the newest event that can have been committed by then: the time of an event is that its statement began.
+// ceiling is the newest event that can have been committed at that time. An event has the time at which its statement
+// began.
 func (r *record) ceiling(at time.Time) int64 {
 	for i := len(r.log); i > 0; i-- {
 		if !r.log[i-1].at.After(at) {
@@ -65,14 +66,14 @@ func (r *record) ceiling(at time.Time) int64 {
 	return 0
 }
 
-// torn reports whether the log at this event is in the middle of a commit: a message to a parked task and the status
-// behind it are one.
+// torn reports whether this event is in the middle of a commit: a message to a parked task and the status after it
+// are one commit.
 func (r *record) torn(seq int64) bool {
 	return seq > 0 && seq < int64(len(r.log)) && r.log[seq-1].kind == 1 && r.log[seq].state == "submitted" && r.log[seq].attempt == 0
 }
 
-// settle brings everything to rest: all replicas serve, what only a cancel ends is canceled, every run and every stream
-// ends. Then it checks.
+// settle ends all activity: all replicas serve, tasks without an end are canceled, and every run and stream ends.
+// Then it checks.
 func (w *world) settle() []string {
 	for i, r := range w.replicas {
 		if how, ended := r.Ended(); ended && w.up[i] {
@@ -84,7 +85,7 @@ func (w *world) settle() []string {
 	}
 	for _, d := range w.all {
 		if d.kind == opSend || d.kind == opStream || d.kind == opRepeat || d.kind == opMisuse {
-			waittest.Within(w.l.T, "the task of "+d.String(), d.known) // or it would be looked for before it is there
+			waittest.Within(w.l.T, "the task of "+d.String(), d.known) // otherwise its task id is unknown below
 		}
 	}
 	n := 1 << 20 // above the numbers of the sequence
@@ -111,7 +112,7 @@ func (w *world) settle() []string {
 		select {
 		case <-deadline:
 			return append(w.died, fmt.Sprintf("these do not come to an end: %q", busy))
-		case <-time.After(20 * time.Millisecond): // nobody tells us
+		case <-time.After(20 * time.Millisecond): // there is no notification
 		}
 	}
 	over := time.After(waittest.Patience)
@@ -132,7 +133,7 @@ func (w *world) settle() []string {
 	return append(found, w.check()...)
 }
 
-// records reads what is stored of the sequence.
+// records reads the tasks and logs of the sequence.
 func (w *world) records() (map[string]*record, error) {
 	out := map[string]*record{}
 	rows := clustertest.Column[string](w.l, `SELECT t.id || ' ' || coalesce(t.client_id, t.id::text)
@@ -171,7 +172,7 @@ func (w *world) check() []string {
 	c.prepare(all)
 	for _, d := range all {
 		if d.d == nil {
-			continue // of a replica
+			continue // an operation on a replica
 		}
 		c.performed++
 		if err := c.operation(d); err != nil {
@@ -194,14 +195,14 @@ type checker struct {
 	records   map[string]*record
 	stored    map[string]*record   // by the mark of a message
 	gone      map[string][]*record // the same, of purged tasks
-	keys      map[string]string    // the mark that a key is stored for
-	freed     map[string][]string  // those that it was stored for with purged tasks
-	heard     map[string]time.Time // since when a message is known to be stored
+	keys      map[string]string    // for each key, the mark of its message
+	freed     map[string][]string  // for each key, the marks of messages of purged tasks
+	heard     map[string]time.Time // when a client learned that a message is stored
 	performed int
 	found     []string
 }
 
-// prepare notes what needs no order: which messages are stored, when cancels were asked for.
+// prepare notes facts that need no order: which messages are stored, and when cancels were requested.
 func (c *checker) prepare(all []*done) {
 	keyOf := map[string]string{}
 	for _, d := range all {
@@ -243,7 +244,7 @@ func (c *checker) prepare(all []*done) {
 	}
 }
 
-// story is a task's log and every operation on it.
+// story checks a task's log and every operation on it.
 func (c *checker) story(public string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  task %s:\n", public)
@@ -269,7 +270,7 @@ func (c *checker) context(d *done) string {
 	return ""
 }
 
-// cancelWait is less than what a cancel waits for a run that does not end, because its worker died.
+// cancelWait is shorter than the wait of a cancel whose run does not end because its worker died.
 const cancelWait = 5 * time.Second
 
 // codes of the errors that the model expects, by version.
@@ -286,7 +287,7 @@ func endedCode(d *a2atest.Wire) int {
 	return invalid
 }
 
-// operation checks one, in the order of their ends.
+// operation checks an operation. Operations come in the order of their ends.
 func (c *checker) operation(d *done) error {
 	excused := c.w.excused(d)
 	p := c.lost(d)
@@ -325,7 +326,7 @@ func (c *checker) refused(d *done) error {
 	case opGet, opResume, opCancel:
 		switch {
 		case d.refuse.Code == notFound && (r == nil || r.floor(d.begin) == 0):
-			return nil // it was made at the same moment, or never
+			return nil // made at the same moment, or never
 		case d.kind == opCancel && d.refuse.Code == notCancelable && ended:
 			return nil
 		}
@@ -352,7 +353,7 @@ func (c *checker) refused(d *done) error {
 	return fmt.Errorf("refused: %w", d.refuse)
 }
 
-// at finds the oldest event from which on a task can have looked like the answer, and notes that it was seen.
+// at finds the oldest event at which the task can have looked like the answer, and notes that a client saw it.
 func (c *checker) at(r *record, d *done, from int64, fits func(*view) string) error {
 	from, to := max(from, r.floor(d.begin)), r.ceiling(d.end)
 	why := "there was nothing to see yet"
@@ -431,7 +432,7 @@ func (c *checker) hear(d *done, at time.Time) {
 	}
 }
 
-// followed checks a stream. first, if not 0, is the event that its message has led to.
+// followed checks a stream. first, if not 0, is the event of its message.
 func (c *checker) followed(d *done, first int64) error {
 	id := d.target
 	if id == "" {
@@ -473,7 +474,7 @@ func (c *checker) followed(d *done, first int64) error {
 	return nil
 }
 
-// empty checks a stream without an event: the client had seen everything, or something broke.
+// empty checks a stream without events: the client had seen all of them, or something broke.
 func (c *checker) empty(d *done, r *record) error {
 	if !d.eof || c.w.excused(d) {
 		return nil
@@ -494,7 +495,7 @@ func (c *checker) empty(d *done, r *record) error {
 	return errors.New("an empty stream")
 }
 
-// opened checks how a stream begins, and returns the position from which events follow, and them.
+// opened checks the opening of a stream. It returns the seq after which events follow, and those events.
 func (c *checker) opened(d *done, r *record, first int64) (seq int64, rest []got, over bool, err error) {
 	n := 1 + slices.IndexFunc(d.events, func(e got) bool { return e.Seq != 0 })
 	if n == 0 {
@@ -534,12 +535,12 @@ func (c *checker) opened(d *done, r *record, first int64) (seq int64, rest []got
 	return seq, d.events[n:], last.Final, nil
 }
 
-// repeated reports whether the same message had been sent by another operation: then it is not told whose is the first.
+// repeated reports whether another operation sent the same message: then it is unknown which one was first.
 func (c *checker) repeated(d *done, until time.Time) bool {
 	return slices.ContainsFunc(c.w.all, func(o *done) bool { return o != d && o.msg == d.msg && o.begin.Before(until) })
 }
 
-// opening03 is the task, and its final status when it has settled.
+// opening03 is the task, and its final status if the task is settled.
 func opening03(v *view, docs []got) string {
 	switch {
 	case docs[0].Kind != "task":
@@ -552,7 +553,7 @@ func opening03(v *view, docs []got) string {
 	return v.differs(docs[0].Result, a2atest.V03, -1)
 }
 
-// opening01 is the status, and on resubscribing to a task that goes on its artifacts.
+// opening01 is the status and, on resubscribing to a running task, its artifacts.
 func opening01(v *view, docs []got, artifacts bool) string {
 	var shown []string
 	for _, doc := range docs[1:] {

@@ -20,30 +20,31 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Operations are data, so that a sequence can be printed, repeated and made smaller.
+// Operations are data, so that a sequence can be printed, repeated and shrunk.
 
 type opKind = string
 
 const (
-	opSend   opKind = "send"   // a message: for a new task, or for that of another operation
-	opStream opKind = "stream" // the same, and follow
-	opRepeat opKind = "repeat" // send or stream again what another operation sent with a key
-	opMisuse opKind = "misuse" // another message under its key
+	opSend   opKind = "send"   // a message: for a new task, or for the task of another operation
+	opStream opKind = "stream" // the same, as a stream
+	opRepeat opKind = "repeat" // the keyed message of another operation, again
+	opMisuse opKind = "misuse" // another message with the same key
 	opGet    opKind = "get"
 	opCancel opKind = "cancel"
 	opResume opKind = "resume"
-	opCut    opKind = "cut" // close the streams of a task that are open
+	opCut    opKind = "cut" // closes the open streams of a task
 	opKill   opKind = "kill"
 	opStop   opKind = "stop"
 	opStart  opKind = "start"
 	opPurge  opKind = "purge" // delete a task as an operator
 )
 
-// op is one operation of a sequence. Operations refer to each other by number; one whose other is missing does nothing.
+// op is one operation of a sequence. Operations refer to each other by number. An operation that refers to a missing
+// one does nothing.
 type op struct {
 	n       int
 	kind    opKind
-	task    int // the operation that made the task; n: this one does; -1: a task that never was
+	task    int // the operation that made the task; n: this one does; -1: a task that does not exist
 	like    int // of repeat and misuse
 	on      int // replica
 	d       *a2atest.Wire
@@ -88,22 +89,22 @@ func (o *op) String() string {
 	return b.String()
 }
 
-// done is an operation that was performed, and what came of it.
+// done is an operation that was performed, and its results.
 type done struct {
 	*op
-	msg        string // what its message is marked with
+	msg        string // the mark of its message
 	key        string
 	begin, end time.Time
 	replica    int
 	admin      string        // of a purge: where it is sent
 	target     string        // the task's public id in the request
 	taskID     string        // and in the answer
-	known      chan struct{} // closed when taskID is, or never will be
+	known      chan struct{} // closed when taskID is known, or never will be
 	over       chan struct{} // closed at the end
 
 	answer *a2atest.Result
 	refuse *a2atest.Error
-	broken error // what else went wrong
+	broken error // any other failure
 
 	// Of streams.
 	streams  bool
@@ -146,13 +147,13 @@ func (d *done) say() string {
 	return b.String()
 }
 
-// outage is a time during which a replica may break off what it is asked.
+// outage is a time during which a replica may break off requests.
 type outage struct {
 	from, to time.Time // to is zero while it lasts
 	killed   bool
 }
 
-// world is the replicas, which all sequences share, and the sequence that is played.
+// world is the replicas, which all sequences share, and the present sequence.
 type world struct {
 	l        *clustertest.DB
 	replicas []*clustertest.Replica
@@ -165,7 +166,7 @@ type world struct {
 	run  string // marks the messages of this sequence
 	ops  map[int]*done
 	all  []*done  // in the order of their beginning
-	died []string // replicas that ended without being told to
+	died []string // replicas that ended unexpectedly
 
 	purged map[string]*purge // by the task's id; mu guards the ends of those under way
 }
@@ -185,7 +186,7 @@ func newWorld(l *clustertest.DB, names ...string) *world {
 	return w
 }
 
-// play performs a sequence, lets everything come to rest, and returns what the model objects to.
+// play performs a sequence, waits until all activity has ended, and returns the violations of the model.
 func (w *world) play(ops []*op) []string {
 	w.run, w.ops, w.all, w.died, w.purged = rand.Text()[:8], map[int]*done{}, nil, nil, map[string]*purge{}
 	for _, o := range ops {
@@ -193,12 +194,12 @@ func (w *world) play(ops []*op) []string {
 		if d != nil && o.join {
 			waittest.Within(w.l.T, "an answer to "+o.String(), d.over)
 		}
-		time.Sleep(o.pause) // the pace of the sequence, which waits for nothing
+		time.Sleep(o.pause) // the pace of the sequence
 	}
 	return w.settle()
 }
 
-// perform begins an operation. It returns nil for one that has nothing to do.
+// perform begins an operation. It returns nil for an operation that does nothing.
 func (w *world) perform(o *op) *done {
 	d := &done{op: o, known: make(chan struct{}), over: make(chan struct{}), position: -1, msg: fmt.Sprintf("%s-%d", w.run, o.n)}
 	switch o.kind {
@@ -209,7 +210,7 @@ func (w *world) perform(o *op) *done {
 		if like == nil || like.key == "" {
 			return nil
 		}
-		// The same request but for where it goes to and, when it is misused, what it says.
+		// The same request except for its replica and, in a misuse, its text.
 		same := *like.op
 		same.on, same.pause, same.join, same.n, same.kind, same.like = o.on, o.pause, o.join, o.n, o.kind, o.like
 		d.op, d.key, d.target, d.streams = &same, like.key, like.target, like.streams
@@ -335,7 +336,7 @@ func (w *world) body(d *done) []byte {
 	return a2atest.Request(d.d.Method(a2atest.Send), params)
 }
 
-// call sends the request and takes in what comes back.
+// call sends the request and reads the answer.
 func (w *world) call(ctx context.Context, d *done) {
 	learn := sync.OnceFunc(func() { close(d.known) })
 	defer func() {
@@ -369,7 +370,7 @@ func (w *world) call(ctx context.Context, d *done) {
 		e, err := s.Next()
 		switch {
 		case errors.As(err, &d.refuse):
-			continue // and the end behind it
+			continue // until its end
 		case errors.Is(err, io.EOF):
 			d.eof = true
 			return
@@ -402,7 +403,7 @@ func (w *world) answered(d *done, resp *http.Response) {
 	}
 }
 
-// control kills, stops and starts replicas. One always serves.
+// control kills, stops and starts replicas. At least one always serves.
 func (w *world) control(o *op) *done {
 	i := o.on % len(w.replicas)
 	r := w.replicas[i]

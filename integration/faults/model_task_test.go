@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// The model of a task, in three parts that know nothing of the server's code: what a client sees of a log, what the demo
-// agent does for a message, and which logs that allows.
+// The model of a task has three parts that know nothing of the server's code: what a client sees of a log, what the
+// demo agent does for a message, and which logs are possible.
 
 // logged is an event as it is stored.
 type logged struct {
@@ -45,7 +45,7 @@ func (e *logged) String() string {
 	return fmt.Sprintf("%3d %-28s attempt %d  %s  %.60q", e.Seq, what, e.attempt, e.at.Format("15:04:05.000"), e.Said())
 }
 
-// partTexts is what of the parts is compared: texts as they are, data byte for byte.
+// partTexts are the compared contents of parts: texts as they are, data byte for byte.
 func partTexts(parts []a2atest.Part) []string {
 	out := make([]string, len(parts))
 	for i, p := range parts {
@@ -54,7 +54,7 @@ func partTexts(parts []a2atest.Part) []string {
 	return out
 }
 
-// view is a task as its log stands at some event.
+// view is a task at some event of its log.
 type view struct {
 	state, said string
 	history     []string // "user: hi"
@@ -93,7 +93,7 @@ func viewed(log []logged) view {
 	return v
 }
 
-// stateIn is a state in the words of a version.
+// stateIn is the name of a state in a version.
 func stateIn(d *a2atest.Wire, state string) string {
 	if d == a2atest.V01 {
 		switch state {
@@ -106,7 +106,7 @@ func stateIn(d *a2atest.Wire, state string) string {
 	return state
 }
 
-// shown are the last messages of the history, for a historyLength; negative: the request does not say.
+// shown are the last messages of the history, for a historyLength. A negative one means that the request has none.
 func (v *view) shown(d *a2atest.Wire, length int) []string {
 	switch {
 	case length < 0 && d == a2atest.V01:
@@ -117,7 +117,7 @@ func (v *view) shown(d *a2atest.Wire, length int) []string {
 	return v.history[max(0, len(v.history)-length):]
 }
 
-// differs says how an answer is not this view.
+// differs says how an answer differs from this view.
 func (v *view) differs(r *a2atest.Result, d *a2atest.Wire, length int) string {
 	if got, want := r.State(), stateIn(d, v.state); got != want {
 		return fmt.Sprintf("state %q, not %q", got, want)
@@ -142,20 +142,20 @@ func (v *view) differs(r *a2atest.Result, d *a2atest.Wire, length int) string {
 	return ""
 }
 
-// plan is what the demo agent does for a message: design and docs call it the script.
+// plan is what the demo agent does for a message. The documents call it the script.
 type plan struct {
 	artifact string // the only one, or ""
 	whole    string // its text, unless it comes in chunks
 	chunks   int
 	size     int
-	ends     string // the state that the run ends in; "" for one that only a cancel ends
-	says     string // and the message of it
+	ends     string // the state that the run ends in; "" for a run that only a cancel ends
+	says     string // the message of that status
 }
 
-// dataScript is what the agent's data artifact holds, to the byte.
+// dataScript is the content of the agent's data artifact, byte for byte.
 const dataScript = `{"greeting":"hello","big":12345678901234567890,"float":1.0,"list":[1,"two",null,true],"a":{"z":1,"a":2}}`
 
-// planned looks a script up. before is the script of the message before it, which may have been a question.
+// planned parses a script. before is the script of the message before it, which may have been a question.
 func planned(before, script string) plan {
 	switch {
 	case strings.HasPrefix(before, "ask:"):
@@ -208,20 +208,20 @@ func (p *plan) emits() int {
 	return 1
 }
 
-// walker follows a log along what is allowed.
+// walker follows a log and checks each step.
 type walker struct {
 	state   string
 	before  string   // the script of the message before the present one
 	waiting []logged // the message that is answered, and those behind it
 	done    int      // artifact events of the present run, over its attempts
-	wrote   int      // the attempt that wrote the last of them
-	lost    int      // attempts that ended with their worker, of the present run
+	wrote   int      // the attempt that wrote the last artifact event
+	lost    int      // lost attempts of the present run
 	plan    plan
 }
 
-// legal walks a log. asked says whether somebody had asked to cancel the task before its end was seen, accepted is when it
-// was first heard that a cancel was taken. The time of an event is that its statement began, which may have been before
-// a cancel that it then had to wait for.
+// legal walks a log. asked says whether a client had requested a cancel before the task's end was seen. accepted is
+// when a client first learned that a cancel was accepted. An event has the time at which its statement began,
+// possibly before a cancel that it then had to wait for.
 func legal(log []logged, asked bool, accepted time.Time) error {
 	w := &walker{}
 	for i := range log {
@@ -265,14 +265,14 @@ func (w *walker) step(e, next *logged, asked bool, accepted time.Time) error {
 		if e.outcome == "lost" {
 			w.lost++
 		} else if e.outcome != "returned" {
-			return fmt.Errorf("a note %q, which the agent gives no cause for", e.outcome)
+			return fmt.Errorf("a note %q that the agent gives no reason for", e.outcome)
 		}
 		return nil
 	}
 	return fmt.Errorf("kind %d", e.kind)
 }
 
-// begin takes up the first message that waits.
+// begin takes the first message that waits.
 func (w *walker) begin() {
 	w.plan = planned(w.before, w.waiting[0].Said())
 	w.done, w.wrote, w.lost = 0, 0, 0
@@ -285,7 +285,7 @@ func (w *walker) status(e *logged, asked bool, accepted time.Time) error {
 	switch {
 	case e.state == "canceled":
 		if !asked {
-			return fmt.Errorf("canceled, which nobody had asked for")
+			return fmt.Errorf("canceled without a request")
 		}
 		return nil
 	case e.state == "submitted" && parkedIn(from):
@@ -326,8 +326,8 @@ func (w *walker) status(e *logged, asked bool, accepted time.Time) error {
 	return nil
 }
 
-// emitted checks an artifact event. Chunks come once each, over all attempts; an artifact in one piece is written again
-// by an attempt that follows one which was lost.
+// emitted checks an artifact event. Chunks come once each, over all attempts. An artifact in one piece is written
+// again by an attempt after a lost one.
 func (w *walker) emitted(e *logged) error {
 	p := &w.plan
 	again := e.attempt > w.wrote && w.done > 0
@@ -358,7 +358,7 @@ func (w *walker) emitted(e *logged) error {
 	return nil
 }
 
-// payload is what the model reads of a stored one.
+// payload has the members of a stored payload that the model reads.
 type payload struct {
 	Parts    []a2atest.Part                  `json:"parts"`
 	Message  *struct{ Parts []a2atest.Part } `json:"message"`
@@ -368,7 +368,7 @@ type payload struct {
 	Outcome string `json:"outcome"`
 }
 
-// logOf reads a task's log. id is the internal one.
+// logOf reads a task's log. id is the UUID.
 func logOf(l *clustertest.DB, id string) ([]logged, error) {
 	rows, err := l.Conn.Query(waittest.Context(l.T), `SELECT seq, kind, coalesce(state, 0), attempt, append, last,
 		coalesce(artifact_id, ''), coalesce(payload::text, 'null'), created_at FROM holdfast.task_events WHERE task = $1 ORDER BY seq`, id)

@@ -20,10 +20,10 @@ var (
 	modelShrink   = flag.Duration("model.shrink", 2*time.Minute, "how long a sequence that fails is made smaller")
 )
 
-// Random operations on real replicas, some of which are killed and stopped meanwhile, against a model of what the
-// protocol and the demo agent allow. What is random is the sequence: who wins a race decides the machine, so a sequence
-// that fails may have to be played more than once to fail again. That is why it is shrunk here, by playing parts of it
-// several times, and not by rapid, which takes such a failure for a flaky test.
+// Random operations run on real replicas, some of which are killed and stopped meanwhile, and are compared with a
+// model of what the protocol and the demo agent allow. The seed fixes the sequence, but the machine decides each
+// race, so a failing sequence may need several runs to fail again. That is why this test shrinks sequences itself, by
+// playing parts of them several times: rapid would report such a failure as a flaky test.
 func TestRandomOperationsAgainstTheModel(t *testing.T) {
 	t.Parallel()
 	seed := *modelSeed
@@ -49,7 +49,7 @@ func TestRandomOperationsAgainstTheModel(t *testing.T) {
 	t.Logf("seed %d, %d sequences, %d outages: %v", seed, *modelRuns, killed, performed)
 }
 
-// tell is what went wrong, most likely the first thing, and how.
+// tell reports a violation, most likely the first one.
 func tell(ops []*op, found []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d objections; the first:\n%s\nplayed:\n", len(found), found[0])
@@ -59,7 +59,7 @@ func tell(ops []*op, found []string) string {
 	return b.String()
 }
 
-// shrink drops ever smaller pieces of the sequence as long as what is left still fails, in one of a few tries.
+// shrink drops ever smaller parts of the sequence as long as the rest still fails, in one of a few tries.
 func (w *world) shrink(ops []*op, found []string) ([]*op, []string) {
 	deadline := time.Now().Add(*modelShrink)
 	for size := len(ops) / 2; size > 0; {
@@ -86,7 +86,7 @@ func (w *world) shrink(ops []*op, found []string) ([]*op, []string) {
 	return ops, found
 }
 
-// messages are what messages say, by how often.
+// messages are texts of messages, by their frequency.
 var messages = []struct {
 	weight int
 	text   func(r *rand.Rand, n int) string
@@ -107,7 +107,7 @@ var messages = []struct {
 	{1, func(_ *rand.Rand, n int) string { return fmt.Sprintf("words %d", n) }},
 }
 
-// generate makes a sequence. The same seed makes the same one.
+// generate makes a sequence, the same one for the same seed.
 func generate(seed uint64, n int) []*op {
 	r := rand.New(rand.NewPCG(seed, 0))
 	g := &generator{r: r}
@@ -120,7 +120,7 @@ func generate(seed uint64, n int) []*op {
 type generator struct {
 	r     *rand.Rand
 	ops   []*op
-	tasks []int // the operations that made one
+	tasks []int // the operations that created one
 	keyed []int // those with an Idempotency-Key
 }
 
@@ -138,7 +138,7 @@ func (g *generator) text(n int) string {
 	panic("unreachable")
 }
 
-// task picks one, mostly of the newest: that is where things happen.
+// task picks a task, mostly one of the newest, where most races happen.
 func (g *generator) task() int {
 	switch x := g.r.IntN(50); {
 	case x == 0:
@@ -154,7 +154,7 @@ func (g *generator) add() {
 		n: len(g.ops), on: g.r.IntN(6), d: a2atest.Old[g.r.IntN(2)], wait: g.r.IntN(2) == 0, keyed: g.r.IntN(3) == 0,
 		history: []int{-1, -1, 0, 1, 2, 50}[g.r.IntN(6)], join: g.r.IntN(3) == 0,
 	}
-	// Half of them come at once, so that they meet.
+	// Half of them follow at once, to overlap.
 	if g.r.IntN(2) == 0 {
 		o.pause = time.Duration(g.r.IntN(40)) * time.Millisecond
 	}
@@ -194,7 +194,7 @@ func (g *generator) add() {
 	if o.keyed && (o.kind == opSend || o.kind == opStream) {
 		g.keyed = append(g.keyed, o.n)
 	}
-	// A stream of what only a cancel ends would be waited for in vain.
+	// Nothing would end the stream of a task that needs a cancel.
 	o.join = o.join && o.kind != opStream && o.kind != opRepeat && o.kind != opMisuse
 	g.ops = append(g.ops, o)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// One replica serves clients and runs nothing, the other runs agents and has no public address.
+// One replica serves clients and runs nothing; the other runs agents and has no public address.
 func TestRolesApart(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	// Hints have to do: the polls find nothing.
+	// Only hints can find the events in time: the polls are rare.
 	rarely := clustertest.Replace(clustertest.Replace(clustertest.Settings, "poll_interval: 200ms", "poll_interval: 1m"), "hub: {poll_interval: 500ms}", "hub: {poll_interval: 1m}")
 	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: rarely, Env: []string{"HOLDFAST_ROLES=api"}})
-	// Nobody runs it yet.
+	// No worker runs it yet.
 	waiting := api.Stream(a2atest.V03, a2atest.Say("chunks=20 size=16 delay=5ms"))
 	first := waiting.Take(1)
 	require.Equal(t, "submitted", first[0].State())
@@ -39,14 +39,14 @@ func TestRolesApart(t *testing.T) {
 			taskID := s.UntilState("working").Task()
 			require.Equal(t, "canceled", api.Cancel(taskID).State())
 			require.Equal(t, "canceled", a2atest.Last(s.Rest()).State())
-			require.Zero(t, api.Metric("holdfast_hub_poll_found_total"), "what runs elsewhere is not found by the poll")
+			require.Zero(t, api.Metric("holdfast_hub_poll_found_total"), "hints find events from other replicas before the poll does")
 		})
 	}
 }
 
-// A caller that waits for its answer gets it, although the process that ran its task died; and one who repeats a request
-// with its key, because the answer was lost, gets the task that is there.
-func TestACallerOutlivesTheWorker(t *testing.T) {
+// A caller that waits for an answer gets it, although the process that ran its task died. A caller that repeats a
+// request with its key, because the answer was lost, gets the existing task.
+func TestCallerOutlivesWorker(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	api := clustertest.Start(t, clustertest.Options{Name: "api", DB: db.URL, Config: clustertest.Settings, Env: []string{"HOLDFAST_ROLES=api"}})

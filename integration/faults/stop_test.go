@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-func TestAStoppedReplicaHandsItsWorkOver(t *testing.T) {
+func TestStoppedReplicaReturnsRuns(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "stop_grace: 1s", "stop_grace: 2s")})
@@ -23,20 +23,20 @@ func TestAStoppedReplicaHandsItsWorkOver(t *testing.T) {
 	taskID := seen[0].Task()
 	briefID := brief.UntilState("working").Task()
 	heldID := held.UntilState("working").Task()
-	b := clustertest.Cluster(t, db.URL, "b")[0] // now that all of it runs on a
+	b := clustertest.Cluster(t, db.URL, "b")[0] // after a has claimed all tasks
 
 	a.Signal(syscall.SIGTERM)
-	// The short run finishes within the grace, and its stream sees that.
+	// The short run finishes within the grace, and its stream shows that.
 	require.Equal(t, "completed", a2atest.Last(brief.Rest()).State())
-	// The others are handed over. Their streams end without a word that is not true.
+	// The other runs are returned. Their streams end without a final event.
 	more, err := long.UntilEnd()
-	require.ErrorIs(t, err, io.EOF, "the stream ends as streams do")
+	require.ErrorIs(t, err, io.EOF, "the stream ends without an error")
 	seen = append(seen, more...)
 	require.False(t, a2atest.Last(seen).Final)
 	rest, err := held.UntilEnd()
 	require.ErrorIs(t, err, io.EOF)
 	for _, e := range rest {
-		require.Equal(t, "working", e.State(), "a task that is handed over has not ended")
+		require.Equal(t, "working", e.State(), "a returned task has not ended")
 	}
 	require.Zero(t, a.Wait(), "exit code")
 
@@ -47,7 +47,7 @@ func TestAStoppedReplicaHandsItsWorkOver(t *testing.T) {
 	require.Equal(t, []string{"returned"}, db.Runs(taskID))
 	require.Empty(t, db.Runs(briefID))
 
-	waittest.Eventually(t, "b runs what a held", func() error {
+	waittest.Eventually(t, "b runs the tasks of a", func() error {
 		_, err := b.Try("tasks/get", object{"id": heldID})
 		return err
 	})
@@ -59,8 +59,8 @@ func TestAStoppedReplicaHandsItsWorkOver(t *testing.T) {
 	require.Equal(t, 1, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "the stopped process gave its lease up")
 }
 
-// With the grace that runs need, nothing is handed over at all; a blocking caller gets its answer.
-func TestAStoppingReplicaLetsRunsFinish(t *testing.T) {
+// With a grace long enough for its runs, a stopping replica returns none; a blocking caller gets its answer.
+func TestStoppingReplicaFinishesRuns(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "stop_grace: 1s", "stop_grace: 30s")})

@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// A key that an operator makes is good on every replica, for its own tasks, until it is revoked.
+// A key that an operator creates works on every replica, for its own tasks, until it is revoked.
 func TestAPIKeysOnTwoReplicas(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
@@ -46,11 +46,11 @@ func TestAPIKeysOnTwoReplicas(t *testing.T) {
 	get := object{"id": sent.Task()}
 	for _, r := range []*clustertest.Replica{a, b} {
 		require.Nil(t, r.Ask("tasks/get", get, "X-API-Key", alice).Error)
-		require.Equal(t, -32001, r.Ask("tasks/get", get, "X-API-Key", bob).Error.Code, "not yours is not found")
+		require.Equal(t, -32001, r.Ask("tasks/get", get, "X-API-Key", bob).Error.Code, "another owner's task is not found")
 	}
 	require.Equal(t, "alice", clustertest.One[string](db, "SELECT owner FROM holdfast.tasks"))
 	for _, r := range []*clustertest.Replica{a, b} {
-		require.NotContains(t, r.Log(), alice, "no log has a key")
+		require.NotContains(t, r.Log(), alice, "no log contains a key")
 	}
 
 	id := strings.Split(alice, "_")[1]
@@ -69,21 +69,21 @@ func TestAPIKeysOnTwoReplicas(t *testing.T) {
 	require.Equal(t, 1, operator("keys", "revoke", "nobodys").Code)
 }
 
-// Nobody is let in from elsewhere because the operator forgot to say who may.
-func TestAnOpenServerStaysOnLoopback(t *testing.T) {
+// A server without authentication refuses to listen outside loopback.
+func TestOpenServerRefusesPublicAddress(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	env := []string{"HOLDFAST_DATABASE_URL=" + db.URL, "HOLDFAST_LISTEN=0.0.0.0:0", "HOLDFAST_GRPC_LISTEN=off", "HOLDFAST_ADMIN_LISTEN=127.0.0.1:0"}
 	res := clustertest.Command(t, t.TempDir(), env, "serve")
 	require.Equal(t, 1, res.Code)
 	require.Contains(t, res.Err, "auth.none")
-	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "nothing was begun")
+	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "no process registered")
 
 	r := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "listen: 127.0.0.1:0\ngrpc", "listen: 0.0.0.0:0\ngrpc"), Env: []string{"HOLDFAST_AUTH_NONE=true"}})
 	require.Contains(t, r.Log(), "EVERYBODY WHO REACHES THIS SERVER")
 }
 
-// Certificates from both sides, over HTTP/1, HTTP/2 and gRPC, on the files as they are.
+// Both sides use certificates, over HTTP/1, HTTP/2 and gRPC, with files that change at run time.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	dir, authority, alice := certtest.Mutual(t, "alice")

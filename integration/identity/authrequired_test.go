@@ -24,14 +24,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// vault is an agent that opens for those who have shown it a secret, at an address of its own.
+// vault is an agent that serves clients that sent it a secret, at an address of its own.
 type vault struct {
 	URL string
 
 	mu      sync.Mutex
 	secret  string
 	granted map[string]bool // tasks
-	got     []byte          // all that the server has sent
+	got     []byte          // all data from the server
 }
 
 const showIt = "Show at /grant that you may."
@@ -75,7 +75,7 @@ func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"type":"auth","message":%q}`+"\n", showIt)
 }
 
-// grant shows the agent the secret, and tells the server nothing.
+// grant sends the secret to the agent, and nothing to the server.
 func (v *vault) grant(t testing.TB, taskID string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, v.URL+"/grant?task="+taskID, http.NoBody)
@@ -87,9 +87,9 @@ func (v *vault) grant(t testing.TB, taskID string) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
-// An agent asks its client to authenticate, in the middle of a task. Every version sees that in its own words, on every
-// binding, in streams and in webhooks; the client does so where the agent says, and the task goes on with its next
-// message, on another replica. What it has shown on the way, to us or to the agent, is kept by nobody.
+// An agent asks its client to authenticate in the middle of a task. Every version and binding shows that in its own
+// terms, in streams and in webhooks. The client authenticates at the agent, and its next message continues the task,
+// on another replica. No table keeps what the client showed to the server or to the agent.
 func TestAuthRequired(t *testing.T) {
 	t.Parallel()
 	const upstream = "upstream-sesame-0123456789"
@@ -122,7 +122,7 @@ auth:
 			path := fmt.Sprintf("/%d/%s", n, name)
 			paths[path] = w
 			interrupted, completed := w.Worded("auth-required"), w.Worded("completed")
-			goesOn := w.Op.Streams() && w.Version == "1.0" // where other streams end
+			goesOn := w.Op.Streams() && w.Version == "1.0" // other streams end here
 			untilInterrupted := interrupted
 			if !goesOn {
 				untilInterrupted = ""
@@ -138,7 +138,7 @@ auth:
 			}
 			goOn := a2atest.Say("go on").To(first.Task).With("x-upstream-token", upstream).With(credential...)
 			if !w.Op.Streams() {
-				require.Equal(t, interrupted, b.Do(w, goOn).State(), "%s: saying so is not enough", w)
+				require.Equal(t, interrupted, b.Do(w, goOn).State(), "%s: a message alone does not authenticate", w)
 			}
 			agent.grant(t, first.Task)
 			second := b.Do(w, goOn)
@@ -166,7 +166,7 @@ auth:
 		}
 	}
 	for path, w := range paths {
-		hooked := a2atest.Wire{Version: w.Version, Binding: a2atest.JSONRPC} // webhooks have the words of the version
+		hooked := a2atest.Wire{Version: w.Version, Binding: a2atest.JSONRPC} // webhooks use the JSON of the version
 		require.Contains(t, states[path], a2atest.Plain(hooked.Worded("auth-required")), w)
 	}
 
@@ -178,16 +178,16 @@ auth:
 	agent.mu.Lock()
 	defer agent.mu.Unlock()
 	for _, secret := range secrets {
-		require.NotContains(t, string(agent.got), secret, "the agent gets what is for it, where it has asked for that")
+		require.NotContains(t, string(agent.got), secret, "the agent gets its secret at its own address")
 		require.Empty(t, holding(db, secret))
 	}
 	require.Contains(t, string(agent.got), "go on")
-	// What there is, is found.
+	// The search finds text that is stored.
 	require.Contains(t, holding(db, showIt), "holdfast.task_events")
-	require.NotEmpty(t, holding(db, string(clustertest.One[[]byte](db, "SELECT key_hash FROM holdfast.api_keys LIMIT 1"))), "in bytes, too")
+	require.NotEmpty(t, holding(db, string(clustertest.One[[]byte](db, "SELECT key_hash FROM holdfast.api_keys LIMIT 1"))), "also in bytes")
 }
 
-// holding are the tables in which something stands, in any column: as it is, as bytes, or in base64.
+// holding are the tables that contain a text in any column: plain, as bytes, or in base64.
 func holding(l *clustertest.DB, what string) []string {
 	l.T.Helper()
 	forms := []string{hex.EncodeToString([]byte(what))}

@@ -1,5 +1,5 @@
-// Package identity shows who is let in: by keys, certificates and tokens, until these are revoked, expire or cannot be
-// checked; and that an agent can ask its client to authenticate.
+// Package identity shows which callers are let in: by keys, certificates and tokens, until these are revoked, expire
+// or cannot be checked. It also shows that an agent can ask its client to authenticate.
 package identity
 
 import (

@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-// holdEverywhere opens a stream over every wire, where paths name a version too.
+// holdEverywhere opens a stream over every wire, also where paths name a version.
 func holdEverywhere(r *clustertest.Replica, key string) (all []*a2atest.Reply) {
 	r.T.Helper()
 	for _, w := range a2atest.Wires {
 		p := &r.Peer
-		if w.Binding == a2atest.JSONRPC && w != a2atest.V02 { // which has no path
+		if w.Binding == a2atest.JSONRPC && w != a2atest.V02 { // 0.2 has no path
 			p = p.Under("/v" + w.Version)
 		}
 		s := p.Stream(w, a2atest.Say("hold").With("X-API-Key", key))
@@ -28,7 +28,7 @@ func holdEverywhere(r *clustertest.Replica, key string) (all []*a2atest.Reply) {
 	return all
 }
 
-// endsRefused reads a stream to its end, which is that of a caller who is not let in any more.
+// endsRefused reads a stream to its end, and checks that it says the caller is not authenticated any more.
 func endsRefused(t *testing.T, s *a2atest.Reply) {
 	t.Helper()
 	if s.Wire.Binding == a2atest.GRPC {
@@ -52,9 +52,9 @@ func endsRefused(t *testing.T, s *a2atest.Reply) {
 	require.ErrorIs(t, err, io.EOF, "%s: the body is whole", s.Wire)
 }
 
-// A stream ends when its key is revoked, on every replica and in the words of its version; whoever comes back with a good
-// key goes on where it was, and others have not noticed.
-func TestStreamsEndWithTheirKey(t *testing.T) {
+// A stream ends when its key is revoked, on every replica and in the terms of its version. With a valid key a client
+// resumes it, and other callers' streams continue.
+func TestStreamsEndWhenKeyIsRevoked(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.WithKeys})
@@ -85,17 +85,17 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 		require.Nil(t, got.Error)
 	}
 	require.Equal(t, "canceled", a2atest.Last(again.Rest()).State())
-	require.Equal(t, "canceled", a2atest.Last(his.Rest()).State(), "the stream of another key was left alone")
+	require.Equal(t, "canceled", a2atest.Last(his.Rest()).State(), "the stream of another key continues")
 }
 
-// A key's expiry is known, so that nobody has to tell.
-func TestStreamsEndWhenTheirKeyExpires(t *testing.T) {
+// The server knows when a key expires, and ends its streams without a hint.
+func TestStreamsEndWhenKeyExpires(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "r", DB: db.URL, Config: clustertest.WithKeys})
 	var made struct{ Key string }
 	require.NoError(t, json.Unmarshal([]byte(db.Operate("keys", "create", "--subject", "alice", "--expires-in", "5s", "-o", "json")), &made))
-	// A key that has expired since the server read it is found by the look of every minute only. Its stream ends later.
+	// If a key expires earlier than the server knows, only the check of every minute finds it. Its stream ends later.
 	other := strings.TrimSpace(db.Operate("keys", "create", "--subject", "bob"))
 	bobs := r.Stream(a2atest.V03, a2atest.Say("hold").With("X-API-Key", other))
 	bobs.UntilState("working")
@@ -108,5 +108,5 @@ func TestStreamsEndWhenTheirKeyExpires(t *testing.T) {
 	for _, s := range holdEverywhere(r, made.Key) {
 		endsRefused(t, s)
 	}
-	require.Empty(t, later, "the look of every minute has not come yet")
+	require.Empty(t, later, "the check of every minute has not run yet")
 }

@@ -22,22 +22,22 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// withTokens are the usual settings, for callers with tokens of an issuer; more goes into its jwt.
+// withTokens are the usual settings, for callers with tokens of an issuer; more is added to the scheme's jwt.
 func withTokens(i *issuertest.Issuer, more string) string {
 	return clustertest.Settings + "auth:\n  schemes:\n    - " + i.Scheme("sso", more) + "\n"
 }
 
-// often lets a test see what becomes known without anybody asking.
+// often makes replicas fetch the keys every second, without a request.
 const often = ", refresh: 1s"
 
-// What comes of a token.
+// Verdicts on a token.
 const (
 	taken   = "taken"
 	refused = "refused"
 	away    = "cannot be checked"
 )
 
-// verdict is what came of a token, when the answer is exactly as the version and its binding have it.
+// verdict is a replica's verdict on a token; the answer must be exactly as the version and its binding define it.
 func verdict(w a2atest.Operation, a *a2atest.Reply) string {
 	known := map[string]struct {
 		http   int
@@ -73,7 +73,7 @@ func verdict(w a2atest.Operation, a *a2atest.Reply) string {
 	return fmt.Sprintf("%+v %s", a.Rejection, a.Body)
 }
 
-// shown is what every way makes of a token on a replica, which is the same.
+// shown is the verdict of every version and binding on a replica, which must agree.
 func shown(r *clustertest.Replica, token string) string {
 	r.T.Helper()
 	var all []string
@@ -86,7 +86,7 @@ func shown(r *clustertest.Replica, token string) string {
 	return all[0]
 }
 
-// becomes waits until a token is met with a verdict, and then asks in every way.
+// becomes waits until a token gets a verdict, and then checks every version and binding.
 func becomes(r *clustertest.Replica, want, token string) {
 	r.T.Helper()
 	w := a2atest.Sends[len(a2atest.Sends)-2]
@@ -97,12 +97,12 @@ func becomes(r *clustertest.Replica, want, token string) {
 	require.Equal(r.T, want, shown(r, token))
 }
 
-// fetches is how often a replica has asked the issuer, with an outcome.
+// fetches is the number of a replica's fetches from the issuer with an outcome.
 func fetches(r *clustertest.Replica, outcome string) int {
 	return r.Counted(fmt.Sprintf(`holdfast_issuer_fetches_total{outcome=%q,scheme="sso"}`, outcome))
 }
 
-// awaitFetch waits until a replica has asked once more, with an outcome.
+// awaitFetch waits until a replica has fetched once more, with an outcome.
 func awaitFetch(r *clustertest.Replica, outcome string) {
 	r.T.Helper()
 	before := fetches(r, outcome)
@@ -111,8 +111,8 @@ func awaitFetch(r *clustertest.Replica, outcome string) {
 	})
 }
 
-// Two replicas find an issuer's keys by its metadata. What the token endpoint gives out is good on every binding of both,
-// and nothing else is.
+// Two replicas find an issuer's keys by its metadata. Tokens of its token endpoint work on every binding of both
+// replicas; forged tokens do not.
 func TestTokensOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	i := issuertest.Start(t)
@@ -129,7 +129,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 			require.Equal(t, `Bearer realm="holdfast", error="insufficient_scope", scope="demo:use"`, got.Challenge, w)
 		}
 	}
-	waittest.Eventually(t, "each has asked once", func() error {
+	waittest.Eventually(t, "each replica fetched once", func() error {
 		metadata, keys := i.Count("/.well-known/openid-configuration"), i.Count("/keys")
 		return waittest.Unless(metadata == 2 && keys == 2, "%d, %d", metadata, keys)
 	})
@@ -141,7 +141,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 	i.Rotate("enc", jose.RS256)
 	i.Change(func(s *issuertest.State) {
 		s.Keys[0].Use = "enc"
-		slices.Reverse(s.Keys) // the first signs again
+		slices.Reverse(s.Keys) // the first key signs again
 	})
 	claims := func(pairs ...any) object {
 		return i.Claims("alice", append([]any{"scope", "demo:use"}, pairs...)...)
@@ -150,7 +150,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 	becomes(b, taken, i.SignWith(i.Key("es"), claims()))
 	made = clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks")
 
-	// What anybody can read.
+	// The public key, which everybody can read.
 	private := i.Key("one")
 	public := private.Public()
 	der, err := x509.MarshalPKIXPublicKey(public.Key.(*rsa.PublicKey))
@@ -162,37 +162,37 @@ func TestTokensOfAnIssuer(t *testing.T) {
 	encoded := func(o object) string { return base64.RawURLEncoding.EncodeToString(a2atest.JSON(o)) }
 	hours := func(n int) int64 { return time.Now().Add(time.Duration(n) * time.Hour).Unix() }
 	for name, c := range map[string]struct{ token, reason string }{
-		"expired":                             {i.Sign(claims("exp", hours(-1))), "expired"},
-		"without an end":                      {i.Sign(claims("exp", nil)), "claims"},
-		"not yet valid":                       {i.Sign(claims("nbf", hours(1))), "early"},
-		"issued in the future":                {i.Sign(claims("iat", hours(1))), "early"},
-		"for another audience":                {i.Sign(claims("aud", "https://other.example.com")), "audience"},
-		"for no audience":                     {i.Sign(claims("aud", nil)), "audience"},
-		"of another issuer":                   {i.Sign(claims("iss", "https://id.example.com")), "issuer"},
-		"of the issuer, with a slash":         {i.Sign(claims("iss", i.URL+"/")), "issuer"},
-		"of no issuer":                        {i.Sign(claims("iss", nil)), "issuer"},
-		"without a subject":                   {i.Sign(claims("sub", nil)), "claims"},
-		"without a tenant":                    {i.Sign(claims("org", nil)), "claims"},
-		"alg none":                            {encoded(object{"alg": "none", "typ": "JWT"}) + "." + parts[1] + ".", "algorithm"},
-		"alg none, with a signature":          {encoded(object{"alg": "nOnE", "kid": "one"}) + "." + parts[1] + "." + parts[2], "algorithm"},
-		"HS256 with the public key as PEM":    {i.SignWith(secret(inPEM), claims()), "algorithm"},
-		"HS256 with the public key as DER":    {i.SignWith(secret(der), claims()), "algorithm"},
-		"HS256 with the public key as JSON":   {i.SignWith(secret(a2atest.JSON(public)), claims()), "algorithm"},
-		"an algorithm that is not ours":       {i.Sign(claims(), "alg", "PS256"), "algorithm"},
-		"the kid of another algorithm":        {i.Sign(claims(), "kid", "es"), "signature"},
-		"another algorithm under the kid":     {i.SignWith(i.Key("es"), claims(), "kid", "one"), "signature"},
-		"a key for encryption":                {i.SignWith(i.Key("enc"), claims()), "signature"},
-		"a kid that the issuer has not":       {i.Sign(claims(), "kid", "zero"), "signature"},
-		"a stranger's key under the kid":      {i.SignWith(stranger, claims()), "signature"},
-		"a stranger's key without a kid":      {i.SignWith(stranger, claims(), "kid", nil), "signature"},
-		"a stranger's key in the header":      {i.SignWith(stranger, claims(), "jwk", stranger.Public()), "signature"},
-		"an address of a stranger's keys":     {i.SignWith(stranger, claims(), "jku", i.URL+"/stranger"), "signature"},
-		"other claims under the signature":    {parts[0] + "." + encoded(claims("sub", "bob")) + "." + parts[2], "signature"},
-		"no signature":                        {parts[0] + "." + parts[1] + ".", "signature"},
-		"what must be understood, and is not": {i.Sign(claims(), "crit", []string{"x"}, "x", 1), "claims"},
-		"one that ends a session":             {i.Sign(claims(), "typ", "logout+jwt"), "malformed"},
-		"no token at all":                     {"sesame", "malformed"},
-		"one that is too long":                {good + strings.Repeat("A", 16<<10), "malformed"},
+		"expired":                           {i.Sign(claims("exp", hours(-1))), "expired"},
+		"without an end":                    {i.Sign(claims("exp", nil)), "claims"},
+		"not yet valid":                     {i.Sign(claims("nbf", hours(1))), "early"},
+		"issued in the future":              {i.Sign(claims("iat", hours(1))), "early"},
+		"for another audience":              {i.Sign(claims("aud", "https://other.example.com")), "audience"},
+		"for no audience":                   {i.Sign(claims("aud", nil)), "audience"},
+		"of another issuer":                 {i.Sign(claims("iss", "https://id.example.com")), "issuer"},
+		"of the issuer, with a slash":       {i.Sign(claims("iss", i.URL+"/")), "issuer"},
+		"of no issuer":                      {i.Sign(claims("iss", nil)), "issuer"},
+		"without a subject":                 {i.Sign(claims("sub", nil)), "claims"},
+		"without a tenant":                  {i.Sign(claims("org", nil)), "claims"},
+		"alg none":                          {encoded(object{"alg": "none", "typ": "JWT"}) + "." + parts[1] + ".", "algorithm"},
+		"alg none, with a signature":        {encoded(object{"alg": "nOnE", "kid": "one"}) + "." + parts[1] + "." + parts[2], "algorithm"},
+		"HS256 with the public key as PEM":  {i.SignWith(secret(inPEM), claims()), "algorithm"},
+		"HS256 with the public key as DER":  {i.SignWith(secret(der), claims()), "algorithm"},
+		"HS256 with the public key as JSON": {i.SignWith(secret(a2atest.JSON(public)), claims()), "algorithm"},
+		"an algorithm that is not allowed":  {i.Sign(claims(), "alg", "PS256"), "algorithm"},
+		"the kid of another algorithm":      {i.Sign(claims(), "kid", "es"), "signature"},
+		"another algorithm under the kid":   {i.SignWith(i.Key("es"), claims(), "kid", "one"), "signature"},
+		"a key for encryption":              {i.SignWith(i.Key("enc"), claims()), "signature"},
+		"a kid that the issuer has not":     {i.Sign(claims(), "kid", "zero"), "signature"},
+		"a stranger's key under the kid":    {i.SignWith(stranger, claims()), "signature"},
+		"a stranger's key without a kid":    {i.SignWith(stranger, claims(), "kid", nil), "signature"},
+		"a stranger's key in the header":    {i.SignWith(stranger, claims(), "jwk", stranger.Public()), "signature"},
+		"an address of a stranger's keys":   {i.SignWith(stranger, claims(), "jku", i.URL+"/stranger"), "signature"},
+		"other claims under the signature":  {parts[0] + "." + encoded(claims("sub", "bob")) + "." + parts[2], "signature"},
+		"no signature":                      {parts[0] + "." + parts[1] + ".", "signature"},
+		"an unknown critical header":        {i.Sign(claims(), "crit", []string{"x"}, "x", 1), "claims"},
+		"one that ends a session":           {i.Sign(claims(), "typ", "logout+jwt"), "malformed"},
+		"no token at all":                   {"sesame", "malformed"},
+		"one that is too long":              {good + strings.Repeat("A", 16<<10), "malformed"},
 	} {
 		sample := fmt.Sprintf(`holdfast_authentications_total{outcome=%q,scheme="sso"}`, c.reason)
 		for _, r := range []*clustertest.Replica{a, b} {
@@ -201,16 +201,16 @@ func TestTokensOfAnIssuer(t *testing.T) {
 			require.Equal(t, before+len(a2atest.Sends), r.Counted(sample), "%s: %s", name, c.reason)
 		}
 	}
-	require.Equal(t, made, clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks"), "nothing of that did anything")
+	require.Equal(t, made, clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks"), "no refused token changed anything")
 	require.Zero(t, i.Count("/stranger"))
 	require.Equal(t, taken, shown(a, i.Sign(claims(), "kid", nil)), "a key may be found without its name")
 	i.Silent(a)
 	i.Silent(b)
 }
 
-// The issuer changes its keys. A new one is found by the first token that it has signed, and also by a replica that
-// nobody shows one; an old one is good until it is withdrawn and that is noticed, in a hurry or not.
-func TestAnIssuerChangesItsKeys(t *testing.T) {
+// The issuer changes its keys. A replica finds a new key with the first token that it signs, or at its next refresh.
+// An old key works until a replica notices its withdrawal.
+func TestIssuerRotatesKeys(t *testing.T) {
 	t.Parallel()
 	i := issuertest.Start(t)
 	db := clustertest.NewDB(t)
@@ -231,10 +231,10 @@ func TestAnIssuerChangesItsKeys(t *testing.T) {
 	i.Withdraw("one")
 	becomes(watching, refused, first)
 	require.Equal(t, taken, shown(watching, second))
-	require.Equal(t, taken, shown(asked, first), "who is shown no key that is new does not notice until its time has come")
+	require.Equal(t, taken, shown(asked, first), "a replica that sees no new key does not fetch before its refresh")
 	require.Equal(t, fetched, fetches(asked, "ok"))
 
-	// In a hurry: all that was signed before is worth nothing.
+	// In an emergency the issuer withdraws all keys, so all earlier signatures are worthless.
 	i.Withdraw("two")
 	i.Rotate("three", jose.EdDSA)
 	third := i.Token("alice")
@@ -243,16 +243,16 @@ func TestAnIssuerChangesItsKeys(t *testing.T) {
 		require.Equal(t, refused, shown(r, first))
 		require.Equal(t, refused, shown(r, second))
 	}
-	i.Withdraw("three") // no key at all is an answer, too
+	i.Withdraw("three") // an empty key set is valid, too
 	becomes(watching, refused, third)
 	for _, r := range both {
 		i.Silent(r)
 	}
 }
 
-// While the issuer is away, or talks nonsense, what its keys have signed is good, and what cannot be checked is told to
-// come again. Nobody has to do anything when it is back.
-func TestAnIssuerIsAway(t *testing.T) {
+// While the issuer is down or returns garbage, tokens of its known keys stay valid, and clients with tokens that
+// cannot be checked are asked to retry. When it is back, nobody has to act.
+func TestIssuerOutage(t *testing.T) {
 	t.Parallel()
 	i := issuertest.Start(t)
 	db := clustertest.NewDB(t)
@@ -269,13 +269,13 @@ func TestAnIssuerIsAway(t *testing.T) {
 		for _, r := range replicas {
 			awaitFetch(r, "error")
 			require.Equal(t, taken, shown(r, seen), name)
-			require.Equal(t, taken, shown(r, unseen), "%s: the last good keys check also what was not seen before", name)
+			require.Equal(t, taken, shown(r, unseen), "%s: the last good keys also check new tokens", name)
 			require.Equal(t, refused, shown(r, i.SignWith(issuertest.NewKey(t, i.Key("").KeyID, jose.RS256), i.Claims("alice"))), name)
 		}
 		i.Rotate("while-"+name, jose.RS256)
 		newer := i.Sign(i.Claims("alice"))
 		for _, r := range replicas {
-			require.Equal(t, away, shown(r, newer), "%s: it may be good", name)
+			require.Equal(t, away, shown(r, newer), "%s: the token may be valid", name)
 		}
 		end()
 		for _, r := range replicas {
@@ -295,8 +295,8 @@ func TestAnIssuerIsAway(t *testing.T) {
 	}
 }
 
-// A replica starts without its issuer, tells everybody to come again, and lets them in when the issuer is there.
-func TestAReplicaStartsWithoutItsIssuer(t *testing.T) {
+// A replica that starts without its issuer asks all clients to retry, and lets them in when the issuer is there.
+func TestReplicaStartsWithoutIssuer(t *testing.T) {
 	t.Parallel()
 	i := issuertest.Start(t)
 	token := i.Token("alice")
@@ -306,18 +306,18 @@ func TestAReplicaStartsWithoutItsIssuer(t *testing.T) {
 	doubting := clustertest.Start(t, clustertest.Options{Name: "doubting", DB: db.URL, Config: withTokens(i, often)})
 	for _, r := range []*clustertest.Replica{a, doubting} {
 		require.Equal(t, away, shown(r, token))
-		require.Equal(t, away, shown(r, i.SignWith(issuertest.NewKey(t, "one", jose.RS256), i.Claims("alice"))), "nobody can tell")
-		require.Equal(t, refused, shown(r, i.Sign(i.Claims("alice", "iss", "https://id.example.com"))), "this needs no key")
+		require.Equal(t, away, shown(r, i.SignWith(issuertest.NewKey(t, "one", jose.RS256), i.Claims("alice"))), "the token cannot be checked")
+		require.Equal(t, refused, shown(r, i.Sign(i.Claims("alice", "iss", "https://id.example.com"))), "a malformed token needs no key")
 		card, err := http.Get(r.URL + "/.well-known/agent-card.json")
 		require.NoError(t, err)
 		require.NoError(t, card.Body.Close())
-		require.Equal(t, http.StatusOK, card.StatusCode, "cards are for everybody")
+		require.Equal(t, http.StatusOK, card.StatusCode, "cards need no credentials")
 	}
 	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks"))
 	i.Run()
 	becomes(a, taken, token)
 	awaitFetch(doubting, "error")
-	require.Equal(t, away, shown(doubting, token), "who is at the issuer's address and cannot show that it is the issuer is not asked")
+	require.Equal(t, away, shown(doubting, token), "a server at the issuer's address without its certificate is not trusted")
 	i.Silent(a)
 	i.Silent(doubting)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// What a proxy in front, or another reader, might take in another way than the server does.
+// Requests that a proxy, or another parser, might read in another way than the server does.
 
-// raw sends a request as it is written, over HTTP/1.1.
+// raw sends a request as written, over HTTP/1.1.
 func (e *estate) raw(request string) a2atest.Shown {
 	e.T.Helper()
 	conn, err := net.Dial("tcp", a2atest.Host(e.URL))
@@ -32,7 +32,7 @@ func (e *estate) raw(request string) a2atest.Shown {
 	return a2atest.Shown{Whole: fmt.Sprintf("%d\n\n%s", resp.StatusCode, content), OK: resp.StatusCode == http.StatusOK}
 }
 
-// whichCredential: what the schemes read, however it is spelled, and nothing else.
+// whichCredential: the server takes a credential only from where a scheme reads it, in any spelling.
 func (e *estate) whichCredential() {
 	a := e.task(guarded, "parked", false)
 	key, token := e.alice[1], e.aliceToken[1]
@@ -80,7 +80,7 @@ func (e *estate) whichCredential() {
 		case none:
 			require.Contains(e.T, got.Whole, `"message":"Authentication required","`, "%q", lines)
 		default:
-			if strings.Contains(lines, "\x7f") { // which is no header
+			if strings.Contains(lines, "\x7f") { // an invalid header
 				require.Regexp(e.T, "^400\n", got.Whole, "%q", lines)
 				continue
 			}
@@ -102,8 +102,8 @@ func (e *estate) whichCredential() {
 	}
 }
 
-// whichAgent: the one that is asked for is the one that asks for a scope. The caller is the owner of the task all the
-// while, and the scope alone is missing.
+// whichAgent: the agent that a request reaches is the one whose scope the caller needs. The caller owns the task in
+// all cases; only the scope is missing.
 func (e *estate) whichAgent() {
 	a := e.task(guarded, "parked", false)
 	both, half := e.alice, e.key("acme", "alice", "shared:use")
@@ -117,7 +117,7 @@ func (e *estate) whichAgent() {
 	}
 	for _, c := range []struct {
 		verb, target, body string
-		both, half         string // how the answer begins to who has both scopes, and to who has one
+		both, half         string // the beginning of the answer to a caller with both scopes, and to one with only one
 	}{
 		{"POST", "/", get(``), "200", "403"},
 		{"POST", "/", get(`,"tenant":""`), "200", "403"},
@@ -194,7 +194,7 @@ func (e *estate) whichAgent() {
 	}
 }
 
-// whichTask: where a request names two tasks, it is about the one that was looked up for the caller, or about none.
+// whichTask: a request that names two tasks is about the one that was looked up for the caller, or about none.
 func (e *estate) whichTask() {
 	alices := e.task(guarded, "parked", false)
 	e.db.NothingIsDue()
@@ -264,9 +264,9 @@ func (e *estate) whichTask() {
 		{"1.0", "gRPC SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"taskId":"MINE","contextId":"HER CONTEXT"}}`, none},
 		{"1.0", "gRPC GetTaskPushNotificationConfig", `{"taskId":"MINE","id":"hook"}`, both},
 	} {
-		sent := e.do(current, &doing{op: a2atest.Send}, &about{agent: guarded, text: "ask:mine"}, e.mallory...)
+		sent := e.do(current, &clientOp{op: a2atest.Send}, &about{agent: guarded, text: "ask:mine"}, e.mallory...)
 		mine, _ := idsIn(e.T, sent)
-		require.True(e.T, e.do(current, &doing{op: a2atest.SetHook}, &about{agent: guarded, task: mine, config: "hook", hook: e.thief}, e.mallory...).OK)
+		require.True(e.T, e.do(current, &clientOp{op: a2atest.SetHook}, &about{agent: guarded, task: mine, config: "hook", hook: e.thief}, e.mallory...).OK)
 		fill := strings.NewReplacer("MINE", mine, "HERS", alices.task, "HER CONTEXT", alices.context, "THIEF", e.thief)
 		request, params := fill.Replace(c.request), fill.Replace(c.params)
 		headers := append([]string{"A2A-Version", c.version}, e.mallory...)

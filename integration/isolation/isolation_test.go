@@ -21,13 +21,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Two agents of one server: at the first a task is for its owner, at the second for all of the owner's tenant.
+// Two agents of one server: at the first a task is visible to its owner, at the second to the owner's whole tenant.
 const guarded, shared = "guarded", "shared"
 
-// secret is in all that belongs to alice.
+// secret is in all of alice's data.
 const secret = "alice's and nobody else's"
 
-// estate is a server with callers who have to do with each other.
+// estate is a server with callers that know each other's names and ids.
 type estate struct {
 	*a2atest.Peer
 	server *clustertest.Replica
@@ -36,12 +36,12 @@ type estate struct {
 	issuer *issuertest.Issuer
 	keys   *store.Store
 	hooks  *receivertest.Receiver
-	// hook is the URL of alice's webhooks, thief that of the others'.
+	// hook is the URL of alice's webhooks, thief that of the other callers'.
 	hook, thief string
 
-	alice, aliceToken []string // one owner, by a key and by a token
-	mallory           []string // another of the same tenant
-	eve               []string // of another tenant, by alice's name
+	alice, aliceToken []string // one owner, with a key and with a token
+	mallory           []string // another subject of the same tenant
+	eve               []string // the subject alice of another tenant
 }
 
 func newEstate(t *testing.T) *estate {
@@ -76,7 +76,7 @@ auth:
 
 const bothScopes = "guarded:use shared:use"
 
-// key is the headers of who shows a new key.
+// key returns the headers of a caller with a new key.
 func (e *estate) key(tenant, subject string, scopes ...string) []string {
 	e.T.Helper()
 	if scopes == nil {
@@ -88,28 +88,28 @@ func (e *estate) key(tenant, subject string, scopes ...string) []string {
 	return []string{"X-API-Key", key}
 }
 
-// token is the headers of who shows a token of alice's, but for some claims.
+// token returns the headers of a caller with a token of alice's, with some claims changed.
 func (e *estate) token(claims ...any) []string {
 	return bearer(e.issuer.Sign(e.issuer.Claims("alice", append([]any{"scope", bothScopes, "org", "acme"}, claims...)...)))
 }
 
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// The wires that tests use where it does not matter.
+// The wires for tests in which the version does not matter.
 var oldest, current = a2atest.V01, a2atest.V10
 
-// shownIDs finds in an answer the ids of the task that it shows.
+// shownIDs finds the ids of the task in an answer.
 var shownIDs = regexp.MustCompile(`"id": ?"([^"]+)"(?:, ?"(?:contextId|sessionId)": ?"([^"]+)")?`)
 
-// shownContext finds in a notification the context of its task.
+// shownContext finds the context of the task in a notification.
 var shownContext = regexp.MustCompile(`"(?:contextId|sessionId)":"([^"]+)"`)
 
-// task makes one of alice's, with a webhook. How it stands is parked, running or ended; named: a client of 0.1 gave it
-// its id.
+// task creates a task of alice's with a webhook. how is parked, running or ended; named: a client of 0.1 chose its
+// id.
 func (e *estate) task(agent, how string, named bool) *about {
 	e.T.Helper()
 	a := &about{agent: agent, text: map[string]string{"parked": "ask:" + secret, "running": "hold", "ended": "echo:" + secret}[how]}
-	w, d := current, &doing{op: a2atest.Stream}
+	w, d := current, &clientOp{op: a2atest.Stream}
 	if named {
 		w = oldest
 		a.task = "task-" + rand.Text()
@@ -130,12 +130,12 @@ func (e *estate) task(agent, how string, named bool) *about {
 		})
 	}
 	a.config, a.hook = "hook", e.hook
-	set := e.do(current, &doing{op: a2atest.SetHook}, a, e.alice...)
+	set := e.do(current, &clientOp{op: a2atest.SetHook}, a, e.alice...)
 	require.True(e.T, set.OK, set.Whole)
 	return a
 }
 
-// idsIn are those of the task and of its context in an answer; streams of 0.1 have no context.
+// idsIn are the ids of the task and of its context in an answer; streams of 0.1 have no context.
 func idsIn(t testing.TB, r a2atest.Shown) (task, context string) {
 	t.Helper()
 	found := shownIDs.FindStringSubmatch(r.Whole)
@@ -143,10 +143,10 @@ func idsIn(t testing.TB, r a2atest.Shown) (task, context string) {
 	return found[1], found[2]
 }
 
-// rows are those of all tables, but for what a server writes while nobody asks for anything.
+// rows are all rows of all tables, except those that a server writes without requests.
 func (e *estate) rows() []string { return e.rowsWhere("true") }
 
-// rowsOf are those of one owner's, and all that belongs to their tasks.
+// rowsOf are the rows of one owner, and all that belong to its tasks.
 func (e *estate) rowsOf(tenant, owner string) []string {
 	return e.rowsWhere(`r->>'tenant' = $1 AND coalesce(r->>'owner', r->>'subject') = $2 OR coalesce(r->>'task', r->>'id') IN
 		(SELECT id::text FROM holdfast.tasks WHERE tenant = $1 AND owner = $2)`, tenant, owner)
@@ -173,14 +173,14 @@ func TestIsolation(t *testing.T) { //nolint:tparallel // its parts count on each
 		name string
 		run  func(*estate)
 	}{
-		{"who is not let in", (*estate).whoIsNotLetIn},
+		{"refused callers", (*estate).refusedCallers},
 		{"cards", (*estate).cards},
-		{"what is not yours is not there", (*estate).notYours},
+		{"tasks of others do not exist", (*estate).foreignTasks},
 		{"lists", (*estate).lists},
-		{"what is named alike", (*estate).namedAlike},
+		{"same names", (*estate).sameNames},
 		{"streams", (*estate).streams},
-		{"yours is", (*estate).yours},
-		{"a colleague's is, where all of the tenant may", (*estate).colleagues},
+		{"own tasks", (*estate).ownTasks},
+		{"tasks of colleagues, where the tenant sees them", (*estate).colleagues},
 		{"which credential", (*estate).whichCredential},
 		{"which agent", (*estate).whichAgent},
 		{"which task", (*estate).whichTask},
@@ -201,10 +201,10 @@ func TestIsolation(t *testing.T) { //nolint:tparallel // its parts count on each
 	}
 }
 
-// notYours: whoever it is not for, gets of a task what they get of none, by the same statements, whatever they ask, and
-// nothing happens.
-func (e *estate) notYours() {
-	unknown := map[bool]string{true: "task-" + rand.Text(), false: store.NewID().String()} // by whether a client chose it
+// foreignTasks: a caller gets the same answer about another's task as about a task that does not exist, by the same
+// statements, for every operation. Nothing changes.
+func (e *estate) foreignTasks() {
+	unknown := map[bool]string{true: "task-" + rand.Text(), false: store.NewID().String()} // by whether a client chose the id
 	type kept struct {
 		*about
 		name  string
@@ -239,7 +239,7 @@ func (e *estate) notYours() {
 	before := e.rows()
 	n := 0
 	for _, w := range wires {
-		for _, d := range doings {
+		for _, d := range clientOps {
 			if !d.ofTask || !w.Has(d.op) || creates(w, d) {
 				continue
 			}
@@ -282,15 +282,14 @@ func (e *estate) notYours() {
 	require.Equal(e.T, before, e.rows())
 }
 
-// statement is the name of one.
+// statement finds the name of a statement.
 var statement = regexp.MustCompile(`^-- name: (\w+)`)
 
-// ofRequests are the statements that a server makes for requests, and not in a view of their caller; and what it makes for
-// whom it streams to.
+// ofRequests are the statements that a server makes for requests outside of a caller's view, and for its streams.
 var ofRequests = []string{"TaskCreate", "TaskReopen", "EventsAfter", "EventsCatchUp", "TaskSeqs"}
 
-// watched is do, and the statements that it takes.
-func (e *estate) watched(w *a2atest.Wire, d *doing, a *about, shows []string) (got a2atest.Shown, took []string) {
+// watched does an operation and returns its statements.
+func (e *estate) watched(w *a2atest.Wire, d *clientOp, a *about, shows []string) (got a2atest.Shown, took []string) {
 	e.T.Helper()
 	stop := e.proxy.Record()
 	got = e.do(w, d, a, shows...)
@@ -304,9 +303,9 @@ func (e *estate) watched(w *a2atest.Wire, d *doing, a *about, shows []string) (g
 	return got, took
 }
 
-// lists have nothing of others, and a place in one is worth nothing to others.
+// lists contain no tasks of others, and a page token of one caller is refused for others.
 func (e *estate) lists() {
-	d := &doing{op: a2atest.List}
+	d := &clientOp{op: a2atest.List}
 	mine := e.task(guarded, "parked", false)
 	for range 2 {
 		e.task(guarded, "ended", false)
@@ -339,7 +338,7 @@ func (e *estate) lists() {
 			}
 			if agent == shared {
 				_, theirs := idsIn(e.T, e.do(w, d, &about{agent: agent}, e.mallory...))
-				require.Equal(e.T, context, theirs, "%s: where all of the tenant see", what)
+				require.Equal(e.T, context, theirs, "%s: the list of an agent with visibility: tenant", what)
 				delete(others, "another of the tenant")
 			}
 			for who, shows := range others {
@@ -358,26 +357,26 @@ func (e *estate) lists() {
 
 var nextPage = regexp.MustCompile(`"nextPageToken": ?"([^"]+)"`)
 
-// namedAlike: names of tasks, keys and contexts are each owner's own.
-func (e *estate) namedAlike() {
+// sameNames: names of tasks, keys and contexts belong to each owner.
+func (e *estate) sameNames() {
 	const nobodys = "0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f"
 	others := map[string][]string{"another of the tenant": e.mallory, "another tenant": e.eve}
 	parked := e.task(guarded, "parked", false)
-	// Each name is used once by each of them: the second time it would be their own.
+	// Each caller uses each name once: the second use would find its own task.
 	type pair struct {
 		alike, unlike string
-		leads         bool // her to a task
+		leads         bool // to a task of hers
 	}
 	names, keys := map[string][]pair{}, map[string]pair{}
 	hers := map[string]string{} // her tasks, by their keys
 	for _, w := range wires {
-		for _, d := range []*doing{{op: a2atest.Send}, {op: a2atest.Stream}} {
+		for _, d := range []*clientOp{{op: a2atest.Send}, {op: a2atest.Stream}} {
 			if !w.Has(d.op) {
 				continue
 			}
 			at := w.String() + " " + string(d.op)
 			p := pair{"alice's " + at, "unknown " + at, true}
-			sent := e.do(w, &doing{op: a2atest.Send}, &about{agent: guarded, text: "echo:" + secret}, append([]string{"Idempotency-Key", p.alike}, e.alice...)...)
+			sent := e.do(w, &clientOp{op: a2atest.Send}, &about{agent: guarded, text: "echo:" + secret}, append([]string{"Idempotency-Key", p.alike}, e.alice...)...)
 			require.True(e.T, sent.OK, sent.Whole)
 			keys[at] = p
 			hers[p.alike], _ = idsIn(e.T, sent)
@@ -386,7 +385,7 @@ func (e *estate) namedAlike() {
 				names[at] = []pair{
 					{named.task, "task-" + rand.Text(), true},
 					{e.task(guarded, "running", false).task, store.NewID().String(), true},
-					{e.db.ID(named.task), store.NewID().String(), false}, // which is no name of it
+					{e.db.ID(named.task), store.NewID().String(), false}, // the UUID is no name of it
 				}
 			}
 		}
@@ -394,7 +393,7 @@ func (e *estate) namedAlike() {
 	e.db.NothingIsDue()
 	before := e.rowsOf("acme", "alice")
 	for _, w := range wires {
-		for _, d := range []*doing{{op: a2atest.Send}, {op: a2atest.Stream}} {
+		for _, d := range []*clientOp{{op: a2atest.Send}, {op: a2atest.Stream}} {
 			if !w.Has(d.op) {
 				continue
 			}
@@ -419,18 +418,18 @@ func (e *estate) namedAlike() {
 				for _, name := range names[at] {
 					got := sends(about{task: name.alike})
 					require.Equal(e.T, unnamed(e.T, sends(about{task: name.unlike})), unnamed(e.T, got), what)
-					theirs := e.do(w, &doing{op: a2atest.Get}, &about{agent: guarded, task: name.alike}, shows...)
+					theirs := e.do(w, &clientOp{op: a2atest.Get}, &about{agent: guarded, task: name.alike}, shows...)
 					require.True(e.T, theirs.OK, theirs.Whole)
 					require.NotContains(e.T, theirs.Whole, secret)
 				}
 			}
 			again := e.do(w, d, &about{agent: guarded, text: "echo:" + secret}, append([]string{"Idempotency-Key", keys[at].alike}, e.aliceToken...)...)
-			if w.Version != "0.1" { // where a new name makes another request of it
+			if w.Version != "0.1" { // in 0.1 a new name makes another request of it
 				id, _ := idsIn(e.T, again)
 				require.Equal(e.T, hers[keys[at].alike], id, "%s: her key is still hers", at)
 			}
 			for _, name := range names[at] {
-				got := e.do(w, &doing{op: a2atest.Get}, &about{agent: guarded, task: name.alike}, e.alice...)
+				got := e.do(w, &clientOp{op: a2atest.Get}, &about{agent: guarded, task: name.alike}, e.alice...)
 				require.Equal(e.T, name.leads, got.OK, got.Whole)
 				if got.OK {
 					_, context := idsIn(e.T, got)
@@ -444,7 +443,7 @@ func (e *estate) namedAlike() {
 
 var anInstant = regexp.MustCompile(`"20\d\d-[^"]+Z"`)
 
-// unnamed is an answer without what is new in each.
+// unnamed is an answer without the values that are new in each.
 func unnamed(t testing.TB, r a2atest.Shown) string {
 	t.Helper()
 	task, context := idsIn(t, r)
@@ -455,11 +454,11 @@ func unnamed(t testing.TB, r a2atest.Shown) string {
 	return anInstant.ReplaceAllString(whole, `"AT"`)
 }
 
-// streams of two tasks that two owners have given one id show what happens to each.
+// streams of two tasks with the same client-chosen id, of two owners, show each owner's own events.
 func (e *estate) streams() {
 	alices := e.task(guarded, "running", true)
 	theirs := &about{agent: guarded, task: alices.task, text: "hold"}
-	sent := e.do(oldest, &doing{op: a2atest.Stream}, theirs, e.mallory...)
+	sent := e.do(oldest, &clientOp{op: a2atest.Stream}, theirs, e.mallory...)
 	require.True(e.T, sent.OK, sent.Whole)
 	open := func(shows []string) *a2atest.Reply {
 		return e.Subscribe(a2atest.V03, a2atest.Say().To(alices.task).At(guarded).With(shows...))
@@ -469,10 +468,10 @@ func (e *estate) streams() {
 	begin := others.Take(1)[0]
 	require.NotEqual(e.T, alices.context, begin.ContextID)
 
-	cancel := &doing{op: a2atest.Cancel}
+	cancel := &clientOp{op: a2atest.Cancel}
 	require.True(e.T, e.do(oldest, cancel, alices, e.alice...).OK)
 	require.Equal(e.T, "canceled", a2atest.Last(hers.Rest()).State())
-	require.Contains(e.T, e.do(oldest, &doing{op: a2atest.Get}, theirs, e.mallory...).Whole, `"working"`, "it goes on")
+	require.Contains(e.T, e.do(oldest, &clientOp{op: a2atest.Get}, theirs, e.mallory...).Whole, `"working"`, "the task still runs")
 	require.True(e.T, e.do(oldest, cancel, theirs, e.mallory...).OK)
 	for _, ev := range others.Rest() {
 		require.Equal(e.T, begin.ContextID, ev.ContextID)
@@ -480,17 +479,17 @@ func (e *estate) streams() {
 	}
 }
 
-// yours: what others asked for in vain is there for the owner, in every way and whatever credential shows who it is.
-func (e *estate) yours() { e.succeeds(guarded, e.alice, e.aliceToken) }
+// ownTasks: the owner can do everything that was refused to others, in every version and with every credential.
+func (e *estate) ownTasks() { e.succeeds(guarded, e.alice, e.aliceToken) }
 
 // colleagues see, continue and cancel each other's tasks, and set their webhooks.
 func (e *estate) colleagues() { e.succeeds(shared, e.mallory) }
 
-// succeeds does every doing to tasks of alice's.
+// succeeds does every operation on tasks of alice's.
 func (e *estate) succeeds(agent string, shows ...[]string) {
 	n := 0
 	for _, w := range wires {
-		for _, d := range doings {
+		for _, d := range clientOps {
 			if !w.Has(d.op) || !reaches(w, agent) {
 				continue
 			}
@@ -532,5 +531,5 @@ func (e *estate) succeeds(agent string, shows ...[]string) {
 			}
 		}
 	}
-	e.T.Logf("%d doings", n)
+	e.T.Logf("%d clientOps", n)
 }

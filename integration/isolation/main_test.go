@@ -1,5 +1,5 @@
-// Package isolation shows that a caller learns nothing of another's tasks, whatever it asks over every wire: answers are
-// compared byte by byte with those about a task that never was.
+// Package isolation shows that a caller learns nothing of another's tasks over any wire. It compares answers byte by
+// byte with those about a task that does not exist.
 package isolation
 
 import (

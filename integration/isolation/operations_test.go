@@ -2,28 +2,28 @@ package isolation
 
 import "github.com/holdfast-a2a/holdfast/internal/a2atest"
 
-// wires are all that a caller can ask over.
+// wires are all versions and bindings.
 var wires = append([]*a2atest.Wire{a2atest.V01, a2atest.V02, a2atest.V03, a2atest.V10, a2atest.Unversioned}, a2atest.Wires[4:]...)
 
-// reaches reports whether there is a way to an agent: gRPC of 0.3 has one to the default agent only.
+// reaches reports whether a wire reaches an agent: gRPC of 0.3 reaches the default agent only.
 func reaches(w *a2atest.Wire, agent string) bool { return agent == guarded || w != a2atest.GRPC03 }
 
-// creates reports whether a client names the tasks that it makes: then to continue an unknown one is to make it.
-func creates(w *a2atest.Wire, d *doing) bool {
+// creates reports whether a message for an unknown task creates it, because clients choose the ids.
+func creates(w *a2atest.Wire, d *clientOp) bool {
 	return w.Version == "0.1" && (d.op == a2atest.Send || d.op == a2atest.Stream)
 }
 
-// doing is what a caller may do in every version that has the operation.
-type doing struct {
+// clientOp is an operation of callers, in every version that has it.
+type clientOp struct {
 	name      string
 	op        a2atest.Op
-	ofTask    bool   // it names a task, and so somebody's
+	ofTask    bool   // it names a task
 	inContext bool   // and its context
 	position  string // Last-Event-ID
-	to        string // how the task stands that its owner does it to
+	to        string // the state of the tasks that the owner does it to
 }
 
-var doings = []*doing{
+var clientOps = []*clientOp{
 	{name: "send", op: a2atest.Send},
 	{name: "send and follow", op: a2atest.Stream},
 	{name: "continue", op: a2atest.Send, ofTask: true, to: "parked"},
@@ -44,7 +44,7 @@ var doings = []*doing{
 	{name: "get the extended card", op: a2atest.Card},
 }
 
-// about is what a doing is about. What is not needed is empty.
+// about has the arguments of a clientOp. Unused ones are empty.
 type about struct {
 	agent         string
 	task, context string
@@ -53,8 +53,8 @@ type about struct {
 	token         string // of a page
 }
 
-// do does a doing, and shows all of the answer. Headers are names and values; a name may come twice.
-func (e *estate) do(w *a2atest.Wire, d *doing, a *about, headers ...string) a2atest.Shown {
+// do does a clientOp, and returns the whole answer. Headers are names and values; a name may come twice.
+func (e *estate) do(w *a2atest.Wire, d *clientOp, a *about, headers ...string) a2atest.Shown {
 	e.T.Helper()
 	args := &a2atest.Args{
 		Agent: a.agent, Task: a.task, Context: a.context, ID: "m", Page: a.token, After: d.position, Header: headers,

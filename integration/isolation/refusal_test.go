@@ -17,16 +17,16 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/issuertest"
 )
 
-// How callers are refused, in the words of every version and binding, as docs/security.md and docs/protocol.md have it.
+// How each version and binding refuses callers, as in docs/security.md and docs/protocol.md.
 
-// wrong is how an answer says what is wrong.
+// wrong is how an answer reports an error.
 type wrong struct {
 	http          int
 	old, code     int // of JSON-RPC: in 0.1, and later
 	name, reason  string
 	status, class string // of HTTP+JSON: 1.0, and 0.3
 	grpc          codes.Code
-	ofTheTask     bool // and not of the request: JSON-RPC has it with 200, and streams have it as an event
+	ofTheTask     bool // and not of the request: JSON-RPC answers with 200, and streams with an event
 }
 
 var (
@@ -35,8 +35,8 @@ var (
 	notThere        = &wrong{http: 404, old: -32001, code: -32001, name: "Task not found", reason: "TASK_NOT_FOUND", status: "NOT_FOUND", class: "TaskNotFoundError", grpc: codes.NotFound, ofTheTask: true}
 )
 
-// answer is the whole of an answer. Details of 1.0 name a task, if there is one.
-func (x *wrong) answer(w *a2atest.Wire, d *doing, detail, task string, challenges ...string) string {
+// answer is a whole answer. Details of 1.0 name the task, if there is one.
+func (x *wrong) answer(w *a2atest.Wire, d *clientOp, detail, task string, challenges ...string) string {
 	message := x.name
 	if detail != "" {
 		message += ": " + detail
@@ -96,24 +96,25 @@ const (
 	wantsScope = `Bearer realm="holdfast", error="insufficient_scope", scope="guarded:use"`
 )
 
-// turnedAway is who is not let in, and how that is told.
-type turnedAway struct {
+// refusedCaller is a caller without access, and the answer that it gets.
+type refusedCaller struct {
 	shows      []string
 	x          *wrong
 	detail     string
 	challenges []string
-	// elsewhere is where another agent lets them in, so that the request is read.
+	// elsewhere reports whether the caller may use another agent: then the server reads the request.
 	elsewhere func(w *a2atest.Wire, agent string) bool
 }
 
-// strangers are all who are not let in at the guarded agent. What is wrong with what they show they are not told.
-func (e *estate) strangers() map[string]*turnedAway {
+// strangers are all callers without access to the guarded agent. The answers do not say what is wrong with their
+// credentials.
+func (e *estate) strangers() map[string]*refusedCaller {
 	e.T.Helper()
-	bad := func(challenge string, shows ...string) *turnedAway {
-		return &turnedAway{shows: shows, x: unauthenticated, detail: "the credentials were not accepted", challenges: []string{askKey, challenge}}
+	bad := func(challenge string, shows ...string) *refusedCaller {
+		return &refusedCaller{shows: shows, x: unauthenticated, detail: "the credentials were not accepted", challenges: []string{askKey, challenge}}
 	}
-	lacking := func(shows []string, challenges ...string) *turnedAway {
-		return &turnedAway{shows: shows, x: forbidden, detail: "the scope guarded:use is needed", challenges: challenges}
+	lacking := func(shows []string, challenges ...string) *refusedCaller {
+		return &refusedCaller{shows: shows, x: forbidden, detail: "the scope guarded:use is needed", challenges: challenges}
 	}
 	dead := func(column string) []string {
 		key := e.key("acme", "alice")
@@ -121,7 +122,7 @@ func (e *estate) strangers() map[string]*turnedAway {
 		return key
 	}
 	now := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
-	token := func(claims ...any) *turnedAway { return bad(badToken, e.token(claims...)...) }
+	token := func(claims ...any) *refusedCaller { return bad(badToken, e.token(claims...)...) }
 	nobodys, _, _ := auth.NewAPIKey()
 	half := lacking(e.key("acme", "alice", "shared:use"))
 	half.elsewhere = func(w *a2atest.Wire, agent string) bool { return agent == "" || w.Binding == a2atest.GRPC }
@@ -133,49 +134,50 @@ func (e *estate) strangers() map[string]*turnedAway {
 	public, err := json.Marshal(published)
 	require.NoError(e.T, err)
 	symmetric := jose.JSONWebKey{Key: public, KeyID: published.KeyID, Algorithm: string(jose.HS256)}
-	return map[string]*turnedAway{
-		"nobody":                                {x: unauthenticated, challenges: []string{askKey, askToken}},
-		"an empty key":                          bad(askToken, "X-API-Key", ""),
-		"a key that is none":                    bad(askToken, "X-API-Key", "hfk_x"),
-		"a key nobody has":                      bad(askToken, "X-API-Key", nobodys),
-		"an expired key":                        bad(askToken, dead("expires_at")...),
-		"a revoked key":                         bad(askToken, dead("revoked_at")...),
-		"one key twice":                         bad(askToken, slices.Concat(e.alice, e.alice)...),
-		"two keys":                              bad(askToken, slices.Concat(e.alice, e.mallory)...),
-		"keys in one header":                    bad(askToken, "X-API-Key", e.alice[1]+", "+e.alice[1]),
-		"a key and a token":                     bad(askToken, slices.Concat(e.alice, e.aliceToken)...),
-		"a key and what is nothing":             bad(askToken, slices.Concat(e.alice, []string{"Authorization", "x"})...),
-		"one token twice":                       bad(askToken, slices.Concat(e.aliceToken, e.aliceToken)...),
-		"two tokens":                            bad(askToken, slices.Concat(e.aliceToken, e.eve)...),
-		"tokens in one header":                  bad(askToken, "Authorization", e.aliceToken[1]+", "+e.aliceToken[1]),
-		"a key as a token":                      bad(askToken, bearer(e.alice[1])...),
-		"a token as a key":                      bad(askToken, "X-API-Key", good),
-		"a password":                            bad(askToken, "Authorization", "Basic YWxpY2U6YWxpY2U="),
-		"a token without its scheme":            bad(askToken, "Authorization", good),
-		"a token that is none":                  bad(badToken, bearer("x")...),
-		"a spoiled token":                       bad(badToken, bearer(good[:len(good)-6]+"AAAAAA")...),
-		"a token without a signature":           bad(badToken, bearer("eyJhbGciOiJub25lIn0."+parts[1]+".")...),
-		"a token signed with what is published": bad(badToken, bearer(e.issuer.SignWith(symmetric, claims))...),
-		"a token of another's key":              bad(badToken, bearer(e.issuer.SignWith(issuertest.NewKey(e.T, published.KeyID, jose.RS256), claims))...),
-		"a token for another use":               bad(badToken, bearer(e.issuer.Sign(claims, "typ", "logout+jwt"))...),
-		"an expired token":                      token("exp", now(-time.Hour)),
-		"a token that never expires":            token("exp", nil),
-		"an early token":                        token("nbf", now(time.Hour)),
-		"a token for somebody else":             token("aud", "https://else.example"),
-		"a token for nobody":                    token("aud", nil),
-		"a token of another issuer":             token("iss", "https://id.example"),
-		"a token of no tenant":                  token("org", nil),
-		"a token of no subject":                 token("sub", nil),
-		"a token without the scope":             lacking(e.token("scope", "other:use"), wantsScope),
-		"a token without scopes":                lacking(e.token("scope", nil), wantsScope),
-		"a key without the scope":               lacking(e.key("acme", "alice", "other:use")),
-		"a key for the other agent":             half,
-		"a scope that begins alike":             lacking(e.key("acme", "alice", "guarded:use2", "guarded:us", "GUARDED:USE")),
+	return map[string]*refusedCaller{
+		"no credentials":                     {x: unauthenticated, challenges: []string{askKey, askToken}},
+		"an empty key":                       bad(askToken, "X-API-Key", ""),
+		"a malformed key":                    bad(askToken, "X-API-Key", "hfk_x"),
+		"an unknown key":                     bad(askToken, "X-API-Key", nobodys),
+		"an expired key":                     bad(askToken, dead("expires_at")...),
+		"a revoked key":                      bad(askToken, dead("revoked_at")...),
+		"one key twice":                      bad(askToken, slices.Concat(e.alice, e.alice)...),
+		"two keys":                           bad(askToken, slices.Concat(e.alice, e.mallory)...),
+		"keys in one header":                 bad(askToken, "X-API-Key", e.alice[1]+", "+e.alice[1]),
+		"a key and a token":                  bad(askToken, slices.Concat(e.alice, e.aliceToken)...),
+		"a key and a malformed token":        bad(askToken, slices.Concat(e.alice, []string{"Authorization", "x"})...),
+		"one token twice":                    bad(askToken, slices.Concat(e.aliceToken, e.aliceToken)...),
+		"two tokens":                         bad(askToken, slices.Concat(e.aliceToken, e.eve)...),
+		"tokens in one header":               bad(askToken, "Authorization", e.aliceToken[1]+", "+e.aliceToken[1]),
+		"a key as a token":                   bad(askToken, bearer(e.alice[1])...),
+		"a token as a key":                   bad(askToken, "X-API-Key", good),
+		"a password":                         bad(askToken, "Authorization", "Basic YWxpY2U6YWxpY2U="),
+		"a token without its scheme":         bad(askToken, "Authorization", good),
+		"a malformed token":                  bad(badToken, bearer("x")...),
+		"a spoiled token":                    bad(badToken, bearer(good[:len(good)-6]+"AAAAAA")...),
+		"a token without a signature":        bad(badToken, bearer("eyJhbGciOiJub25lIn0."+parts[1]+".")...),
+		"a token signed with the public key": bad(badToken, bearer(e.issuer.SignWith(symmetric, claims))...),
+		"a token of another's key":           bad(badToken, bearer(e.issuer.SignWith(issuertest.NewKey(e.T, published.KeyID, jose.RS256), claims))...),
+		"a token for another use":            bad(badToken, bearer(e.issuer.Sign(claims, "typ", "logout+jwt"))...),
+		"an expired token":                   token("exp", now(-time.Hour)),
+		"a token that never expires":         token("exp", nil),
+		"an early token":                     token("nbf", now(time.Hour)),
+		"a token for another audience":       token("aud", "https://else.example"),
+		"a token without an audience":        token("aud", nil),
+		"a token of another issuer":          token("iss", "https://id.example"),
+		"a token of no tenant":               token("org", nil),
+		"a token of no subject":              token("sub", nil),
+		"a token without the scope":          lacking(e.token("scope", "other:use"), wantsScope),
+		"a token without scopes":             lacking(e.token("scope", nil), wantsScope),
+		"a key without the scope":            lacking(e.key("acme", "alice", "other:use")),
+		"a key for the other agent":          half,
+		"a scope that begins alike":          lacking(e.key("acme", "alice", "guarded:use2", "guarded:us", "GUARDED:USE")),
 	}
 }
 
-// named is the task that the details of an error name: that of a path, and if the request was read any.
-func named(w *a2atest.Wire, d *doing, a *about, read bool) string {
+// named is the task in the details of an error: the one in the path and, if the server read the request, the one in
+// it.
+func named(w *a2atest.Wire, d *clientOp, a *about, read bool) string {
 	switch {
 	case !d.ofTask:
 		return ""
@@ -190,20 +192,20 @@ func named(w *a2atest.Wire, d *doing, a *about, read bool) string {
 	return a.task
 }
 
-// whoIsNotLetIn gets one answer to whatever it asks, and nothing happens.
-func (e *estate) whoIsNotLetIn() {
+// refusedCallers gets one answer for every operation, and nothing changes.
+func (e *estate) refusedCallers() {
 	parked := e.task(guarded, "parked", false)
 	strangers := e.strangers()
 	e.db.NothingIsDue()
 	before := e.rows()
 	n := 0
 	for _, w := range wires {
-		for _, d := range doings {
+		for _, d := range clientOps {
 			if !w.Has(d.op) {
 				continue
 			}
 			for name, s := range strangers {
-				for _, agent := range []string{guarded, ""} { // which is the same one
+				for _, agent := range []string{guarded, ""} { // the same agent
 					a := *parked
 					a.agent, a.text, a.hook = agent, "echo:x", e.thief
 					if !d.ofTask {
@@ -221,7 +223,7 @@ func (e *estate) whoIsNotLetIn() {
 	require.Equal(e.T, before, e.rows())
 }
 
-// cards are for those who have the scope, where an agent asks for one.
+// cards are visible to callers with the scope, where an agent requires one.
 func (e *estate) cards() {
 	strangers := e.strangers()
 	for _, path := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json", "/agent/authenticatedExtendedCard"} {

@@ -45,7 +45,7 @@ func TestBadRequests(t *testing.T) {
 			test(t, r)
 		})
 	}
-	// After all that the server is well.
+	// The server still works after all requests.
 	t.Cleanup(func() {
 		require.Equal(t, "completed", r.Send(a2atest.V03, a2atest.Say("echo:well")).State())
 	})
@@ -97,7 +97,7 @@ func badEnvelopes(t *testing.T, r *clustertest.Replica) {
 			require.Empty(t, got.Raw)
 		})
 	}
-	t.Run("ids come back as they were written", func(t *testing.T) {
+	t.Run("ids come back unchanged", func(t *testing.T) {
 		for _, id := range []string{`1`, `-5`, `0`, `12345678901234567890`, `"1"`, `"\u00fc\u0041"`, `"ü"`, `""`, `null`} {
 			body := `{"jsonrpc":"2.0","id":` + id + `,"method":"tasks/get","params":{"id":"x"}}`
 			got := r.AskRaw([]byte(body))
@@ -105,7 +105,7 @@ func badEnvelopes(t *testing.T, r *clustertest.Replica) {
 			require.Equal(t, -32001, got.Error.Code)
 		}
 		got := r.AskRaw([]byte(`{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"x"}}`))
-		require.Equal(t, "null", string(got.ID), "a request without an id is answered all the same")
+		require.Equal(t, "null", string(got.ID), "a request without an id is answered, too")
 	})
 	t.Run("versions", func(t *testing.T) {
 		get := a2atest.Request("tasks/get", object{"id": "x"})
@@ -172,7 +172,7 @@ func badParams(t *testing.T, r *clustertest.Replica) {
 		{"tasks/send", `{"id":"t","pushNotification":{"url":"http://127.0.0.1"},"message":{"role":"user","parts":[{"type":"text","text":"x"}]}}`, -32602, "pushNotification.url: the host"},
 		{"tasks/pushNotification/set", `{"id":"x","pushNotificationConfig":{"url":"http://x"}}`, -32001, ""},
 		{"tasks/pushNotification/get", `{"id":"x"}`, -32001, ""},
-		// of all
+		// All versions.
 		{"tasks/get", `{}`, -32602, "id"},
 		{"tasks/get", `{"id":""}`, -32602, "id"},
 		{"tasks/get", `{"id":null}`, -32602, "id"},
@@ -191,7 +191,7 @@ func badParams(t *testing.T, r *clustertest.Replica) {
 		require.Equal(t, http.StatusOK, got.HTTP)
 	}
 
-	t.Run("a task that is not there is told on the stream", func(t *testing.T) {
+	t.Run("an unknown task is an error on the stream", func(t *testing.T) {
 		for _, version := range []string{"0.1", "0.3"} {
 			s := r.Subscribe(a2atest.Unversioned, a2atest.Say().To("nobody").With("A2A-Version", version))
 			_, err := s.Next()
@@ -200,7 +200,7 @@ func badParams(t *testing.T, r *clustertest.Replica) {
 			require.ErrorIs(t, err, io.EOF)
 		}
 	})
-	t.Run("a position that no stream gave", func(t *testing.T) {
+	t.Run("an invalid Last-Event-ID", func(t *testing.T) {
 		for _, position := range []string{"abc", "-1", "1.5", "99999999999999999999"} {
 			got := r.Ask("tasks/resubscribe", object{"id": waiting.Task()}, "Last-Event-ID", position)
 			require.Equal(t, -32602, got.Error.Code)
@@ -220,7 +220,7 @@ func badParams(t *testing.T, r *clustertest.Replica) {
 		require.NotNil(t, other.Error)
 		require.Equal(t, -32602, other.Error.Code, other.Error.Message)
 	})
-	t.Run("what a client stored comes back as it was", func(t *testing.T) {
+	t.Run("client data comes back unchanged", func(t *testing.T) {
 		const opaque = `{"z":1.0,"big":12345678901234567890123,"e":1E+2,"a":{"ü":"é","n":null},"list":[1,[2,{"x":-0.0}]]}`
 		body := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"metadata":` + opaque +
 			`,"message":{"messageId":"m","role":"user","metadata":` + opaque + `,"parts":[{"kind":"data","data":` + opaque + `,"metadata":` + opaque + `}]}}}`
@@ -240,7 +240,7 @@ func badHTTP(t *testing.T, r *clustertest.Replica) {
 		require.Equal(t, -32600, got.Error.Code)
 		require.Contains(t, got.Error.Message, "65536")
 	})
-	t.Run("one that does not say so", func(t *testing.T) {
+	t.Run("a large body without a length", func(t *testing.T) {
 		req, err := http.NewRequest(http.MethodPost, r.URL, io.MultiReader(bytes.NewReader(large))) // chunked
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
@@ -290,7 +290,8 @@ func badHTTP(t *testing.T, r *clustertest.Replica) {
 		in, _ := dialTo(t, r, send)
 		return in
 	}
-	// Whom the timeouts cut off, another server has not, to which the same was sent before and whose timeouts are longer.
+	// The same requests go to another server with longer timeouts: it must still wait for those that this one cuts
+	// off.
 	patient := clustertest.Start(t, clustertest.Options{
 		Name: "patient", DB: r.Options.DB, Config: strings.NewReplacer("header_timeout: 1s", "header_timeout: 1m", "body_timeout: 1s", "body_timeout: 1m").Replace(strict),
 	})
@@ -300,10 +301,10 @@ func badHTTP(t *testing.T, r *clustertest.Replica) {
 		return dial(t, send), func() {
 			_ = conn.SetReadDeadline(time.Now())
 			_, err := other.ReadByte()
-			require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the patient server waits on")
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the server with long timeouts still waits")
 		}
 	}
-	t.Run("a body that does not come", func(t *testing.T) {
+	t.Run("a body that does not arrive", func(t *testing.T) {
 		in, checkPatient := cutFirst(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"jsonrpc\"")
 		resp, err := http.ReadResponse(in, nil)
 		require.NoError(t, err)
@@ -314,9 +315,9 @@ func badHTTP(t *testing.T, r *clustertest.Replica) {
 		require.Contains(t, string(body), "in time")
 		checkPatient()
 		_, err = in.ReadByte()
-		require.ErrorIs(t, err, io.EOF, "and the connection is closed")
+		require.ErrorIs(t, err, io.EOF, "the server closes the connection")
 	})
-	t.Run("headers that do not come", func(t *testing.T) {
+	t.Run("headers that do not arrive", func(t *testing.T) {
 		in, checkPatient := cutFirst(t, "POST / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
 		_, err := io.ReadAll(in)
 		require.NoError(t, err)
@@ -335,7 +336,7 @@ func badHTTP(t *testing.T, r *clustertest.Replica) {
 		require.Contains(t, string(answer), "400")
 	})
 	t.Run("a client that leaves", func(t *testing.T) {
-		// Its task goes on.
+		// Its task continues.
 		in := dial(t, "")
 		_ = in
 		s := r.Stream(a2atest.V03, a2atest.Say("chunks=20 size=16 delay=20ms"))
@@ -355,7 +356,7 @@ func paths(t *testing.T, r *clustertest.Replica) {
 		require.NoError(t, err, path)
 		require.Equal(t, "completed", res.State(), path)
 	}
-	// A pinned path knows the methods of its version only, and its shapes.
+	// A pinned path serves the methods and formats of its version only.
 	got := r.Under("/v0.1").AskRaw(body)
 	require.Equal(t, -32601, got.Error.Code)
 	old := r.Under("/v0.1/").Ask("tasks/send", params(a2atest.V01, "pinned", "echo:x"))
@@ -367,7 +368,7 @@ func paths(t *testing.T, r *clustertest.Replica) {
 		require.NoError(t, err)
 		require.Equal(t, kind, res.Kind, path)
 	}
-	// Tasks belong to their agent.
+	// A task belongs to its agent.
 	got = r.Under("/agents/other-demo").Ask("tasks/get", object{"id": "pinned"})
 	require.Equal(t, -32001, got.Error.Code)
 
@@ -392,11 +393,11 @@ func paths(t *testing.T, r *clustertest.Replica) {
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.True(t, card.Capabilities.Streaming)
 		require.True(t, card.Capabilities.PushNotifications)
-		// The address in the card is one that works.
+		// The card's address works.
 		got, err := a2atest.Ask(waittest.Context(t), card.URL, body)
 		require.NoError(t, err, card.URL)
 		require.Nil(t, got.Error)
-		// And what has not changed is not sent again.
+		// An unchanged card is not sent again.
 		req, err := http.NewRequest(http.MethodGet, r.URL+path, nil)
 		require.NoError(t, err)
 		req.Header.Set("If-None-Match", resp.Header.Get("ETag"))
@@ -407,8 +408,8 @@ func paths(t *testing.T, r *clustertest.Replica) {
 	}
 }
 
-// A server that is misconfigured says all of it and does not start.
-func TestMistakesInTheConfiguration(t *testing.T) {
+// A misconfigured server reports all mistakes and does not start.
+func TestServerReportsAllConfigurationErrors(t *testing.T) {
 	t.Parallel()
 	res := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_ADMIN_LISTEN=127.0.0.1:0"}, "serve", "--config", file(t, `
 limits: {max_blok: 30s}
@@ -421,7 +422,7 @@ agents:
 	for _, want := range []string{"3 mistakes", "limits.max_blok", "worker.lease_ttl", "agents[0].executor.http.url"} {
 		require.Contains(t, res.Err, want)
 	}
-	// An address that is taken, and a database that is not there.
+	// An address in use, and a database that is down.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()

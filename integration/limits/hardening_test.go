@@ -22,10 +22,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// What clients, agents and operators keep to themselves is in no log, at any level, whether things go well or not.
-func TestLogsTellNoSecrets(t *testing.T) {
+// No log at any level contains secrets of clients, agents or operators, on success or failure.
+func TestLogsContainNoSecrets(t *testing.T) {
 	t.Parallel()
-	const secret = "xyzzy" // in everything below that nobody may read
+	const secret = "xyzzy" // part of every secret below
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("X-Token", r.Header.Get("Authorization"))
@@ -54,19 +54,19 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 		return p
 	}
 	var task string
-	{ // what goes well
+	{ // success
 		a, err := a2atest.Ask(waittest.Context(t), r.URL+"/?access_token="+secret+"-query", a2atest.Request("message/send", say("echo:"+secret+"-content")), headers...)
 		require.NoError(t, err)
 		res, err := a.Result()
 		require.NoError(t, err)
 		require.Equal(t, "completed", res.State())
-		require.Contains(t, string(a.Body), secret+"-content", "the client has it back")
+		require.Contains(t, string(a.Body), secret+"-content", "the client gets its data back")
 		task = res.Task()
 		s := r.Stream(a2atest.V03, (&a2atest.Args{Params: say("ask:" + secret + "-question")}).With(headers...))
 		require.Equal(t, "input-required", a2atest.Last(s.Rest()).State())
 		r.Send(a2atest.GRPC10, a2atest.Say("echo:"+secret+"-grpc-content").With("authorization", "Bearer "+secret+"-grpc"))
 	}
-	{ // what does not
+	{ // failure
 		for _, body := range []string{
 			`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"text":"` + secret + `-malformed`,
 			`{"jsonrpc":"2.0","id":1,"method":"` + secret + `-method"}`,
@@ -100,7 +100,7 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 			}}
 			r.Ask("message/send", p, headers...)
 		}
-		waittest.Eventually(t, "deliveries have failed again and again", func() error {
+		waittest.Eventually(t, "several deliveries failed", func() error {
 			n := r.Metric("holdfast_push_attempts_total")
 			return waittest.Unless(n >= 6, "%v attempts", n)
 		})
@@ -118,7 +118,7 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 		}
 		require.Equal(t, "failed", r.Call("message/send", say("crash")).State())
 	}
-	{ // a database that will not
+	{ // a database that is down
 		db.Exec("ALTER TABLE holdfast.task_events RENAME TO elsewhere")
 		db.Exec("ALTER VIEW holdfast.callers_log RENAME TO elsewhere_log")
 		a := r.Ask("message/send", say("echo:"+secret+"-unstored"), headers...)
@@ -129,7 +129,7 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 		db.Exec("ALTER VIEW holdfast.elsewhere_log RENAME TO callers_log")
 		for _, answer := range []*a2atest.Answer{a, b} {
 			for _, internal := range []string{"task_events", "callers_log", "holdfast.", "SQLSTATE", "42P01", "pgx", "postgres", ".go:", "goroutine"} {
-				require.NotContains(t, string(answer.Body), internal, "clients see no internals")
+				require.NotContains(t, string(answer.Body), internal, "clients see no internal errors")
 			}
 		}
 		require.Contains(t, r.Log(), "42P01", "operators do")
@@ -139,11 +139,12 @@ push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, con
 		require.NotContains(t, line, secret)
 	}
 	for _, excuse := range []string{"out of paper", "out of ink"} {
-		require.Contains(t, r.Log(), excuse, "what agents and receivers say of their failure is for operators")
+		require.Contains(t, r.Log(), excuse, "operators see the errors of agents and receivers")
 	}
 }
 
-// Clients that send a byte now and then are cut off like those that send nothing, and meanwhile cost nobody anything.
+// The server cuts off clients that send a byte now and then, like those that send nothing. They delay no other
+// client.
 func TestSlowLoris(t *testing.T) {
 	t.Parallel()
 	const clients = 100
@@ -168,7 +169,7 @@ func TestSlowLoris(t *testing.T) {
 	}
 }
 
-// drip sends a little, again and again, until the server has enough of it.
+// drip sends a little, again and again, until the server closes the connection.
 func drip(addr, begin, more string) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -198,9 +199,9 @@ func drip(addr, begin, more string) error {
 	return nil
 }
 
-// A client that opens streams until it is refused is refused in its own words, is told when to come back, and may; also
-// when it has opened them over another binding.
-func TestStreamsUntilRefused(t *testing.T) {
+// At its limit of open streams, over all bindings, a server refuses more of them in each version's terms, with a time
+// to retry. Other requests still work, and a closed stream frees its place.
+func TestStreamLimitOfServer(t *testing.T) {
 	t.Parallel()
 	const most = 30
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings + fmt.Sprintf("limits: {max_streams: %d}\n", most)})
@@ -222,7 +223,7 @@ func TestStreamsUntilRefused(t *testing.T) {
 		if w.Op.Streams() {
 			attempts = append(attempts, w)
 		} else {
-			require.Equal(t, w.Worded("completed"), r.Do(w, a2atest.Say("echo:still here")).State(), "%s: what is no stream goes on", w)
+			require.Equal(t, w.Worded("completed"), r.Do(w, a2atest.Say("echo:still here")).State(), "%s: other requests still work", w)
 		}
 	}
 	for _, w := range attempts {
@@ -238,7 +239,7 @@ func TestStreamsUntilRefused(t *testing.T) {
 
 	for n, w := range subscriptions {
 		open[n].Close()
-		waittest.Eventually(t, "its place is free", func() error {
+		waittest.Eventually(t, "the place is free again", func() error {
 			a := r.Begin(w.Wire, w.Op, it)
 			defer a.Close()
 			_, err := a.Next()
@@ -247,8 +248,8 @@ func TestStreamsUntilRefused(t *testing.T) {
 	}
 }
 
-// A replica serves so many connections at a time, of all ports and of each address; who comes then waits, or is told to go.
-func TestConnectionsAreBounded(t *testing.T) {
+// A replica limits its connections, in all and per address, over all ports. Further clients wait, or get an error.
+func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings + "limits: {max_connections: 4, connections_per_address: 3}\n"})
 	connect := func(from byte, to string) net.Conn {
@@ -274,16 +275,16 @@ func TestConnectionsAreBounded(t *testing.T) {
 		held = append(held, connect(2, a2atest.Host(r.URL)))
 		require.NoError(t, asks(held[len(held)-1]))
 	}
-	grpcs := connect(2, r.GRPC) // it counts, too
+	grpcs := connect(2, r.GRPC) // they count, too
 	_, err := io.ReadFull(grpcs, make([]byte, 9))
 	require.NoError(t, err, "its settings")
-	require.Error(t, asks(connect(2, a2atest.Host(r.URL))), "a fourth of one address")
+	require.Error(t, asks(connect(2, a2atest.Host(r.URL))), "a fourth connection of one address")
 	require.NoError(t, asks(connect(3, a2atest.Host(r.URL))))
 	waits := connect(4, a2atest.Host(r.URL))
 	served := make(chan error, 1)
 	go func() { served <- asks(waits) }()
-	waittest.Eventually(t, "the fifth has come", func() error {
-		return waittest.Unless(r.Metric("holdfast_connections_open") == 5, "it has not")
+	waittest.Eventually(t, "the fifth connection is accepted", func() error {
+		return waittest.Unless(r.Metric("holdfast_connections_open") == 5, "it is not accepted yet")
 	})
 	require.Equal(t, 1, int(r.Metric("holdfast_connections_refused_total")))
 	require.Empty(t, served, "it waits")

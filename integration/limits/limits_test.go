@@ -21,13 +21,13 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// limited is how often a limit was met.
+// limited is how often a limit was reached.
 func limited(r *clustertest.Replica, agent, limit string) int {
 	r.T.Helper()
 	return r.Counted(fmt.Sprintf(`holdfast_limited_total{agent=%q,limit=%q}`, agent, limit))
 }
 
-// tooOften is the rejection of what may be repeated after some seconds.
+// tooOften is the rejection of a request that the client may repeat after some seconds.
 func tooOften(w *a2atest.Wire, says, wait string) a2atest.Rejection {
 	f := a2atest.Rejection{Status: "429", Code: -32603, RetryAfter: wait, Message: "Rate limit exceeded: " + says}
 	switch {
@@ -44,7 +44,7 @@ func tooOften(w *a2atest.Wire, says, wait string) a2atest.Rejection {
 	return f
 }
 
-// tooLarge is the rejection of what is no better the next time.
+// tooLarge is the rejection of a request that cannot succeed later.
 func tooLarge(w *a2atest.Wire, says string) a2atest.Rejection {
 	f := a2atest.Rejection{Status: "413", Code: -32600, Message: "Request too large: " + says}
 	switch {
@@ -59,13 +59,13 @@ func tooLarge(w *a2atest.Wire, says string) a2atest.Rejection {
 	return f
 }
 
-// unread is that of a body that was not read, so that nobody knows what version it is of, unless its path says so.
+// unread is the rejection of a body that the server did not read. The version is unknown unless the path names it.
 func unread(w *a2atest.Wire, most int) a2atest.Rejection {
 	f := tooLarge(w, fmt.Sprintf("the limit is %d bytes", most))
 	switch w.Binding {
 	case a2atest.JSONRPC:
 		f.Reason = ""
-	case a2atest.GRPC: // the library's words
+	case a2atest.GRPC: // the texts are the library's
 		f.Reason, f.Message = "", "grpc: received message larger than max"
 	default:
 	}
@@ -78,10 +78,10 @@ type caller struct {
 	key []string // its header
 }
 
-// says is something that it says.
+// says sends a message.
 func (c *caller) says(texts ...string) *a2atest.Args { return a2atest.Say(texts...).With(c.key...) }
 
-// begin begins a task that is not waited for.
+// begin creates a task without waiting for it.
 func (c *caller) begin(text string) (taskID string) {
 	c.T.Helper()
 	return c.Send(a2atest.V03, c.says(text).Detached()).Task()
@@ -100,14 +100,14 @@ func (c *caller) awaitState(taskID, state string) {
 	})
 }
 
-// params words a message, for requests that name no version.
+// params is a message for requests that name no version.
 func params(w *a2atest.Wire, taskID, text string) object {
 	return w.Params(a2atest.Send, a2atest.Say(text).To(taskID))
 }
 
-// Every limit is told in the words of every version, on every binding, for one answer and for a stream of them, and
-// counted each time.
-func TestLimitsAreToldInEveryVersion(t *testing.T) {
+// Every limit is reported in the terms of every version and binding, for single answers and for streams, and counted
+// each time.
+func TestLimitsInEveryVersion(t *testing.T) {
 	t.Parallel()
 	const burst = 150
 	db := clustertest.NewDB(t)
@@ -116,12 +116,12 @@ auth: {schemes: [{name: keys, kind: api_key}]}
 limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tasks: 2, streams: 3, rate: 1, burst: %d}}
 `, burst)})
 	keys := newKeys(db, 7)
-	next := func() *caller { // whose limits nobody has touched
+	next := func() *caller { // with fresh limits
 		c := &caller{r, []string{"x-api-key", keys[0]}}
 		keys = keys[1:]
 		return c
 	}
-	// each says the same in every way, and looks at the answer and at the count.
+	// each makes the same request in every version and binding, and checks the answer and the counter.
 	each := func(limit string, u *a2atest.Args, check func(w a2atest.Operation, a *a2atest.Reply)) {
 		t.Helper()
 		for _, w := range a2atest.Sends {
@@ -133,7 +133,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 
 	sender := next()
 	each("body", sender.says("echo:"+strings.Repeat("x", 80<<10)), func(w a2atest.Operation, a *a2atest.Reply) {
-		a.Message, _, _ = strings.Cut(a.Message, " (") // where the library has numbers
+		a.Message, _, _ = strings.Cut(a.Message, " (") // where the library adds numbers
 		require.Equal(t, unread(w.Wire, 64<<10), a.Rejection, w)
 	})
 	each("parts", sender.says("echo:x", strings.Repeat("x", 3000)), func(w a2atest.Operation, a *a2atest.Reply) {
@@ -158,7 +158,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 		before := limited(r, "demo", "streams")
 		a := r.Do(w, streamer.says("echo:x"))
 		if !w.Op.Streams() {
-			require.Equal(t, w.Worded("completed"), a.State(), "%s: what is no stream goes on", w)
+			require.Equal(t, w.Worded("completed"), a.State(), "%s: other requests still work", w)
 			continue
 		}
 		require.Equal(t, tooOften(w.Wire, "you have as many open streams as you may", "5"), a.Rejection, w)
@@ -167,7 +167,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	for _, s := range open {
 		s.Close()
 	}
-	waittest.Eventually(t, "their places are free", func() error {
+	waittest.Eventually(t, "the places are free again", func() error {
 		n := r.Metric("holdfast_streams_open")
 		return waittest.Unless(n == 0, "%v streams are open", n)
 	})
@@ -175,7 +175,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	streamer.cancels(held)
 
 	holder := next()
-	holds := []string{holder.begin("hold"), holder.begin("hold")} // which is as much as runs at a time, too
+	holds := []string{holder.begin("hold"), holder.begin("hold")} // also the limit of concurrent runs
 	for _, id := range holds {
 		holder.awaitState(id, "working")
 	}
@@ -193,7 +193,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	}
 	waiting.awaitState(waits, "completed")
 
-	// A bucket fills again while we look at it: one more is taken from it each second.
+	// The bucket fills during the test: take one more from it each second.
 	hasty := next()
 	refuse := func(w a2atest.Operation, u *a2atest.Args) *a2atest.Reply {
 		for {
@@ -210,13 +210,13 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	}
 }
 
-// account is a principal of the load and what came of its requests.
+// account is a principal of the load, with its results.
 type account struct {
 	key                  string
 	done, taken, refused atomic.Int64
 }
 
-// send sends once, and reports whether it was taken.
+// send sends once, and reports whether the request was accepted.
 func (a *account) send(ctx context.Context, url string, params object) (taken bool, err error) {
 	got, err := a2atest.Ask(ctx, url, a2atest.Request("message/send", params), "X-API-Key", a.key)
 	switch {
@@ -238,15 +238,15 @@ func (a *account) send(ctx context.Context, url string, params object) (taken bo
 	return true, nil
 }
 
-// Two hundred callers share two replicas. Some take all they can get, more often and more at a time than they may; the
-// others go about their work within their limits. Nobody gets more than the limits, on both replicas together where they
-// hold for both, and everybody gets their work done.
+// Two hundred callers share two replicas. Greedy callers send more often, and more at a time, than they may; modest
+// callers stay within their limits. No caller exceeds a limit, on both replicas together where the limit holds for
+// both, and all modest callers finish their work.
 func TestLimitsUnderLoad(t *testing.T) {
 	t.Parallel()
 	const (
 		modest, greedy   = 180, 20
-		tasks            = 10 // of each of the modest: on each replica fewer than may be sent at once
-		loops            = 3  // of each of the greedy, on each replica
+		tasks            = 10 // of each modest caller: on each replica fewer than the limit
+		loops            = 3  // of each greedy caller, on each replica
 		live, rate, both = 3, 8, 2
 	)
 	db := clustertest.NewDB(t)
@@ -316,14 +316,14 @@ limits: {per_principal: {rate: %d, live_tasks: %d}}`, rate, live))
 			return nil
 		})
 	}
-	require.NoError(t, work.Wait(), "everybody's work is done")
+	require.NoError(t, work.Wait(), "all callers finish their work")
 	close(full)
 	require.NoError(t, rush.Wait())
 	close(quiet)
 	require.NoError(t, watch.Wait())
 	took := time.Since(begun)
 
-	require.Equal(t, int64(live), highest.Load(), "what some tried to exceed was reached, and by nobody exceeded")
+	require.Equal(t, int64(live), highest.Load(), "greedy callers reached the limit, and no caller exceeded it")
 	var taken, refused int64
 	for _, a := range accounts[modest:] {
 		// A bucket on each replica, full at first.
@@ -340,7 +340,7 @@ limits: {per_principal: {rate: %d, live_tasks: %d}}`, rate, live))
 	}
 }
 
-// newKeys are those of n principals.
+// newKeys are the keys of n principals.
 func newKeys(db *clustertest.DB, n int) []string {
 	db.T.Helper()
 	subjects := make([]string, n)

@@ -1,4 +1,4 @@
-// Package limits shows that no client costs others more than it may: limits, malformed and slow requests, slow readers.
+// Package limits shows that no client harms others: limits, malformed and slow requests, slow readers.
 package limits
 
 import (

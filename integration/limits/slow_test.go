@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Consumers that read slowly, or nothing, cost the server what they may cost, and nobody else anything.
-func TestSlowAndDeadConsumers(t *testing.T) {
+// Clients that read slowly, or not at all, use bounded memory, and delay no other client.
+func TestSlowAndDeadReaders(t *testing.T) {
 	t.Parallel()
 	const (
 		dead, slow = 40, 4
@@ -67,7 +67,7 @@ func TestSlowAndDeadConsumers(t *testing.T) {
 		}()
 	}
 
-	// Nobody waits for them: the healthy one has the end while they are far behind, and other tasks run.
+	// The healthy reader has the end while the slow ones are far behind, and other tasks run.
 	seen = append(seen, healthy.Rest()...)
 	var behind []int64
 	for i := range slow {
@@ -78,28 +78,29 @@ func TestSlowAndDeadConsumers(t *testing.T) {
 	clustertest.Indexed(t, a2atest.Chunks(seen), chunks)
 	require.Equal(t, clustertest.Seq(len(seen)), a2atest.Seqs(seen))
 	require.Equal(t, "completed", a.Send(a2atest.V01, a2atest.Say("echo:meanwhile")).State())
-	die(dead - dead/2) // of a log that is complete
+	die(dead - dead/2) // of a complete log
 
-	// Whoever takes nothing is cut off by the write deadline; whoever takes little is not.
-	waittest.Eventually(t, "the dead are cut off", func() error {
+	// The write deadline cuts off readers that read nothing; slow readers stay.
+	waittest.Eventually(t, "the server cuts off dead readers", func() error {
 		n := a.Metric("holdfast_streams_open")
 		return waittest.Unless(n <= slow, "%v streams are open", n)
 	})
-	require.Equal(t, slow, int(a.Metric("holdfast_streams_open")), "only they are")
+	require.Equal(t, slow, int(a.Metric("holdfast_streams_open")), "only dead readers are cut off")
 	for i := range slow {
-		require.Less(t, progress[i].Load(), int64(chunks), "a slow consumer has it all: it was not slow")
+		require.Less(t, progress[i].Load(), int64(chunks), "a slow reader has all events: it was not slow")
 	}
 	close(hurry)
 	for range slow {
-		require.Equal(t, a2atest.Seqs(seen)[1:], a2atest.Seqs(waittest.Within(t, "a slow consumer", all)), "late, and everything")
+		require.Equal(t, a2atest.Seqs(seen)[1:], a2atest.Seqs(waittest.Within(t, "a slow consumer", all)), "late, but complete")
 	}
 
-	// The dead come back to life: what is left in their connections ends in the middle, and the rest is elsewhere.
+	// The dead readers read on: their connections hold an incomplete stream, and the rest is available from another
+	// replica.
 	for i, c := range dying {
 		s := c.stream(t)
 		s.Last = 1
 		got, err := s.UntilEnd()
-		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "it breaks off in the middle, and nothing follows")
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the stream stops in the middle of an event, and nothing follows")
 		require.Less(t, len(got), chunks/2, "the connection held nearly everything: the test shows nothing")
 		if i < 4 {
 			got = append(got, b.Resume(taskID, s.Last).Rest()...)
@@ -109,8 +110,9 @@ func TestSlowAndDeadConsumers(t *testing.T) {
 	}
 	require.Zero(t, a.Metric("holdfast_streams_open"))
 
-	// What the server ever had from the system. With all of it buffered for each it would be more than ten times the bound,
-	// which leaves each of them a page of the log, and the collector as much again.
+	// The most memory that the server ever took from the system. Buffers of the whole log for each reader would
+	// exceed the bound more than ten times. The bound leaves each reader a page of the log, and the collector as much
+	// again.
 	grown := a.Metric("go_memstats_sys_bytes") - before
 	unbounded := float64(chunks * size * (dead + slow))
 	t.Logf("memory grew by %.0f MiB; buffers without bound would take %.0f MiB; at the healthy one's end the slow were at %v of %d",
@@ -118,10 +120,10 @@ func TestSlowAndDeadConsumers(t *testing.T) {
 	require.Less(t, grown, unbounded/10)
 }
 
-// consumer is a client on a bare connection, which reads when it is told to.
+// consumer is a client on a bare connection that reads on command.
 type consumer struct {
 	in    *bufio.Reader
-	hurry <-chan struct{} // until it is closed, reading is slow
+	hurry <-chan struct{} // reading is slow until it closes
 }
 
 // consume asks for a task's events from the beginning, and reads nothing yet.
@@ -138,7 +140,7 @@ func consume(r *clustertest.Replica, d *a2atest.Wire, taskID string, hurry <-cha
 	return &consumer{bufio.NewReaderSize(conn, 16), hurry}
 }
 
-// Read takes 32 KiB ten times a second, or all there is. The pause is what makes it slow.
+// Read takes 32 KiB ten times a second; after hurry it takes all. The pause makes it slow.
 func (c *consumer) Read(p []byte) (int, error) {
 	if c.hurry != nil {
 		select {

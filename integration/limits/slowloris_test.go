@@ -30,15 +30,15 @@ import (
 // laggard is a client of HTTP/2 that sends a little, again and again.
 type laggard struct {
 	name string
-	// begin is what it sends at first, and more what follows each time.
+	// begin is its first frame, and more each later one.
 	begin, more func(*http2.Framer) error
-	// unready: what it begins with is less than a connection.
+	// unready: begin is less than a complete connection preface.
 	unready bool
-	// told is in the answer to its request, if it gets to have one. To others nothing is said.
+	// told is in the answer to its request, if there is an answer.
 	told hpack.HeaderField
 }
 
-// laggards are those of a request with these headers.
+// laggards are clients of a request with these headers.
 func laggards(told hpack.HeaderField, headers ...string) []*laggard {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
@@ -63,14 +63,14 @@ func laggards(told hpack.HeaderField, headers ...string) []*laggard {
 			begin: func(f *http2.Framer) error {
 				return errors.Join(f.WriteSettings(),
 					f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head, EndHeaders: true}),
-					f.WriteData(1, false, []byte{0, 0, 0, 0x80, 0})) // which is the length of a message of gRPC
+					f.WriteData(1, false, []byte{0, 0, 0, 0x80, 0})) // the length of a gRPC message
 			},
 			more: func(f *http2.Framer) error { return f.WriteData(1, false, []byte{' '}) },
 		},
 	}
 }
 
-// lag is one of them on a connection. It ends without an error when the server has had enough.
+// lag runs one of them on a connection. It returns nil when the server ends the connection.
 func (l *laggard) lag(conn net.Conn) error {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(waittest.Patience))
@@ -112,13 +112,13 @@ func (l *laggard) lag(conn net.Conn) error {
 			return bad
 		case <-between.C:
 			if err == nil {
-				err = l.more(f) // what fails shows to the reader, too
+				err = l.more(f) // the reader sees a failure, too
 			}
 		}
 	}
 }
 
-// As TestSlowLoris, over gRPC and over HTTP/2.
+// Like TestSlowLoris, over gRPC and over HTTP/2.
 func TestSlowLorisOverHTTP2(t *testing.T) {
 	t.Parallel()
 	const each = 10
@@ -158,7 +158,7 @@ func TestSlowLorisOverHTTP2(t *testing.T) {
 				all.Add(1)
 				go func() {
 					conn, err := c.dial()
-					// When so many come at once, a handshake may take longer than it has.
+					// With so many clients at once, a handshake may exceed its timeout.
 					for ctx.Err() == nil && err != nil {
 						conn, err = c.dial()
 					}
@@ -177,7 +177,7 @@ func TestSlowLorisOverHTTP2(t *testing.T) {
 	others := pb10.NewA2AServiceClient(plain.Conn())
 	message := &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_USER, Parts: []*pb10.Part{{Content: &pb10.Part_Text{Text: "echo:meanwhile"}}}}
 	for cut.Load() < all.Load() {
-		// Whose connection takes too long to be set up, among so many, sets up another.
+		// A client whose handshake times out makes another connection.
 		sent, err := others.SendMessage(waittest.Context(t), &pb10.SendMessageRequest{Message: message}, grpc.WaitForReady(true))
 		require.NoError(t, err)
 		require.Equal(t, pb10.TaskState_TASK_STATE_COMPLETED, sent.GetTask().GetStatus().GetState())

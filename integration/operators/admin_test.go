@@ -16,12 +16,12 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// operatorsOnly are pages of the admin address that are for operators.
+// operatorsOnly are pages of the admin address for operators.
 var operatorsOnly = []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/symbol"}
 
-// Where more than this machine reaches the admin address, metrics and profiles are for who has the operators' scope, and
-// the probes for everybody, also of a replica that has no clients.
-func TestOperators(t *testing.T) {
+// On an admin address beyond loopback, metrics and profiles need the operator's scope. Probes need no credentials,
+// also on a replica that serves no clients.
+func TestAdminAddressAuthentication(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	config := clustertest.Replace(clustertest.WithKeys, "admin_listen: 127.0.0.1:0", "admin_listen: 0.0.0.0:0")
@@ -64,7 +64,7 @@ func TestOperators(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 		require.JSONEq(t, `{"status":"ok"}`, body)
 		status, body, _ = r.Page("/readyz", "Authorization", "Bearer wrong")
-		require.Equal(t, http.StatusOK, status, "a probe is no matter of credentials")
+		require.Equal(t, http.StatusOK, status, "probes need no credentials")
 		require.JSONEq(t, `{"status":"ok"}`, body)
 		_, body, _ = r.Page("/readyz", "Authorization", "Bearer "+operator)
 		require.Contains(t, body, `"name":"database"`)
@@ -84,8 +84,9 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// Without anybody to ask, what is not on loopback serves the probes, and the rest only when that is said.
-func TestAnAdminAddressThatAsksNobody(t *testing.T) {
+// Without authentication, an admin address beyond loopback serves only the probes, unless the configuration allows
+// the rest.
+func TestAdminAddressWithoutAuthentication(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	reachable := clustertest.Replace(clustertest.Settings, "admin_listen: 127.0.0.1:0", "admin_listen: 0.0.0.0:0")
@@ -107,7 +108,7 @@ func TestAnAdminAddressThatAsksNobody(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, path)
 	}
 
-	// On loopback a page in a browser could come by a name of its own.
+	// On loopback a browser's page could use a DNS name of its own.
 	local := clustertest.Start(t, clustertest.Options{Name: "local", DB: db.URL, Config: clustertest.Settings})
 	for _, path := range operatorsOnly {
 		for host, want := range map[string]int{
@@ -124,7 +125,8 @@ func TestAnAdminAddressThatAsksNobody(t *testing.T) {
 	require.Contains(t, body, `"name":"database"`)
 }
 
-// Operators by certificate, over TLS; the probes of the process itself do not mind whom the certificate is for.
+// Operators authenticate by certificate, over TLS. The probes of the process itself accept any name in the server's
+// certificate.
 func TestOperatorsByCertificate(t *testing.T) {
 	t.Parallel()
 	dir, authority, prometheus := certtest.Mutual(t, "prometheus")

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-// What the verb says that it did is what the database holds.
-func TestBench(t *testing.T) {
+// The numbers that the verb reports agree with the database.
+func TestBenchReportsStoredTasks(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a := clustertest.Cluster(t, db.URL, "a")[0]

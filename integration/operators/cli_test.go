@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-func TestTheCommandLine(t *testing.T) {
+func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a := clustertest.Cluster(t, db.URL, "a")[0]
@@ -85,7 +85,7 @@ func TestTheCommandLine(t *testing.T) {
 	require.Equal(t, 1, holdfast("ready").Code)
 }
 
-func TestMigrateIsAVerb(t *testing.T) {
+func TestMigrateVerb(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	db.Exec("DROP SCHEMA holdfast CASCADE")
@@ -93,15 +93,15 @@ func TestMigrateIsAVerb(t *testing.T) {
 	res := clustertest.Command(t, t.TempDir(), env, "migrate", "--status")
 	require.Zero(t, res.Code, res.Err)
 	require.Contains(t, res.Out, "pending")
-	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM pg_namespace WHERE nspname = 'holdfast'"), "to look changes nothing")
+	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM pg_namespace WHERE nspname = 'holdfast'"), "status changes nothing")
 	res = clustertest.Command(t, t.TempDir(), env, "migrate")
 	require.Zero(t, res.Code, res.Err)
 	res = clustertest.Command(t, t.TempDir(), env, "migrate", "--status")
 	require.NotContains(t, res.Out, "pending")
 }
 
-// The server behind an address is killed in the middle of a stream, and another one takes the address over.
-func TestTheCommandLineResumesAStream(t *testing.T) {
+// A proxy leads to a server that is killed in the middle of a stream; then it leads to another server.
+func TestStreamVerbResumes(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
@@ -126,7 +126,7 @@ func TestTheCommandLineResumesAStream(t *testing.T) {
 	clustertest.Indexed(t, chunks, 150)
 	db.Sound()
 
-	// Where nobody takes over, the exit code says that the stream is not whole.
+	// If no other server takes over, the exit code says that the stream is incomplete.
 	cmd, out, errs = clustertest.Verb(t, t.TempDir(), nil, "stream", "http://"+front.Addr, "hold", "--attempts", "2")
 	require.NoError(t, cmd.Start())
 	waittest.Eventually(t, "it runs", func() error {
@@ -134,10 +134,10 @@ func TestTheCommandLineResumesAStream(t *testing.T) {
 	})
 	interrupted, _, said := clustertest.Verb(t, t.TempDir(), nil, "stream", "http://"+front.Addr, "hold")
 	require.NoError(t, interrupted.Start())
-	waittest.Eventually(t, "it runs too", func() error {
+	waittest.Eventually(t, "the task runs", func() error {
 		return waittest.Unless(clustertest.One[int](db, "SELECT count(*) FROM holdfast.tasks WHERE state = 2") == 2, "not yet")
 	})
-	// Its first event may be on its way still, and then it cannot name the task; the code is the same.
+	// The first event may not have arrived yet, and then the verb cannot name the task. The exit code is the same.
 	require.NoError(t, interrupted.Process.Signal(os.Interrupt))
 	var ended *exec.ExitError
 	require.ErrorAs(t, interrupted.Wait(), &ended, said)

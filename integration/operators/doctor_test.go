@@ -33,7 +33,7 @@ func (d diagnosis) find(t testing.TB, check string) (status, detail string) {
 	return "", ""
 }
 
-func TestDoctorOfAServer(t *testing.T) {
+func TestDoctorOfServer(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, nil)
 	config := clustertest.Settings + "\nlimits: {max_streams: 100}\n"
@@ -89,7 +89,7 @@ func TestDoctorOfAServer(t *testing.T) {
 	pg.Start()
 }
 
-func TestDoctorOfTheEmbeddedDatabase(t *testing.T) {
+func TestDoctorOfEmbeddedDatabase(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "holdfast-doctor-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
 	require.NoError(t, err)
@@ -107,6 +107,6 @@ func TestDoctorOfTheEmbeddedDatabase(t *testing.T) {
 	res = clustertest.Command(t, dir, env, "doctor")
 	require.Zero(t, res.Code, res.Out)
 	require.Contains(t, res.Out, "PostgreSQL in ./.holdfast does not run")
-	require.Zero(t, clustertest.Postmaster(dir), "it is not started for a look")
+	require.Zero(t, clustertest.Postmaster(dir), "doctor does not start it")
 	require.NotContains(t, res.Out, "notify")
 }

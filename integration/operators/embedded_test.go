@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-func TestTheEmbeddedDatabaseSurvives(t *testing.T) {
+func TestEmbeddedDatabaseSurvives(t *testing.T) {
 	t.Parallel()
 	t.Run("as this user", func(t *testing.T) {
 		t.Parallel()
@@ -22,7 +22,7 @@ func TestTheEmbeddedDatabaseSurvives(t *testing.T) {
 	t.Run("as an ordinary user", func(t *testing.T) {
 		t.Parallel()
 		if os.Geteuid() != 0 {
-			t.Skip("this user is one")
+			t.Skip("the test runs as an ordinary user already")
 		}
 		embedded(t, &syscall.Credential{Uid: 65534, Gid: 65534}) // nobody
 	})
@@ -30,7 +30,7 @@ func TestTheEmbeddedDatabaseSurvives(t *testing.T) {
 
 func embedded(t *testing.T, user *syscall.Credential) {
 	t.Helper()
-	// As root the database's user has to get through, and cannot enter t.TempDir.
+	// When root runs the test, the database's user must be able to enter the directory; it cannot enter t.TempDir.
 	dir, err := os.MkdirTemp("", "holdfast-embedded-") //nolint:usetesting // see above
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
@@ -41,7 +41,7 @@ func embedded(t *testing.T, user *syscall.Credential) {
 		clustertest.DropDatabase(t, dir)
 		_ = os.RemoveAll(dir)
 	})
-	// Nothing is configured but the ports, as others use theirs on this machine, and HOME.
+	// The server has the default configuration, except for the ports, which may be in use on this machine, and HOME.
 	options := clustertest.Options{Name: "a", Dir: dir, User: user, Env: []string{
 		"HOME=" + dir, "TMPDIR=/tmp", "HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_ADMIN_LISTEN=127.0.0.1:0", "HOLDFAST_GRPC_LISTEN=127.0.0.1:0",
 	}}
@@ -52,7 +52,7 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	seen := s.Take(10)
 	taskID := seen[0].Task()
 
-	// Everything dies at once.
+	// Server and PostgreSQL die at once.
 	a.Kill()
 	require.NotZero(t, clustertest.Postmaster(dir), "postgresql outlives its server")
 	require.NoError(t, syscall.Kill(clustertest.Postmaster(dir), syscall.SIGKILL))
@@ -74,7 +74,7 @@ func embedded(t *testing.T, user *syscall.Credential) {
 	require.Equal(t, l.Seqs(taskID), a2atest.Seqs(seen))
 	l.Sound()
 
-	// PostgreSQL alone dies, under both.
+	// PostgreSQL alone dies, under both servers.
 	s = a.Stream(a2atest.V03, a2atest.Say("chunks=60 size=16 delay=25ms"))
 	seen = s.Take(5)
 	old := clustertest.Postmaster(dir)
@@ -86,7 +86,7 @@ func embedded(t *testing.T, user *syscall.Credential) {
 		require.Equal(t, "completed", r.Send(a2atest.V01, a2atest.Say("echo:x")).State())
 	}
 
-	// The first to stop leaves it to the other; the last one takes it along.
+	// The first server to stop leaves PostgreSQL running; the last one stops it.
 	a.Stop()
 	require.Equal(t, "completed", b.Send(a2atest.V03, a2atest.Say("echo:x")).State())
 	b.Stop()

@@ -1,5 +1,5 @@
-// Package operators shows what operators have: the verbs of the command line, the pages of the admin address, the embedded
-// database.
+// Package operators tests what operators use: the verbs of the command line, the pages of the admin address, the
+// embedded database.
 package operators
 
 import (

@@ -14,8 +14,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// A purge while tasks run: streams end on every replica, runs stop, and for clients the tasks have never existed.
-func TestAPurgeOfTasksThatRun(t *testing.T) {
+// A purge while tasks run: streams end on every replica, runs stop, and clients get the answers for tasks that do not
+// exist.
+func TestPurgeOfRunningTasks(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
@@ -60,7 +61,7 @@ func TestAPurgeOfTasksThatRun(t *testing.T) {
 	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_events WHERE payload::text LIKE '%secret%'"))
 }
 
-// Operators purge over HTTP, where they are known or on the machine itself.
+// Operators purge over HTTP: with credentials, or without them on loopback.
 func TestPurgesOverHTTP(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
@@ -109,8 +110,8 @@ func TestPurgesOverHTTP(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A client that comes too late finds its task canceled, and reads why.
-func TestParkedTasksExpireForTheirClients(t *testing.T) {
+// A client that answers too late finds its task canceled, with the reason.
+func TestClientsSeeExpiredTasks(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a := clustertest.Start(t, clustertest.Options{

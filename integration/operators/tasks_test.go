@@ -28,7 +28,7 @@ type follower struct {
 	lines  chan *followed // closed at the end of the output
 	errs   *bytes.Buffer
 	seen   []*followed
-	notice chan string // what it said on stderr, line by line
+	notice chan string // lines of stderr
 }
 
 type followed struct {
@@ -68,7 +68,7 @@ func follow(t testing.TB, env []string, args ...string) *follower {
 	return f
 }
 
-// take waits for so many events.
+// take waits for n events.
 func (f *follower) Take(n int) {
 	f.t.Helper()
 	for range n {
@@ -78,7 +78,7 @@ func (f *follower) Take(n int) {
 	}
 }
 
-// said waits for a notice.
+// said waits for a line on stderr.
 func (f *follower) said(what string) {
 	f.t.Helper()
 	for line := f.nextNotice(); line != ""; line = f.nextNotice() {
@@ -86,10 +86,10 @@ func (f *follower) said(what string) {
 			return
 		}
 	}
-	require.FailNow(f.t, "it did not say "+what, f.errs.String())
+	require.FailNow(f.t, "it did not print "+what, f.errs.String())
 }
 
-// nextNotice is empty at the end.
+// nextNotice returns "" at the end of stderr.
 func (f *follower) nextNotice() string {
 	f.t.Helper()
 	line := waittest.Within(f.t, "a notice", f.notice)
@@ -97,7 +97,7 @@ func (f *follower) nextNotice() string {
 	return line
 }
 
-// end waits for the verb to end by itself and returns its exit code.
+// end waits until the verb exits, and returns its exit code.
 func (f *follower) end() int {
 	f.t.Helper()
 	for e := waittest.Within(f.t, "the end of the output", f.lines); e != nil; e = waittest.Within(f.t, "the end of the output", f.lines) {
@@ -121,13 +121,13 @@ func (f *follower) seqs() []int64 {
 	return out
 }
 
-// length is every number in the log of a task.
+// length returns all seqs of a task's log.
 func length(db *clustertest.DB, taskID string) []int64 {
 	db.T.Helper()
 	return clustertest.Seq(clustertest.One[int](db, "SELECT last_seq FROM holdfast.tasks WHERE id = $1", taskID))
 }
 
-func TestATailOutlivesItsDatabase(t *testing.T) {
+func TestTailSurvivesDatabaseOutage(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, map[string]string{"fsync": "off"})
 	a := clustertest.Cluster(t, pg.URL, "a")[0]
@@ -140,7 +140,7 @@ func TestATailOutlivesItsDatabase(t *testing.T) {
 	tail.Take(5)
 	all.Take(5)
 
-	// Every session of the database is ended, the tail's too.
+	// End every session of the database, including the tail's.
 	db := clustertest.OpenDB(t, pg.URL)
 	terminate := func() {
 		db.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
@@ -160,7 +160,7 @@ func TestATailOutlivesItsDatabase(t *testing.T) {
 	}
 	require.Zero(t, tail.end(), tail.errs)
 	want := length(clustertest.OpenDB(t, pg.URL), taskID)
-	require.Equal(t, want, tail.seqs(), "nothing is lost and nothing comes twice")
+	require.Equal(t, want, tail.seqs(), "each event comes once")
 	require.Equal(t, "completed", tail.seen[len(tail.seen)-1].State)
 
 	for len(all.seen) < len(want) {
@@ -170,7 +170,7 @@ func TestATailOutlivesItsDatabase(t *testing.T) {
 	require.Equal(t, 130, all.end())
 	require.Equal(t, want, all.seqs())
 
-	// A database that does not come back is a failure.
+	// A database that stays down is a failure.
 	s = a.Stream(a2atest.V03, a2atest.Say("hold"))
 	tail = follow(t, env, "tasks", "tail", s.UntilState("working").Task(), "--retry-for", "500ms")
 	tail.Take(2)
@@ -180,7 +180,7 @@ func TestATailOutlivesItsDatabase(t *testing.T) {
 	pg.Start()
 }
 
-func TestATailOutlivesAReplica(t *testing.T) {
+func TestTailSurvivesReplica(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
@@ -197,7 +197,7 @@ func TestATailOutlivesAReplica(t *testing.T) {
 			lost++
 		}
 	}
-	require.Equal(t, 1, lost, "operators see the attempt that was lost")
+	require.Equal(t, 1, lost, "operators see the lost attempt")
 
 	// The other ways to end.
 	b := replicas[1]
@@ -215,7 +215,7 @@ func TestATailOutlivesAReplica(t *testing.T) {
 	require.Equal(t, length(db, asked), tail.seqs())
 }
 
-func TestATailOfAllTasksIsFiltered(t *testing.T) {
+func TestTailOfAllTasksFilters(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a := clustertest.Cluster(t, db.URL, "a")[0]
@@ -254,7 +254,7 @@ func TestATailOfAllTasksIsFiltered(t *testing.T) {
 	require.Len(t, all.seen, total)
 }
 
-func TestOperatorsCancel(t *testing.T) {
+func TestOperatorCancels(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
@@ -271,7 +271,7 @@ func TestOperatorsCancel(t *testing.T) {
 	for _, id := range held {
 		require.Equal(t, "canceled", replicas[1].Get(id).State())
 	}
-	require.Zero(t, holdfast("tasks", "cancel", held[0]).Code, "it is what was wanted")
+	require.Zero(t, holdfast("tasks", "cancel", held[0]).Code, "the task is canceled already, as requested")
 
 	done := replicas[0].Send(a2atest.V03, a2atest.Say("echo:x")).Task()
 	res = holdfast("tasks", "cancel", done)
@@ -286,10 +286,10 @@ func TestOperatorsCancel(t *testing.T) {
 	res = holdfast("tasks", "cancel", "--no-wait", id)
 	require.Zero(t, res.Code, res.Err)
 	require.Contains(t, res.Out, "requested")
-	require.Equal(t, "canceled", a2atest.Last(s.Rest()).State(), "a worker that nobody waits for hears of it too")
+	require.Equal(t, "canceled", a2atest.Last(s.Rest()).State(), "the worker of a task without waiting clients is told, too")
 }
 
-func TestOperatorsRetry(t *testing.T) {
+func TestOperatorRetries(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	ready := filepath.Join(t.TempDir(), "ready")
@@ -316,7 +316,7 @@ func TestOperatorsRetry(t *testing.T) {
 		return out[0]
 	}
 
-	// One that failed is sent again, and fails again.
+	// A failed task is sent again, and fails again.
 	old := a.Send(a2atest.V03, a2atest.Say("fail:no luck"))
 	got := retry(3, old.Task(), "--wait")
 	require.Equal(t, retried{"sent", got.NewTaskID, "failed"}, got)
@@ -326,15 +326,15 @@ func TestOperatorsRetry(t *testing.T) {
 	require.Equal(t, "fail:no luck", a2atest.Text(fresh.History[0].Parts))
 	require.Equal(t, "failed", a.Get(old.Task()).State())
 
-	// One that was canceled asks again, from the start.
+	// A canceled task starts over, and asks again.
 	asked := a.Send(a2atest.V03, a2atest.Say("ask:where?")).Task()
-	require.Equal(t, "failed", retry(1, asked).Outcome, "it waits for its client")
+	require.Equal(t, "failed", retry(1, asked).Outcome, "the task is parked")
 	require.Zero(t, holdfast("tasks", "cancel", asked).Code)
 	got = retry(4, asked, "--wait")
 	require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("here").To(got.NewTaskID)).State())
 	require.Equal(t, "failed", retry(1, got.NewTaskID).Outcome, "there is nothing to retry")
 
-	// One that waits for its next attempt gets it.
+	// A task that waits for its next attempt gets it at once.
 	moody := a.Stream(a2atest.V03, a2atest.Say("hello").At("moody"))
 	taskID := moody.Take(1)[0].Task()
 	waittest.Eventually(t, "the attempt has failed", func() error {

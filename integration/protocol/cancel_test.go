@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-func TestCancelReachesARunElsewhere(t *testing.T) {
+func TestCancelReachesOtherReplica(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
@@ -35,9 +35,9 @@ func TestCancelReachesARunElsewhere(t *testing.T) {
 	}
 }
 
-// Each replica listens on a database of its own, where it hears nobody but itself. That is worse than a listener that
-// is known not to work, and still nothing may be missing.
-func TestReplicasThatCannotHearEachOther(t *testing.T) {
+// Each replica listens on a database of its own, where it gets its own hints only. The replicas cannot notice that,
+// unlike a broken listener, and still no event or cancel may be missed.
+func TestReplicasWithoutEachOthersHints(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	elsewhere := func() string { return "HOLDFAST_LISTEN_DATABASE_URL=" + storetest.New(t).URL }
@@ -45,7 +45,7 @@ func TestReplicasThatCannotHearEachOther(t *testing.T) {
 	withoutHints(t, a, b)
 }
 
-// Here no replica has a listener at all, and says so.
+// No replica has a working listener, and /readyz says so.
 func TestReplicasWithoutListeners(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
@@ -55,7 +55,7 @@ func TestReplicasWithoutListeners(t *testing.T) {
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: clustertest.Settings, Env: env})
 	require.NoError(t, elsewhere.Drop(context.Background()))
 	for _, r := range []*clustertest.Replica{a, b} {
-		waittest.Eventually(t, "readyz tells", func() error {
+		waittest.Eventually(t, "/readyz reports degraded", func() error {
 			status, body := r.Ready()
 			return waittest.Unless(status == http.StatusOK && strings.Contains(body, `"status":"degraded"`), "%d %s", status, body)
 		})
@@ -70,7 +70,7 @@ func withoutHints(t *testing.T, a, b *clustertest.Replica) {
 		s := a.Stream(d, a2atest.Say("hold"))
 		taskID := s.UntilState("working").Task()
 		far := b.Resume(taskID, 1)
-		b.Cancel(taskID) // may be answered before a has looked
+		b.Cancel(taskID) // it may return before a finds the cancel
 		require.Equal(t, "canceled", a2atest.Last(s.Rest()).State())
 		require.Equal(t, "canceled", a2atest.Last(far.Rest()).State())
 
@@ -82,7 +82,7 @@ func withoutHints(t *testing.T, a, b *clustertest.Replica) {
 	}
 }
 
-func TestAListenerThatIsCutOffComesBack(t *testing.T) {
+func TestListenerReconnects(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
@@ -92,7 +92,7 @@ func TestAListenerThatIsCutOffComesBack(t *testing.T) {
 	hold := a.Stream(a2atest.V03, a2atest.Say("hold"))
 	holdID := hold.UntilState("working").Task()
 	seen := remote.Take(10)
-	for range 3 { // more than once, with deliveries in between
+	for range 3 { // several times, with hints in between
 		db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE application_name = 'holdfast listener' AND datname = current_database()`)
 		seen = append(seen, remote.Take(10)...)
@@ -128,8 +128,8 @@ func TestCancelInOtherStates(t *testing.T) {
 	}
 }
 
-// The owner is dead: whoever rescues the task must not run it, but end it.
-func TestCancelOfARunWhoseReplicaDied(t *testing.T) {
+// The worker is dead: the process that rescues the task must cancel it instead of running it.
+func TestCancelOfRunOfDeadReplica(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
@@ -137,7 +137,7 @@ func TestCancelOfARunWhoseReplicaDied(t *testing.T) {
 	taskID := s.UntilState("working").Task()
 	replicas[0].Kill()
 	res := replicas[1].Cancel(taskID)
-	if res.State() != "canceled" { // answered after the wait that the agent's grace allows
+	if res.State() != "canceled" { // the cancel stopped waiting before the rescue
 		require.Equal(t, "working", res.State())
 		res = replicas[1].Settled(taskID)
 	}

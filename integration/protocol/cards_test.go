@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// behindABalancer is what replicas have in common that clients reach at one address.
+// behindABalancer is the configuration of replicas that clients reach at one address.
 const behindABalancer = "public_url: https://agents.example.com" + clustertest.Settings
 
 // fetched is an answer to a GET.
@@ -46,7 +46,7 @@ func fetch(t testing.TB, url string, headers ...string) *fetched {
 	return &fetched{body, resp.Header.Get("ETag")}
 }
 
-// verifyCard checks the signatures of a card as A2A 1.0 describes it, and returns how many hold.
+// verifyCard checks the signatures of a card as A2A 1.0 describes it, and returns the number of valid ones.
 func verifyCard(t testing.TB, document, keySet []byte) (valid, all int) {
 	t.Helper()
 	var members map[string]jsontext.Value
@@ -74,13 +74,13 @@ func verifyCard(t testing.TB, document, keySet []byte) (valid, all int) {
 	return valid, len(signatures)
 }
 
-// Cards are signed with keys of the database: every replica serves the same bytes, each publishes what the other has
-// signed with, and a rotation loses nothing.
-func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
+// Replicas sign cards with keys of the database: every replica serves the same bytes and publishes all keys, and a
+// rotation invalidates no card.
+func TestReplicasShareCardSigningKeys(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	var replicas []*clustertest.Replica
-	for _, name := range []string{"a", "b"} { // both find a database without a key
+	for _, name := range []string{"a", "b"} { // both find a database without keys
 		replicas = append(replicas, clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: behindABalancer, Async: true}))
 	}
 	for _, r := range replicas {
@@ -108,7 +108,7 @@ func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
 		require.Equal(t, one, other, "document and tag")
 		valid, all := verifyCard(t, one.body, keySet(b))
 		require.Equal(t, holds, valid)
-		require.Equal(t, map[string]int{"1.0": 1, "": 2}[version], all, "the superset also has the signature of the card of 1.0")
+		require.Equal(t, map[string]int{"1.0": 1, "": 2}[version], all, "the superset also has the signature of the 1.0 card")
 		old[version] = one.body
 		changed := []byte(strings.Replace(string(one.body), `"description":"`, `"description":"X`, 1))
 		require.NotEqual(t, one.body, changed)
@@ -116,7 +116,7 @@ func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
 		require.Zero(t, valid)
 	}
 
-	// The catalog has the same documents, so their signatures hold there, too.
+	// The catalog contains the same documents, so their signatures are valid there.
 	catalog := fetch(t, a.URL+"/agents?tag=demo", "A2A-Version", "1.0")
 	require.Equal(t, catalog, fetch(t, b.URL+"/agents?tag=demo", "A2A-Version", "1.0"))
 	var listed struct {
@@ -126,7 +126,7 @@ func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
 	require.Len(t, listed.Agents, 1)
 	require.Equal(t, string(old["1.0"]), string(listed.Agents[0].Card))
 
-	// Both processes are replaced while the next key is published and not yet in use, then when it is.
+	// Replace both processes: first while the next key is published but not in use, then when it signs.
 	age := func(by string) {
 		c, err := pgx.Connect(t.Context(), db.URL)
 		require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
 
 	age("1 hour")
 	restart()
-	require.Equal(t, first, kids(keySet(b))[1], "it stays published")
+	require.Equal(t, first, kids(keySet(b))[1], "the first key stays published")
 	one, other := fetch(t, a.URL+path, "A2A-Version", "1.0"), fetch(t, b.URL+path, "A2A-Version", "1.0")
 	require.Equal(t, one, other)
 	require.NotEqual(t, old["1.0"], one.body)
@@ -160,9 +160,9 @@ func TestReplicasSignCardsWithTheSameKeys(t *testing.T) {
 	}
 }
 
-// The extended card is for clients who have authenticated, which nobody can: a card declares one only where the
-// configuration says so, and what asks for one that is not there is told what its version says.
-func TestAnExtendedCardIsDeclaredOnRequest(t *testing.T) {
+// The extended card needs authentication, which this server has none of. So cards declare one only if the
+// configuration says so, and a request for a missing one gets the error of its version.
+func TestExtendedCardIsOptional(t *testing.T) {
 	t.Parallel()
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: storetest.New(t).URL, Config: clustertest.Settings +
 		"  - {name: guarded, executor: {kind: demo}, card: {extended: true}}\n"})

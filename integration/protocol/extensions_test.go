@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-// What a card declares is written down, under the address that the card has for it.
-func TestOurExtensionsAreDeclared(t *testing.T) {
+// Each extension that a card declares has a document at its URI.
+func TestDeclaredExtensionsAreDocumented(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	const mine = "https://example.com/mine"

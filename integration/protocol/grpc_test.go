@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-func TestAStreamIsResumedOnAnotherReplicaOverGRPC(t *testing.T) {
+func TestStreamResumesOnAnotherReplicaOverGRPC(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := rarelyPolling(t, db)
@@ -29,7 +29,7 @@ func TestAStreamIsResumedOnAnotherReplicaOverGRPC(t *testing.T) {
 	seen = append(seen, s.Rest()...)
 	require.Equal(t, "TASK_STATE_COMPLETED", a2atest.Last(seen).State())
 	db.Holds(taskID, seen, 60)
-	// Now that the task has ended, any position still gives all that follows, and the others see the same.
+	// After the end of the task, a resume from any event gives the rest, on every replica.
 	for _, r := range []*clustertest.Replica{a, b} {
 		tail := r.ResumeOver(a2atest.GRPC10, taskID, 31).Rest()
 		require.Equal(t, a2atest.Seqs(seen)[len(seen)-len(tail):], a2atest.Seqs(tail))
@@ -42,8 +42,9 @@ func TestAStreamIsResumedOnAnotherReplicaOverGRPC(t *testing.T) {
 	polledNothing(t, a, b)
 }
 
-// A replica that is killed breaks its streams off, one that stops says so on them; on another they go on.
-func TestReplicasThatGoAwayOverGRPC(t *testing.T) {
+// A killed replica breaks its streams off; a stopping one ends them with UNAVAILABLE. Clients resume them on another
+// replica.
+func TestStreamsOfLostReplicaOverGRPC(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(a *clustertest.Replica){
 		"killed":  (*clustertest.Replica).Kill,
@@ -79,7 +80,7 @@ func TestBothVersionsOverGRPC(t *testing.T) {
 	for _, w := range []*a2atest.Wire{a2atest.GRPC10, a2atest.GRPC03} {
 		events := a.Stream(w, a2atest.Say("chunks=3 size=64 delay=1ms")).Rest()
 		require.Len(t, events, 6, w)
-		require.NotEmpty(t, events[0].ID, "the first is the task")
+		require.NotEmpty(t, events[0].ID, "the first event is the task")
 		require.Equal(t, "TASK_STATE_COMPLETED", a2atest.Last(events).State())
 	}
 }

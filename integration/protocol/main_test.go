@@ -1,5 +1,6 @@
-// Package protocol shows that a task is the same task in every version over every binding: what one client makes, another
-// continues, reads and streams, on any replica. It also plays the published examples, and turns every switch.
+// Package protocol shows that a task is the same in every version over every binding: a task created by one client
+// can be continued, read and streamed by another, on any replica. It also plays the published examples, and tests
+// every switch.
 package protocol
 
 import (

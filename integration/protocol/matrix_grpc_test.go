@@ -7,14 +7,15 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 )
 
-// gRPC in the matrix: messages are made of and shown as the ProtoJSON of the versions, whose numbers are doubles.
+// gRPC in the matrix: messages are built from, and shown as, the ProtoJSON of the versions, whose numbers are
+// doubles.
 
 var (
 	grpcV03 = doubled(wordsP03{parts: "parts", references: true}.version(), a2atest.GRPC03)
 	grpcV10 = doubled(versionV10(), a2atest.GRPC10)
 )
 
-// doubled is a version where it is carried by gRPC alone.
+// doubled is the version as gRPC carries it.
 func doubled(v *version, w *a2atest.Wire) *version {
 	task, event, unsaid, get := v.task, v.event, v.unsaid, v.get
 	v.wires = []*a2atest.Wire{w}
@@ -37,7 +38,7 @@ func doubled(v *version, w *a2atest.Wire) *version {
 	return v
 }
 
-// doubles is JSON whose numbers went through a double, or were too large for one.
+// doubles changes the numbers of JSON as a conversion to double does, and reports whether one was too large.
 func doubles(raw string) string {
 	if raw == "" {
 		return ""
@@ -70,7 +71,7 @@ func throughDoubles(v any) any {
 	return v
 }
 
-// asMessage is what is left of a document: false is not shown.
+// asMessage removes from a document what a message cannot hold: false is not shown.
 func asMessage(o object) object {
 	var out object
 	if err := json.Unmarshal([]byte(doubles(string(a2atest.JSON(o)))), &out); err != nil {

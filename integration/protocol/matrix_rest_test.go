@@ -7,16 +7,16 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 )
 
-// HTTP+JSON in the matrix: 1.0 as it is, and 0.3 in the shapes of its proto file.
+// HTTP+JSON in the matrix: 1.0, and 0.3 in the format of its proto file.
 
-// protoV03 is 0.3 as its proto file words it.
+// protoV03 is 0.3 in the format of its proto file.
 var protoV03 = func() *version {
 	v := wordsP03{parts: "content"}.version()
 	v.wires = []*a2atest.Wire{a2atest.REST03}
 	return v
 }()
 
-// wordsP03 is what differs between the proto file of 0.3.0 and the younger one that is used for gRPC.
+// wordsP03 holds the differences between the proto file of 0.3.0 and the later one that gRPC uses.
 type wordsP03 struct {
 	parts      string
 	references bool
@@ -84,7 +84,7 @@ func artifactP03(a *made) object {
 	return optional(o, "metadata", a.meta)
 }
 
-// partP03 is a part of JSON-RPC, without its kind and with its content a level deeper.
+// partP03 is a part of JSON-RPC without its kind, and with its content one level deeper.
 func partP03(p piece) object {
 	o := partOld("kind", false)(p)
 	delete(o, "kind")

@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-// Any version reads any task: a task is created in one way of speaking, continued in another, and read and streamed in a
-// third, for every triple. A way of speaking is a version on a binding. What is expected is derived here once more from
-// what was said, by the rules of docs/protocol.md and member by member, and not by the server's own codecs.
+// Any version reads any task: one speaker creates a task, a second continues it, and a third reads and streams it,
+// for every triple. A speaker is a version over a binding. The tests derive the expected documents member by member
+// from the rules of docs/protocol.md, without the server's codecs.
 
 // place is an agent on a replica. 0.3 over gRPC names no agent, and reaches the default one.
 type place struct {
@@ -27,16 +27,16 @@ type place struct {
 	agent string
 }
 
-// version is how a version words what is said here, over some wires.
+// version is how a version shows the content of the matrix, over some wires.
 type version struct {
 	name  string
 	wires []*a2atest.Wire
 	send  func(m *said, taskID, contextID string, metadata json.RawMessage) object
 	get   func(taskID string) object
-	// task and event are what a version shows: of a task after a send, or with all its history.
+	// task and event are the documents of a version: a task after a send or with all its history, and an event.
 	task  func(k *told, sent bool) object
 	event func(k *told, e *happened) object
-	// unsaid drops what a version has no words for, so that it cannot be stored either.
+	// unsaid drops what a version cannot express: a client of that version cannot send it either.
 	unsaid func(m *said)
 }
 
@@ -46,19 +46,19 @@ type speaker struct {
 	wire *a2atest.Wire
 }
 
-// ask makes a request in the words of the matrix.
+// ask makes a request.
 func (s speaker) ask(at place, op a2atest.Op, taskID string, params object) *a2atest.Reply {
 	a := &a2atest.Args{Agent: at.agent, Task: taskID, Params: params}
 	if op == a2atest.Subscribe {
 		a.After = "0"
 	}
 	if s.wire.Binding == a2atest.REST && (op == a2atest.Get || op == a2atest.Subscribe) {
-		a.Params = nil // the path has it all
+		a.Params = nil // the path has all parameters
 	}
 	return at.Begin(s.wire, op, a)
 }
 
-// call is ask for one result.
+// call makes a request with one result.
 func (s speaker) call(t *testing.T, at place, op a2atest.Op, taskID string, params object) any {
 	t.Helper()
 	e, err := s.ask(at, op, taskID, params).Next()
@@ -78,7 +78,7 @@ func (s speaker) follow(t *testing.T, at place, taskID string) (ids []int64, res
 	return ids, results
 }
 
-// document is a result, member by member. Times of gRPC have no fraction that is zero.
+// document is a result, member by member. In gRPC, times with a zero fraction have none.
 func (s speaker) document(t *testing.T, e *a2atest.Event) any {
 	t.Helper()
 	v := exactly(t, e.Raw)
@@ -88,7 +88,7 @@ func (s speaker) document(t *testing.T, e *a2atest.Event) any {
 	return v
 }
 
-// said is a message, and how its parts are meant.
+// said is a message, and the meaning of its parts.
 type said struct {
 	id, role   string
 	parts      []piece
@@ -97,7 +97,7 @@ type said struct {
 	references []string
 }
 
-// piece is a part: exactly one of the first four is there.
+// piece is a part: exactly one of the first four members is set.
 type piece struct {
 	text, raw, url, data  string
 	filename, media, meta string
@@ -116,10 +116,10 @@ type happened struct {
 	message     *said
 	artifact    *made
 	more, last  bool
-	finalBefore bool // the state would end a stream, but the task has gone on
+	finalBefore bool // the state would end a stream, but the task has continued
 }
 
-// told is a task as it should be.
+// told is the expected task.
 type told struct {
 	id, context string
 	state       string
@@ -132,7 +132,7 @@ type told struct {
 
 const opaque = `{"z":12345678901234567890123,"a":1.0,"m":[1e400,null,{"k":"<&>"}]}`
 
-// everyPiece is content of every kind.
+// everyPiece has content of every kind.
 func everyPiece() []piece {
 	return []piece{
 		{text: "plain & <simple>", meta: `{"p":1}`},
@@ -144,14 +144,14 @@ func everyPiece() []piece {
 	}
 }
 
-// The plays of the agent: what it does in its two turns, and what the task is told to be then.
+// Plays are what the agent does in its two turns, and the expected state.
 var plays = []struct{ name, end, state string }{
 	{"completes", "complete", "completed"},
 	{"rejects", "reject", "rejected"},
 	{"fails", "fail", "failed"},
 }
 
-func TestAnyVersionReadsAnyTask(t *testing.T) {
+func TestEveryVersionReadsEveryTask(t *testing.T) {
 	t.Parallel()
 	var speakers []speaker
 	for _, v := range versions {
@@ -218,7 +218,7 @@ func TestAnyVersionReadsAnyTask(t *testing.T) {
 	}
 }
 
-// withoutStarts leaves out that a run has begun: nobody said that.
+// withoutStarts leaves out the events for the start of a run, which are not in the plays.
 func withoutStarts(events []any, ids *[]int64) []any {
 	var out []any
 	var kept []int64
@@ -233,7 +233,7 @@ func withoutStarts(events []any, ids *[]int64) []any {
 	return out
 }
 
-// opening is the task after its first turn, and the message that begins it.
+// opening is the task after its first turn, and its first message.
 func opening(a *version) (*told, *said) {
 	first := &said{
 		id: "m-" + rand.Text(), role: "user", parts: everyPiece(), metadata: opaque,
@@ -266,7 +266,7 @@ func report() *made {
 	}
 }
 
-// closing is the task after its second turn, and the message that leads to it.
+// closing is the task after its second turn, and that turn's message.
 func closing(k *told, b *version, state string) *said {
 	answer := &said{id: "m-" + rand.Text(), role: "user", parts: []piece{{text: "That one"}}}
 	b.unsaid(answer)
@@ -287,7 +287,7 @@ func closing(k *told, b *version, state string) *said {
 	return answer
 }
 
-// rehearse is the agent's part in two turns, in the words of executors.
+// rehearse is the agent's script for two turns, in the format of executors.
 func rehearse(t *testing.T, end string) [][]string {
 	t.Helper()
 	k, _ := opening(versions[2])
@@ -315,7 +315,7 @@ func rehearse(t *testing.T, end string) [][]string {
 	return [][]string{first, second}
 }
 
-// Placeholders of what cannot be known.
+// Placeholders for values that cannot be predicted.
 const (
 	anyID   = "\x00an id"
 	anyTime = "\x00a time"
@@ -323,7 +323,7 @@ const (
 
 var millis = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
 
-// same compares what was expected with what came, in JSON's terms.
+// same compares expected and actual documents as JSON.
 func same(t *testing.T, want, got any) {
 	t.Helper()
 	if complaint := differ("", normal(t, want), got); complaint != "" {
@@ -375,7 +375,7 @@ func differ(path string, want, got any) string {
 	return ""
 }
 
-// normal is a value as it comes out of JSON, with its numbers as they are written.
+// normal is a value after a round trip through JSON, with numbers as written.
 func normal(t *testing.T, v any) any {
 	t.Helper()
 	return exactly(t, a2atest.JSON(v))
@@ -390,7 +390,7 @@ func exactly(t *testing.T, doc []byte) any {
 	return v
 }
 
-// taskID finds the id in the answer to a send, whatever wraps the task.
+// taskID finds the id in the answer to a send, wrapped or not.
 func taskID(sent any) string {
 	o, _ := sent.(object)
 	if wrapped, ok := o["task"].(object); ok {

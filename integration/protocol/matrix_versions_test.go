@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 )
 
-// How each version words what the matrix says.
+// How each version expresses the content of the matrix.
 
 var versions = []*version{
 	{
@@ -23,7 +23,7 @@ var versions = []*version{
 				artifacts = append(artifacts, artifactV01(a))
 			}
 			o["artifacts"] = artifacts
-			if !sent { // whose answer has none, since none is asked for
+			if !sent { // the answer to a send has no history, since the request asks for none
 				var history []any
 				for _, m := range k.history {
 					history = append(history, messageV01(m))
@@ -118,7 +118,7 @@ func versionV10() *version {
 	}
 }
 
-// isFinal: of the older versions, the last status of a stream has the mark, and no other.
+// isFinal: in the older versions, only the last status of a stream has the mark.
 func isFinal(e *happened) bool {
 	return !e.finalBefore && e.state != "working" && e.state != "submitted"
 }
@@ -133,7 +133,7 @@ func chunk(o object, e *happened) object {
 	return o
 }
 
-// optional adds a member of JSON, if there is any.
+// optional adds a member of JSON, unless it is empty.
 func optional(o object, name, raw string) object {
 	if raw != "" {
 		o[name] = json.RawMessage(raw)
@@ -200,7 +200,8 @@ func named(o object, a *made) {
 	}
 }
 
-// partOld words a part for the versions before 1.0. Arrays are data in 0.1, and wrapped later, as scalars always are.
+// partOld is a part in the versions before 1.0. 0.1 has arrays as data; later versions wrap them, as all wrap
+// scalars.
 func partOld(discriminator string, arrays bool) func(piece) object {
 	return func(p piece) object {
 		meta := p.meta

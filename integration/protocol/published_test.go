@@ -25,8 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// conversations are the examples of the published documents, those about one task together. Each has an agent of its
-// own, as the documents use the same task id again and again.
+// conversations are the examples of the published documents, grouped by task. Each group has an agent of its own,
+// because the documents repeat their task ids.
 var conversations = []struct {
 	name  string
 	dir   string
@@ -61,7 +61,7 @@ var conversations = []struct {
 	{"tickets3", "v0.2.1", []string{"08-structured"}},
 }
 
-// beyond are the members that we send and an example may lack. The documents have them all.
+// beyond are members that the server sends and an example may lack. The documents define them all.
 var beyond = map[string][]string{
 	"v0.1-readme":   {"sessionId", "timestamp", "index", "name"},
 	"v0.1.0-first":  {"sessionId", "timestamp", "index"},
@@ -69,11 +69,11 @@ var beyond = map[string][]string{
 	"v0.2.1":        {"timestamp", "kind", "role", "messageId", "taskId", "contextId", "history"},
 }
 
-func TestThePublishedExamples(t *testing.T) {
+func TestPublishedExamples(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	scripts := newScripts(t)
-	// The hosts of their webhooks are neither looked up nor sent anything.
+	// No delivery may reach the hosts of these webhooks, and none is looked up.
 	config := strings.Replace(clustertest.Settings, "agents:", "limits: {max_block: 1s}\npush: {allow_private: true}\nagents:", 1)
 	exercised := map[string]bool{}
 	for _, c := range conversations {
@@ -101,20 +101,20 @@ func TestThePublishedExamples(t *testing.T) {
 	}
 }
 
-// conversation goes through the examples about one task.
+// conversation plays the examples about one task.
 type conversation struct {
 	t   *testing.T
 	dir string
 	*a2atest.Peer
 	name    string
 	scripts *scripts
-	ids     map[string]string // of the example → ours
+	ids     map[string]string // from ids of the example to the server's
 	streams []*a2atest.Event  // of the last stream
 }
 
 func (c *conversation) run(files []string) {
 	t := c.t
-	// First the agent learns its part: what the examples have it say.
+	// First the agent learns its script from the examples.
 	var runs [][]string
 	responses := make([][]json.RawMessage, len(files))
 	for i, f := range files {
@@ -158,7 +158,7 @@ func (c *conversation) run(files []string) {
 				}
 				return waittest.Unless(res.State() == "completed", "%s", res.State())
 			})
-		case "04-push-set": // of a task that the document does not send
+		case "04-push-set": // for a task whose creation the document does not show
 			c.Send(a2atest.V01, a2atest.Say("Tell a joke.").To(request.Params.ID))
 		}
 		header := []string{}
@@ -204,12 +204,12 @@ func (c *conversation) stream(f string, request *exampleRequest, want []json.Raw
 				want, docs = want[1:], docs[1:]
 				continue
 			}
-			// Where the example says nothing, we tell that the task was stored and that it runs.
+			// Where the example has no event, the server says that the task was stored and that it runs.
 			if !progress(t, docs[0]) {
 				require.FailNow(t, "the stream differs", "%s\nwant %s\ngot  %s", strings.Join(problems, "\n"), want[0], docs[0])
 			}
 		} else if !progress(t, docs[0]) {
-			require.FailNow(t, "the stream goes on", "%s", docs[0])
+			require.FailNow(t, "the stream continues", "%s", docs[0])
 		}
 		docs = docs[1:]
 	}
@@ -233,8 +233,8 @@ func (c *conversation) same(request *exampleRequest, want, got []byte) {
 	}
 }
 
-// compare lists in which members of an answer ours is not like the published one. Ids and times are illustrations, and
-// what is null, false or empty may be absent.
+// compare lists the members in which the server's answer differs from the published one. Ids and times are
+// illustrations; null, false or empty members may be absent.
 func (c *conversation) compare(path string, want, got any, request *exampleRequest) (problems []string) {
 	complain := func(format string, args ...any) []string {
 		return append(problems, path+": "+fmt.Sprintf(format, args...))
@@ -281,10 +281,10 @@ func (c *conversation) compare(path string, want, got any, request *exampleReque
 		case name == "timestamp":
 			return nil
 		case path == ".result.status.state" && want == "submitted" && got == "working":
-			// Servers of the documents answer at once, and ours when it has waited for the task.
+			// The servers in the documents answer at once, this one after it has waited for the task.
 			return nil
 		case !strings.Contains(string(request.body), want) && slices.Contains([]string{"id", "sessionId", "contextId", "taskId", "messageId"}, name):
-			// The same id of the example stands for the same one of ours.
+			// An id of the example always means the same id of the server.
 			if ours, known := c.ids[want]; known && ours != got {
 				return complain("%s was %s, and is %s here", want, ours, got)
 			}
@@ -314,7 +314,7 @@ func empty(v any) bool {
 	return false
 }
 
-// exampleRequest is a request of the documents, with our ids in place of theirs.
+// exampleRequest is a request of the documents, with the server's ids instead of theirs.
 type exampleRequest struct {
 	body   []byte
 	ID     json.RawMessage `json:"id"`
@@ -340,7 +340,7 @@ func (c *conversation) request(f string) *exampleRequest {
 	return r
 }
 
-// published are the documents of a response: one, those of a stream, or none where it was not published.
+// published are the published documents of a response: one, those of a stream, or none.
 func published(t *testing.T, dir, f string) []json.RawMessage {
 	t.Helper()
 	path := filepath.Join("testdata/published", dir, f+".response")
@@ -369,7 +369,7 @@ var (
 	times = regexp.MustCompile(`"timestamp":"[^"]*"`)
 )
 
-// golden compares an answer with the one on file, but for what is new each time.
+// golden compares an answer with the file, except for values that are new each time.
 func (c *conversation) golden(name string, request *exampleRequest, got []byte) {
 	t := c.t
 	t.Helper()
@@ -404,7 +404,7 @@ func (c *conversation) golden(name string, request *exampleRequest, got []byte) 
 	require.Empty(t, cmp.Diff(string(want), string(got)), path)
 }
 
-// chosen reports whether the client or the agent chose an id. What the server made may occur in a later request.
+// chosen reports whether the client or the agent chose an id. An id made by the server may occur in a later request.
 func (c *conversation) chosen(request *exampleRequest, id string) bool {
 	for theirs, ours := range c.ids {
 		if ours == id && theirs != id {
@@ -414,10 +414,10 @@ func (c *conversation) chosen(request *exampleRequest, id string) bool {
 	return bytes.Contains(request.body, []byte(id)) || c.scripts.said(c.name, id)
 }
 
-// gate is where an agent waits until the test lets it go on.
+// gate is the step at which an agent waits for the test.
 const gate = "gate"
 
-// ends reports whether the task of a response needs nothing more of its agent.
+// ends reports whether the task of a response needs no more runs.
 func ends(docs []json.RawMessage) bool {
 	var a a2atest.Answer
 	if json.Unmarshal(docs[len(docs)-1], &a) != nil {
@@ -427,7 +427,7 @@ func ends(docs []json.RawMessage) bool {
 	return err == nil && res.State() != "working" && res.State() != "submitted"
 }
 
-// playing makes the events that lead an agent to a published response.
+// playing makes the events of an agent whose task then looks like a published response.
 func playing(t *testing.T, docs []json.RawMessage) []string {
 	t.Helper()
 	var out []string
@@ -439,7 +439,7 @@ func playing(t *testing.T, docs []json.RawMessage) []string {
 		var a struct{ Result exampleResult }
 		require.NoError(t, json.Unmarshal(doc, &a))
 		r := a.Result
-		if len(r.Parts) > 0 { // a bare message
+		if len(r.Parts) > 0 { // a message without a task
 			emit("reply", object{"message": exampleMessage{MessageID: r.MessageID, Parts: r.Parts}.vocabulary()})
 			continue
 		}
@@ -472,7 +472,7 @@ func playing(t *testing.T, docs []json.RawMessage) []string {
 	return out
 }
 
-// exampleResult is a result of either version, as far as an agent has a part in it.
+// exampleResult has the members of a result, in either version, that depend on the agent.
 type exampleResult struct {
 	MessageID string
 	Parts     []map[string]any
@@ -530,10 +530,10 @@ func vocabulary(parts []map[string]any) []object {
 	return out
 }
 
-// scripts is an HTTP server with an agent per path, which says what it was taught.
+// scripts is an HTTP server with an agent per path, each with a script.
 type scripts struct {
 	URL   string
-	mu    chan struct{} // guards what follows
+	mu    chan struct{} // guards the fields below
 	runs  map[string][][]string
 	gates map[string]chan struct{}
 }
@@ -547,7 +547,7 @@ func newScripts(t *testing.T) *scripts {
 	return s
 }
 
-// learn returns what opens the agent's gate.
+// learn adds a script, and returns the function that opens the agent's gate.
 func (s *scripts) learn(name string, runs [][]string) (release func()) {
 	open := make(chan struct{})
 	s.mu <- struct{}{}
@@ -562,7 +562,7 @@ func (s *scripts) learn(name string, runs [][]string) (release func()) {
 	}
 }
 
-// said reports whether a word is in the agent's part.
+// said reports whether a word is in the agent's script.
 func (s *scripts) said(name, word string) bool {
 	s.mu <- struct{}{}
 	defer func() { <-s.mu }()

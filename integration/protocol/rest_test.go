@@ -14,7 +14,7 @@ import (
 
 var overREST = []*a2atest.Wire{a2atest.REST10, a2atest.REST03}
 
-func TestAStreamOverRESTIsResumedOnAnotherReplica(t *testing.T) {
+func TestStreamResumesOnAnotherReplicaOverREST(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
@@ -34,7 +34,7 @@ func TestAStreamOverRESTIsResumedOnAnotherReplica(t *testing.T) {
 			require.Equal(t, l.Seqs(taskID), a2atest.Seqs(seen))
 			l.Holds(taskID, seen, 60)
 
-			// After the end any position gives what follows, on either replica and binding.
+			// After the end, a resume from any event gives the rest, on either replica and binding.
 			for _, r := range []*clustertest.Replica{a, b} {
 				tail := a2atest.Seqs(r.ResumeOver(w, taskID, 31).Rest())
 				require.Equal(t, a2atest.Seqs(seen)[31:], tail)
@@ -47,7 +47,7 @@ func TestAStreamOverRESTIsResumedOnAnotherReplica(t *testing.T) {
 	}
 }
 
-func TestAConversationOverREST(t *testing.T) {
+func TestConversationOverREST(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL})
@@ -98,7 +98,7 @@ func TestAConversationOverREST(t *testing.T) {
 				require.Contains(t, got.Whole, want.says)
 			}
 
-			// A client that does not wait, and a cancel on the other replica.
+			// The client does not wait, and cancels on the other replica.
 			held := a.Send(w, a2atest.Say("hold").Detached())
 			require.Equal(t, "TASK_STATE_SUBMITTED", held.State())
 			watched := a.Subscribe(w, a2atest.Say().To(held.ID))
@@ -115,7 +115,7 @@ func TestIdempotencyAcrossBindings(t *testing.T) {
 	once := a2atest.Say("echo:once").As("m-1").With("Idempotency-Key", "k")
 	first := a.Send(a2atest.REST10, once)
 	for _, w := range overREST {
-		require.Equal(t, first.ID, b.Send(w, once).ID, "the request is what it says and not how")
+		require.Equal(t, first.ID, b.Send(w, once).ID, "the same content has the same hash over both bindings")
 		events, err := b.Stream(w, once).UntilEnd()
 		require.ErrorIs(t, err, io.EOF)
 		require.Equal(t, first.ID, events[0].Task())
@@ -147,8 +147,8 @@ func TestTenantsAndBareMessagesOverREST(t *testing.T) {
 	}
 }
 
-// A stream lives as long as its task, whatever bounds there are for requests.
-func TestAStreamOutlivesTheLimitsOfRequests(t *testing.T) {
+// A stream lives as long as its task, whatever the limits for other requests.
+func TestStreamOutlivesRequestTimeouts(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: clustertest.Settings + "limits: {body_timeout: 1s, header_timeout: 1s, idle_timeout: 1s}\n"})
@@ -156,7 +156,7 @@ func TestAStreamOutlivesTheLimitsOfRequests(t *testing.T) {
 		t.Run(w.String(), func(t *testing.T) {
 			t.Parallel()
 			sent := r.Send(w, a2atest.Say("chunks=30 size=8 delay=100ms").Detached())
-			for _, body := range []object{nil, {}} { // beside a GET, too
+			for _, body := range []object{nil, {}} { // GET without a body, and POST
 				events := r.Subscribe(w, &a2atest.Args{Task: sent.ID, After: "0", Params: body}).Rest()
 				require.Equal(t, "TASK_STATE_COMPLETED", a2atest.Last(events).State())
 				clustertest.Indexed(t, a2atest.Chunks(events), 30)

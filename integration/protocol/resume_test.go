@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-func TestAStreamIsResumedOnAnotherReplica(t *testing.T) {
+func TestStreamResumesOnAnotherReplica(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	a, b := rarelyPolling(t, db)
@@ -24,19 +24,19 @@ func TestAStreamIsResumedOnAnotherReplica(t *testing.T) {
 			seen := s.Take(12)
 			taskID := seen[0].Task()
 			s.Close() // in the middle
-			// The second connection is cut as well, the third one stays.
+			// The second connection is cut, too; the third one stays open.
 			s = b.Resume(taskID, s.Last)
 			seen = append(seen, s.Take(15)...)
 			s.Close()
 			seen = append(seen, a.Resume(taskID, s.Last).Rest()...)
 
 			require.Equal(t, "completed", seen[len(seen)-1].State())
-			require.Equal(t, l.Seqs(taskID), a2atest.Seqs(seen), "every event that is stored was seen, once and in order")
+			require.Equal(t, l.Seqs(taskID), a2atest.Seqs(seen), "the client saw every stored event, once and in order")
 			require.Equal(t, clustertest.Seq(len(seen)), a2atest.Seqs(seen))
 			require.Equal(t, l.Chunks(taskID), a2atest.Chunks(seen))
 			clustertest.Indexed(t, a2atest.Chunks(seen), 60)
 
-			// Now that the task has ended, any position still gives all that follows.
+			// After the end of the task, a resume from any event gives the rest, on every replica.
 			for _, r := range []*clustertest.Replica{a, b} {
 				for _, after := range []int64{0, 1, 2, 31, int64(len(seen)) - 1} {
 					tail := r.Resume(taskID, after).Rest()
@@ -45,8 +45,8 @@ func TestAStreamIsResumedOnAnotherReplica(t *testing.T) {
 				}
 				none, err := r.Resume(taskID, int64(len(seen))).UntilEnd()
 				require.ErrorIs(t, err, io.EOF)
-				require.Empty(t, none, "nothing follows the last event")
-				// A position that never was is void: the client gets the task as it stands.
+				require.Empty(t, none, "no event follows the last one")
+				// A resume from an event that does not exist is ignored: the client gets the present task.
 				again := r.Resume(taskID, 1000).Rest()
 				require.Equal(t, "completed", again[len(again)-1].State())
 			}
@@ -55,23 +55,23 @@ func TestAStreamIsResumedOnAnotherReplica(t *testing.T) {
 	}
 }
 
-// rarelyPolling starts two replicas whose polls come too late to help.
+// rarelyPolling starts two replicas whose polls come too late to find events.
 func rarelyPolling(t *testing.T, db *clustertest.DB) (a, b *clustertest.Replica) {
 	t.Helper()
 	config := clustertest.Replace(clustertest.Settings, "hub: {poll_interval: 500ms}", "hub: {poll_interval: 1m}")
 	return clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 }
 
-// polledNothing checks that all events came by hints.
+// polledNothing checks that hints found all events.
 func polledNothing(t *testing.T, replicas ...*clustertest.Replica) {
 	t.Helper()
 	for _, r := range replicas {
-		require.Zero(t, r.Metric("holdfast_hub_poll_found_total"), "%s: nothing waits for the poll", r.Name)
+		require.Zero(t, r.Metric("holdfast_hub_poll_found_total"), "%s: no event waited for the poll", r.Name)
 	}
 }
 
-// Readers on every replica that come and go at random places all see one order.
-func TestManyReadersSeeOneOrder(t *testing.T) {
+// Clients that connect and disconnect at random places, on every replica, all see one order.
+func TestAllStreamsHaveOneOrder(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 )
 
-// switchedOn is the other value of every switch.
+// switchedOn sets every switch to its other value.
 const switchedOn = `
 limits: {max_block: 1s}
 protocol:
@@ -29,12 +29,12 @@ protocol:
   ambiguous_result: union
 `
 
-// probe looks at a server from outside, and says what it saw.
+// probe observes a server from outside, and describes it.
 type probe struct {
 	key                string
-	without, with      string // what is seen with the default, and with the switch
+	without, with      string // the observation with the default, and with the switch
 	look               func(t *testing.T, r *clustertest.Replica) string
-	onlyWhenSwitchedOn bool // it would take a minute
+	onlyWhenSwitchedOn bool // with the default it would take a minute
 }
 
 var probes = []probe{
@@ -128,12 +128,12 @@ var probes = []probe{
 	},
 }
 
-// params words a message. The requests here name no version.
+// params is a message for requests that name no version.
 func params(w *a2atest.Wire, taskID, text string) object {
 	return w.Params(a2atest.Send, a2atest.Say(text).To(taskID))
 }
 
-// outcome is what a request led to, or the code of its error.
+// outcome is the result of a request, or the code of its error.
 func outcome(t *testing.T, r *clustertest.Replica, method string, params any, see func(*a2atest.Result) string) string {
 	t.Helper()
 	a := r.Ask(method, params)
@@ -152,13 +152,13 @@ func wait(t *testing.T, r *clustertest.Replica, sent *a2atest.Result) *a2atest.R
 	return r.Settled(sent.ID)
 }
 
-// Every switch is there, does nothing by default, and does what it says.
+// Every switch exists, is off by default, and does what the documents say.
 func TestSwitches(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/configuration.md")
 	require.NoError(t, err)
 	for _, m := range regexp.MustCompile("(?m)^\\| `(protocol\\.\\w+)`").FindAllStringSubmatch(string(page), -1) {
-		require.True(t, slices.ContainsFunc(probes, func(p probe) bool { return p.key == m[1] }), "nothing looks at %s", m[1])
+		require.True(t, slices.ContainsFunc(probes, func(p probe) bool { return p.key == m[1] }), "no probe observes %s", m[1])
 	}
 	db := clustertest.NewDB(t)
 	without := clustertest.Start(t, clustertest.Options{Name: "without", DB: db.URL, Config: clustertest.Settings})

@@ -28,15 +28,15 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// asked are the states of a task that asks, and is answered.
+// asked are the states of a task that asks a question and gets an answer.
 var asked = []string{"working", "input-required", "submitted", "working", "completed"}
 
-// fine is how deliveries of them go.
+// fine are the outcomes when all its deliveries succeed.
 var fine = []string{"delivered", "delivered", "delivered", "delivered", "delivered"}
 
-// Whatever a receiver does, it is tried again until it accepts, each event before the next one; and once it has accepted,
-// the event is not sent again.
-func TestReceiversThatMisbehave(t *testing.T) {
+// Whatever a receiver does, each event is retried until the receiver accepts it, before the next one; an accepted
+// event is not repeated.
+func TestDeliveriesToFaultyReceivers(t *testing.T) {
 	t.Parallel()
 	elsewhere := receivertest.Start(t, 1)
 	away := func(status int) receivertest.Act {
@@ -44,14 +44,14 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	}
 	status := func(status int) receivertest.Act { return receivertest.Act{Status: status, Text: "because"} }
 	ok := receivertest.Act{}
-	long := "ask:" + strings.Repeat("and then? ", 200_000) // beyond what the buffers of a connection hold
+	long := "ask:" + strings.Repeat("and then? ", 200_000) // more than the buffers of a connection hold
 	for_ := func(n int, class string) []string { return append(slices.Repeat([]string{class}, n), fine...) }
 	cases := []struct {
 		name   string
 		script string
 		acts   []receivertest.Act
-		want   []string // what comes of the attempts
-		last   string   // of the errors
+		want   []string // outcomes of the attempts
+		last   string   // error
 	}{
 		{
 			name: "flaps", last: "the receiver answered 500 Internal Server Error: because",
@@ -80,7 +80,7 @@ func TestReceiversThatMisbehave(t *testing.T) {
 		{name: "is not HTTP", acts: []receivertest.Act{{Do: receivertest.SpeaksOtherwise}, ok}, want: for_(1, "network"), last: "malformed HTTP"},
 	}
 	db := clustertest.NewDB(t)
-	// Nobody else is to be taken for one who never answers.
+	// The timeout is long: only the receiver that never answers exceeds it.
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(object{"timeout": "5s", "coalesce_after": 0})})
 	hook := receivertest.Start(t, len(cases))
 	tasks := make([]string, len(cases))
@@ -98,7 +98,7 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	for i, c := range cases {
 		require.Equal(t, asked, told.States["/"+strconv.Itoa(i)], c.name)
 		require.Equal(t, c.want, classes(db, tasks[i]), c.name)
-		// Only where it is the receiver that ends an exchange does it see that end before what comes next.
+		// Only if the receiver itself ends an exchange does it see that end before the next request.
 		if !slices.ContainsFunc(c.acts, func(a receivertest.Act) bool { return a.Do != receivertest.Answers }) {
 			require.Equal(t, 1, hook.Tally(a2atest.Host(hook.URLs[i])).Most, "%s: one at a time", c.name)
 		}
@@ -112,8 +112,8 @@ func TestReceiversThatMisbehave(t *testing.T) {
 	require.Empty(t, elsewhere.Rest())
 }
 
-// A receiver that says when it wants to be asked again is left alone until then, whatever happens to the task.
-func TestRetryAfterIsKept(t *testing.T) {
+// The server obeys Retry-After, whatever happens to the task.
+func TestServerObeysRetryAfter(t *testing.T) {
 	t.Parallel()
 	cases := []receivertest.Act{
 		{Status: 503, Header: http.Header{"Retry-After": {"2"}}},
@@ -149,11 +149,11 @@ func TestRetryAfterIsKept(t *testing.T) {
 			until, err = http.ParseTime(first.RetryAfter)
 			require.NoError(t, err)
 		}
-		require.False(t, second.At.Before(until), "%s: again at %v, and not before %v", first.Path, second.At, until)
+		require.False(t, second.At.Before(until), "%s: retried at %v, before %v", first.Path, second.At, until)
 	}
 }
 
-// pushes asks for the webhooks as an operator does.
+// pushes lists the webhooks as an operator does.
 func pushes(db *clustertest.DB, args ...string) (rows []struct {
 	TaskID      string `json:"task_id"`
 	ConfigID    string `json:"config_id"`
@@ -167,7 +167,7 @@ func pushes(db *clustertest.DB, args ...string) (rows []struct {
 	return rows
 }
 
-// awaitDisabled waits until so many webhooks are disabled.
+// awaitDisabled waits until n webhooks are disabled.
 func awaitDisabled(db *clustertest.DB, n int) {
 	db.T.Helper()
 	waittest.Eventually(db.T, "webhooks are disabled", func() error {
@@ -176,14 +176,14 @@ func awaitDisabled(db *clustertest.DB, n int) {
 	})
 }
 
-// classes are what came of the attempts for a task, in their order.
+// classes are the outcomes of the attempts for a task, in order.
 func classes(db *clustertest.DB, taskID string) []string {
 	db.T.Helper()
 	return clustertest.Column[string](db, "SELECT class FROM holdfast.v_push_attempts WHERE task_id = $1 ORDER BY attempt_id", taskID)
 }
 
-// A receiver that is gone is asked no more, and the operator sees why. Its client may set it anew.
-func TestAReceiverThatIsGone(t *testing.T) {
+// A 410 disables the webhook, and the operator sees the reason. The client may set it again.
+func TestGoneReceiverDisablesWebhook(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(nil)})
@@ -192,7 +192,7 @@ func TestAReceiverThatIsGone(t *testing.T) {
 	id := tell(r, a2atest.V03, "", "ask:0", hook.URL+"/gone")
 	awaitDisabled(db, 1)
 
-	// Another one shows when all that follows has been delivered.
+	// A second webhook shows when all later events have been delivered.
 	set := func(configID, path string) {
 		r.Call("tasks/pushNotificationConfig/set", object{
 			"taskId": id, "pushNotificationConfig": object{"id": configID, "url": hook.URL + path},
@@ -220,9 +220,9 @@ func TestAReceiverThatIsGone(t *testing.T) {
 	require.Empty(t, pushes(db, "--disabled"))
 }
 
-// A receiver that has failed for too long is given up, and the operator sees why. Once it is enabled it gets all that it has
-// missed.
-func TestAReceiverThatIsGivenUp(t *testing.T) {
+// A webhook that fails for too long is disabled, and the operator sees the reason. When enabled again it gets all
+// missed events.
+func TestFailingWebhookIsDisabled(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(object{"give_up_after": "500ms", "min_attempts": 5})})
@@ -244,7 +244,7 @@ func TestAReceiverThatIsGivenUp(t *testing.T) {
 	}
 	require.Equal(t, len(tasks), strings.Count(db.Operate("push", "list", "--disabled"), "out of paper"))
 
-	// It gets well, and hears of nothing until somebody says so.
+	// The receiver recovers, but gets nothing until an operator enables the webhook.
 	tried := clustertest.One[int](db, "SELECT count(*) FROM holdfast.push_attempts")
 	hook.Behave("")
 	for i, version := range hookWires {
@@ -266,8 +266,8 @@ func TestAReceiverThatIsGivenUp(t *testing.T) {
 	require.Empty(t, pushes(db, "--failing"))
 }
 
-// Nothing is sent to a receiver whose certificate is not good. When it has a good one, all arrives.
-func TestCertificatesOfReceivers(t *testing.T) {
+// The server sends nothing to a receiver with an invalid certificate. With a valid one it gets all events.
+func TestReceiverCertificateIsVerified(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	authority := certtest.NewAuthority(t)
@@ -302,7 +302,7 @@ func TestCertificatesOfReceivers(t *testing.T) {
 		hook.Setup.Cert, hook.Setup.Key = write(strconv.Itoa(i), c.cert)
 		hook.Run()
 		id := tell(r, hookWires[i%len(hookWires)], "", "echo:x", hook.URL)
-		waittest.Eventually(t, c.name+" is tried again", func() error {
+		waittest.Eventually(t, c.name+" is retried", func() error {
 			n := len(classes(db, id))
 			return waittest.Unless(n > 1, "%d attempts", n)
 		})
@@ -316,8 +316,8 @@ func TestCertificatesOfReceivers(t *testing.T) {
 	}
 }
 
-// Hosts that hang hold up their own webhooks, a few at a time, and nobody else's. When they answer after all, nothing was lost.
-func TestHangingHostsStallNobodyElse(t *testing.T) {
+// Hosts that hang delay only their own webhooks, a few at a time. When they answer, they get all events.
+func TestHangingHostsDelayNoOtherHost(t *testing.T) {
 	t.Parallel()
 	const hosts, each, perHost = 6, 12, 8
 	db := clustertest.NewDB(t)
@@ -337,7 +337,7 @@ func TestHangingHostsStallNobodyElse(t *testing.T) {
 		}
 		return nil
 	}
-	waittest.Eventually(t, "as many hang as may", open)
+	waittest.Eventually(t, "the fair shares of the hosts hang", open)
 	for i := range each {
 		tell(r, hookWires[i%len(hookWires)], "", "echo:x", fmt.Sprintf("%s/%d", good.URL, i))
 	}
@@ -347,7 +347,7 @@ func TestHangingHostsStallNobodyElse(t *testing.T) {
 			ended++
 		}
 	}
-	// Meanwhile nothing else has come to an end.
+	// Meanwhile no other delivery has ended.
 	require.NoError(t, open())
 	require.Equal(t, []string{a2atest.Host(good.URL)}, clustertest.Column[string](db, `SELECT DISTINCT p.host FROM holdfast.v_push p
 		JOIN holdfast.v_push_attempts a USING (task, config_id)`))
@@ -362,8 +362,8 @@ func TestHangingHostsStallNobodyElse(t *testing.T) {
 	require.Equal(t, "delivered", clustertest.One[string](db, "SELECT string_agg(DISTINCT class, ' ') FROM holdfast.v_push_attempts"))
 }
 
-// Where more hosts hang than there are slots, they take turns, and the good one has its own.
-func TestMoreHangingHostsThanSlots(t *testing.T) {
+// With more hanging hosts than slots, they share the slots for silent hosts, and the good host has its own.
+func TestMoreHangingHostsThanSlotsDelayNoOtherHost(t *testing.T) {
 	t.Parallel()
 	const hosts, each = 6, 4
 	db := clustertest.NewDB(t)
@@ -391,8 +391,8 @@ func TestMoreHangingHostsThanSlots(t *testing.T) {
 	}
 }
 
-// One caller's webhooks at more hosts that hang than there are slots hold up those of no other caller.
-func TestHangingHostsOfOneCallerStallNoOther(t *testing.T) {
+// One caller with webhooks at more hanging hosts than slots delays no other caller.
+func TestHangingHostsOfOneCallerDelayNoOtherCaller(t *testing.T) {
 	t.Parallel()
 	const hosts, each, slots = 6, 4, 8
 	db := clustertest.NewDB(t)
@@ -418,7 +418,7 @@ func TestHangingHostsOfOneCallerStallNoOther(t *testing.T) {
 		}
 		return n
 	}
-	waittest.Eventually(t, "as many hang as may", func() error {
+	waittest.Eventually(t, "the fair share of the caller hangs", func() error {
 		n := open()
 		return waittest.Unless(n == slots/2, "%d", n)
 	})
@@ -440,8 +440,8 @@ func TestHangingHostsOfOneCallerStallNoOther(t *testing.T) {
 	}
 }
 
-// Of an answer without end little is read, and none of it is kept.
-func TestAnswersWithoutEnd(t *testing.T) {
+// The server reads little of an endless answer, and stores none of it.
+func TestEndlessAnswersOfReceivers(t *testing.T) {
 	t.Parallel()
 	const tasks = 8
 	db := clustertest.NewDB(t)
@@ -477,12 +477,12 @@ func TestAnswersWithoutEnd(t *testing.T) {
 		waittest.Eventually(t, "the floods are dammed", func() error { return waittest.Unless(hook.Tally(path).Open == 0, "one flows") })
 		taken := hook.Tally(path)
 		require.Equal(t, 3, taken.Posts)
-		require.Less(t, taken.Written, taken.Posts*(32<<20), "no more than connections have buffers")
+		require.Less(t, taken.Written, taken.Posts*(32<<20), "as much as the buffers of connections hold")
 	}
 }
 
-// A receiver that is far behind gets the task as it stands, and from there on each event.
-func TestAReceiverThatLags(t *testing.T) {
+// A receiver that is far behind gets the task as a whole first, then each event.
+func TestLaggingReceiverGetsWholeTask(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(object{"artifacts": true, "timeout": "1m"})})
@@ -497,8 +497,8 @@ func TestAReceiverThatLags(t *testing.T) {
 	})
 	hook.Behave("")
 
-	// What a receiver knows of the artifact, if it puts together what it is told. What had been read together with the
-	// first event still comes singly.
+	// The artifact as the receiver can assemble it. Events that were read together with the first one still come one
+	// by one.
 	type chunk struct{ Parts []a2atest.Part }
 	known := []string{}
 	snapshots, singles := 0, 0
@@ -542,9 +542,9 @@ func TestAReceiverThatLags(t *testing.T) {
 	require.Empty(t, hook.Rest())
 }
 
-// What a client gives for its receiver to know us by goes there and nowhere else: into no log, no answer, no table and no
-// view, even if the receiver says it back.
-func TestSecretsOfWebhooksStayInside(t *testing.T) {
+// The secrets of a client's webhook go to its receiver only: into no log, answer, table or view, even if the receiver
+// repeats them.
+func TestWebhookSecretsDoNotLeak(t *testing.T) {
 	t.Parallel()
 	key := "c2VjcmV0IGtleSBvZiAzMiBieXRlcywgYXMgaXQgaXM="
 	db := clustertest.NewDB(t)
@@ -582,7 +582,7 @@ func TestSecretsOfWebhooksStayInside(t *testing.T) {
 			return got.Task
 		}
 		var id string
-		if c.Wire == a2atest.V01 { // where it is set and not sent, and something happens after that
+		if c.Wire == a2atest.V01 { // 0.1 sets a webhook in a separate request, and the event comes after that
 			id = do(a2atest.Send, a2atest.Say("ask:0"))
 		} else {
 			id = do(a2atest.Send, a2atest.Say("echo:x").Hooked(hook.URL+path, more))
@@ -600,7 +600,7 @@ func TestSecretsOfWebhooksStayInside(t *testing.T) {
 		require.Equal(t, path, n.Path)
 		require.Equal(t, token, n.Header.Get("X-A2A-Notification-Token"))
 		require.Equal(t, c.prefix+credentials, n.Header.Get(c.header))
-		db.NothingIsDue() // it was given up
+		db.NothingIsDue() // the webhook was disabled
 		hook.Rest()
 		show([]byte(db.Operate("push", "attempts", id, "-o", "json")))
 		task = id
@@ -612,7 +612,7 @@ func TestSecretsOfWebhooksStayInside(t *testing.T) {
 	rekeyed := clustertest.Command(t, t.TempDir(), []string{"HOLDFAST_DATABASE_URL=" + db.URL, "HOLDFAST_SECRET_KEYS=" + key}, "push", "rekey")
 	require.Zero(t, rekeyed.Code, rekeyed.Err)
 	show([]byte(rekeyed.Out + rekeyed.Err))
-	require.Contains(t, shown.String(), "I know *** and ***!", "what a receiver says is shown, but for that")
+	require.Contains(t, shown.String(), "I know *** and ***!", "the receiver's text is shown without the secret")
 	metrics, err := http.Get(r.Admin + "/metrics")
 	require.NoError(t, err)
 	defer metrics.Body.Close()

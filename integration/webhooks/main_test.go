@@ -1,4 +1,4 @@
-// Package webhooks shows that every receiver gets each event in order at least once, however it and others behave.
+// Package webhooks shows that every receiver gets each event in order at least once, whatever it and others do.
 package webhooks
 
 import (

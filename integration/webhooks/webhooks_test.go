@@ -19,10 +19,11 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// hookWires are versions whose webhooks differ.
+// hookWires are the versions whose webhooks differ.
 var hookWires = []*a2atest.Wire{a2atest.V01, a2atest.V03, a2atest.V10}
 
-// tell sends to a task, or to a new one, with a webhook if there is a URL. It returns when the task has settled.
+// tell sends to a task, or creates one, with a webhook if there is a URL. It returns when the task is parked or has
+// ended.
 func tell(r *clustertest.Replica, w *a2atest.Wire, taskID, text, url string) (id string) {
 	r.T.Helper()
 	more := object{"token": "the token"}
@@ -32,8 +33,8 @@ func tell(r *clustertest.Replica, w *a2atest.Wire, taskID, text, url string) (id
 	return r.Send(w, a2atest.Say(text).To(taskID).Hooked(url, more)).Task()
 }
 
-// A webhook of every version gets every change of a task in the words of that version, signed with keys that any
-// replica publishes.
+// A webhook of every version gets every change of a task in the format of that version, signed with a key that all
+// replicas publish.
 func TestWebhooksOfEveryVersion(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
@@ -68,8 +69,8 @@ func TestWebhooksOfEveryVersion(t *testing.T) {
 	require.Equal(t, "application/json", end01.Header.Get("Content-Type"))
 	require.Equal(t, "Basic dTpw", end01.Header.Get("Authorization"))
 	require.Contains(t, string(end03.Body), `"kind":"task","id":"`+id03+`"`)
-	require.Contains(t, string(end03.Body), `"artifacts":[`, "the task as a whole")
-	require.NotContains(t, string(n03[0].Body), `"artifacts":[`, "as of then")
+	require.Contains(t, string(end03.Body), `"artifacts":[`, "the whole task")
+	require.NotContains(t, string(n03[0].Body), `"artifacts":[`, "as of that event")
 	require.Contains(t, string(end10.Body), `"state":"TASK_STATE_COMPLETED"`)
 	require.Equal(t, "application/a2a+json", end10.Header.Get("Content-Type"))
 	require.Equal(t, "the token", end10.Header.Get("A2A-Notification-Token"))
@@ -91,23 +92,23 @@ func TestWebhooksOfEveryVersion(t *testing.T) {
 	}
 }
 
-// A receiver is killed and stays down while the log of its tasks grows, and replicas come and go. When it is back all
-// arrive, in order.
-func TestAReceiverThatComesBack(t *testing.T) {
+// A receiver is killed and stays down while its tasks' logs grow and replicas restart. When it is back it gets all
+// events, in order.
+func TestReceiverGetsBacklogAfterOutage(t *testing.T) {
 	t.Parallel()
 	const tasks = 24
 	db := clustertest.NewDB(t)
 	config := receivertest.Hooked(object{"coalesce_after": 0, "timeout": "2s"})
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	hook := receivertest.Start(t, 1)
-	before := map[string]*receivertest.Notification{} // by delivery
+	before := map[string]*receivertest.Notification{} // by delivery id
 	wireOf, taskOf := map[string]*a2atest.Wire{}, map[string]string{}
 	begin := func(i int) {
 		path := fmt.Sprintf("/%d", i)
 		wireOf[path] = hookWires[i%len(hookWires)]
 		taskOf[path] = tell(a, wireOf[path], "", "ask:0", hook.URL+path)
 	}
-	// Some it has heard of before.
+	// Half of the tasks had deliveries before.
 	for i := range tasks / 2 {
 		begin(i)
 	}
@@ -115,7 +116,7 @@ func TestAReceiverThatComesBack(t *testing.T) {
 	for _, n := range hook.Rest() {
 		before[n.ID()] = n
 	}
-	require.Len(t, before, tasks, "two of each")
+	require.Len(t, before, tasks, "two of each task")
 	hook.Kill()
 	for i := tasks / 2; i < tasks; i++ {
 		begin(i)
@@ -134,7 +135,7 @@ func TestAReceiverThatComesBack(t *testing.T) {
 	b.Stop()
 	a.Run()
 	b.Run()
-	waittest.Eventually(t, "attempts go on", func() error {
+	waittest.Eventually(t, "attempts continue", func() error {
 		n := clustertest.One[int](db, "SELECT count(DISTINCT worker_id) FROM holdfast.push_attempts")
 		return waittest.Unless(n > 2, "%d", n)
 	})
@@ -145,7 +146,7 @@ func TestAReceiverThatComesBack(t *testing.T) {
 		want := []string{"working", "input-required", "submitted", "working", "completed"}
 		for _, n := range before {
 			if n.Path == path {
-				require.NotContains(t, told.First, n.ID(), "what was recorded is not repeated")
+				require.NotContains(t, told.First, n.ID(), "recorded deliveries are not repeated")
 				want = want[1:]
 			}
 		}
@@ -153,9 +154,9 @@ func TestAReceiverThatComesBack(t *testing.T) {
 	}
 }
 
-// Of two replicas, the one that delivers is killed when its notification has arrived, and before it can record that: the
-// receiver holds the answer back. The other one delivers it again, under the same id, and nothing else.
-func TestAKilledReplicaRepeatsUnderTheSameID(t *testing.T) {
+// Of two replicas, the delivering one is killed after its notification arrived and before it can record that: the
+// receiver delays its answer. The other replica delivers the event again under the same id, and no other event twice.
+func TestRedeliveryAfterKillHasSameID(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	var replicas []*clustertest.Replica
@@ -178,7 +179,7 @@ func TestAKilledReplicaRepeatsUnderTheSameID(t *testing.T) {
 	told := hook.UntilAll(db, 1)
 	require.Equal(t, []string{"working", "completed"}, told.States["/"])
 	told.Add(first)
-	require.Len(t, told.First, 2, "that was known")
+	require.Len(t, told.First, 2, "the repeated delivery was expected")
 	for delivery, times := range told.Times {
 		if delivery == first.ID() {
 			times--
@@ -189,8 +190,8 @@ func TestAKilledReplicaRepeatsUnderTheSameID(t *testing.T) {
 	require.NotContains(t, clustertest.Column[string](db, "SELECT worker_name FROM holdfast.v_push_attempts"), dispatcher)
 }
 
-// Hints have to do where one replica serves, another runs and a third delivers.
-func TestDeliveriesOnAReplicaOfTheirOwn(t *testing.T) {
+// With one replica that serves, one that runs and one that delivers, hints connect them.
+func TestDeliveriesOnSeparateReplica(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	config := receivertest.Hooked(nil)
@@ -204,8 +205,8 @@ func TestDeliveriesOnAReplicaOfTheirOwn(t *testing.T) {
 	}
 }
 
-// What the rules refuse is told when it is set, and webhooks can be off.
-func TestWebhooksThatMayNotBe(t *testing.T) {
+// A webhook that the rules forbid is refused when it is set, and webhooks can be switched off.
+func TestRefusedWebhooks(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
 	strict := clustertest.Start(t, clustertest.Options{Name: "strict", DB: db.URL, Config: clustertest.Settings})
@@ -227,20 +228,20 @@ func TestWebhooksThatMayNotBe(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(shown), `"pushNotifications":true`)
 	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.push_configs"))
-	require.Contains(t, strict.Log(), "HOLDFAST_SECRET_KEYS", "it says that its key lies in the database")
+	require.Contains(t, strict.Log(), "HOLDFAST_SECRET_KEYS", "the log says that the key is in the database")
 	require.NotContains(t, off.Log(), "HOLDFAST_SECRET_KEYS")
 }
 
-// Two replicas share thousands of webhooks, and one of them is killed in the middle: each receiver gets its task's end,
-// and what comes twice is the same under the same id.
+// Two replicas share thousands of webhooks, and one replica is killed on the way. Each receiver gets the end of its
+// task, and repeated deliveries have the same id and content.
 func TestThousandsOfWebhooks(t *testing.T) {
 	t.Parallel()
 	const tasks, clients = 2000, 20
 	db := clustertest.NewDB(t)
-	config := receivertest.Hooked(object{"timeout": "2s"}) // what was claimed by the one that is killed waits longer than that
+	config := receivertest.Hooked(object{"timeout": "2s"}) // claims of the killed replica last longer than this
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	hook := receivertest.Start(t, 1)
-	// Slow enough that one replica does not do it all before the other one looks.
+	// Answers take long enough that one replica cannot deliver everything before the other one claims.
 	hook.Behave("", receivertest.Act{Wait: 5 * time.Millisecond})
 	deliverers := func() int {
 		return clustertest.One[int](db, "SELECT count(DISTINCT worker_id) FROM holdfast.push_attempts")

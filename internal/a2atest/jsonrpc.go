@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Answer is a JSON-RPC response, with what HTTP says of it.
+// Answer is a JSON-RPC response, with its HTTP status and headers.
 type Answer struct {
 	HTTP   int
 	Header http.Header
@@ -24,7 +24,7 @@ type Answer struct {
 	Error *Error          `json:"error"`
 }
 
-// Result is the task or message in it.
+// Result is the task or message in the answer.
 func (a *Answer) Result() (*Result, error) {
 	if a.Error != nil {
 		return nil, a.Error
@@ -40,17 +40,17 @@ func Request(method string, params any) []byte {
 // Request makes the body of an operation over JSON-RPC.
 func (w *Wire) Request(op Op, a *Args) []byte { return Request(w.methods[op], w.Params(op, a)) }
 
-// Post posts a body as it is. Headers are names and values.
+// Post posts a body unchanged. Headers are names and values.
 func Post(ctx context.Context, url string, body []byte, header ...string) (*http.Response, error) {
 	return PostWith(ctx, http.DefaultClient, url, body, header...)
 }
 
-// PostWith is Post by a client of the caller.
+// PostWith is Post with the given client.
 func PostWith(ctx context.Context, client *http.Client, url string, body []byte, header ...string) (*http.Response, error) {
 	return do(ctx, client, http.MethodPost, url, body, header)
 }
 
-// do makes a request. A later version or type of the content replaces an earlier one; other headers may come twice.
+// do makes a request. A later version header or content type replaces an earlier one; other headers may come twice.
 func do(ctx context.Context, client *http.Client, verb, url string, body []byte, header []string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, verb, url, bytes.NewReader(body))
 	if err != nil {
@@ -68,7 +68,7 @@ func do(ctx context.Context, client *http.Client, verb, url string, body []byte,
 	return client.Do(req)
 }
 
-// Ask posts a body as it is, and reads an answer that is not a stream.
+// Ask posts a body unchanged, and reads an answer that is not a stream.
 func Ask(ctx context.Context, url string, body []byte, header ...string) (*Answer, error) {
 	resp, err := Post(ctx, url, body, header...)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *Peer) Ask(method string, params any, header ...string) *Answer {
 	return p.AskRaw(Request(method, params), header...)
 }
 
-// AskRaw posts a body as it is to the common endpoint.
+// AskRaw posts a body unchanged to the common endpoint.
 func (p *Peer) AskRaw(body []byte, header ...string) *Answer {
 	p.T.Helper()
 	a, err := Ask(waittest.Context(p.T), p.URL, body, header...)
@@ -105,7 +105,7 @@ func (p *Peer) AskRaw(body []byte, header ...string) *Answer {
 	return a
 }
 
-// Try makes a request of JSON-RPC that names no version. It works from any goroutine.
+// Try makes a JSON-RPC request that names no version. Any goroutine may call it.
 func (p *Peer) Try(method string, params any, header ...string) (*Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), waittest.Patience)
 	defer cancel()
@@ -116,7 +116,7 @@ func (p *Peer) Try(method string, params any, header ...string) (*Result, error)
 	return a.Result()
 }
 
-// Call is Try for what must succeed.
+// Call is Try for a request that must succeed.
 func (p *Peer) Call(method string, params any, header ...string) *Result {
 	p.T.Helper()
 	res, err := p.Try(method, params, header...)

@@ -22,23 +22,23 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Peer is a server to speak to.
+// Peer is a server that tests talk to.
 type Peer struct {
 	T    testing.TB
 	Name string
 	URL  string // of the public API
-	GRPC string // its address
+	GRPC string // address
 
 	conns *conns
 }
 
-// conns are the connections to the addresses of gRPC. A server that was started again has another.
+// conns are the gRPC connections, by address. A server that restarts has a new address.
 type conns struct {
 	mu sync.Mutex
 	of map[string]*grpc.ClientConn
 }
 
-// NewPeer makes a Peer whose addresses are to be filled in. Its connections end with the test.
+// NewPeer makes a Peer whose addresses the caller fills in. Its connections end with the test.
 func NewPeer(t testing.TB, name string) Peer {
 	t.Helper()
 	c := &conns{of: map[string]*grpc.ClientConn{}}
@@ -50,7 +50,7 @@ func NewPeer(t testing.TB, name string) Peer {
 	return Peer{T: t, Name: name, conns: c}
 }
 
-// In is the same server for another test.
+// In returns the same server for another test.
 func (p *Peer) In(t testing.TB) *Peer {
 	t.Helper()
 	of := *p
@@ -58,14 +58,14 @@ func (p *Peer) In(t testing.TB) *Peer {
 	return &of
 }
 
-// Under is the same server below a path.
+// Under returns the same server below a path.
 func (p *Peer) Under(path string) *Peer {
 	of := *p
 	of.URL += path
 	return &of
 }
 
-// Conn is a connection to the server's gRPC address.
+// Conn returns a connection to the server's gRPC address.
 func (p *Peer) Conn() *grpc.ClientConn {
 	p.T.Helper()
 	p.conns.mu.Lock()
@@ -79,7 +79,7 @@ func (p *Peer) Conn() *grpc.ClientConn {
 	return conn
 }
 
-// Begin makes a request and returns as soon as the answer begins. The caller reads the rest.
+// Begin makes a request and returns when the answer begins. The caller reads the rest.
 func (p *Peer) Begin(w *Wire, op Op, a *Args) *Reply {
 	p.T.Helper()
 	r, err := p.TryBegin(w, op, a)
@@ -88,7 +88,7 @@ func (p *Peer) Begin(w *Wire, op Op, a *Args) *Reply {
 	return r
 }
 
-// TryBegin is Begin from any goroutine. The caller closes the reply.
+// TryBegin is Begin for any goroutine. The caller closes the reply.
 func (p *Peer) TryBegin(w *Wire, op Op, a *Args) (*Reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*waittest.Patience)
 	if w.Binding == GRPC {
@@ -105,7 +105,7 @@ func (p *Peer) TryBegin(w *Wire, op Op, a *Args) (*Reply, error) {
 	return r, nil
 }
 
-// web is an operation over HTTP: verb, path and body.
+// web returns the verb, path and body of an operation over HTTP.
 func (w *Wire) web(op Op, a *Args) (verb, path string, body []byte) {
 	base := ""
 	if a.Agent != "" {
@@ -121,7 +121,7 @@ func (w *Wire) web(op Op, a *Args) (verb, path string, body []byte) {
 	return verb, base + w.prefix + path, body
 }
 
-// header are the headers of an operation, or the metadata.
+// header returns the headers of an operation, or its metadata.
 func (w *Wire) header(a *Args) []string {
 	var out []string
 	if w.Version != "" {
@@ -137,7 +137,7 @@ func (w *Wire) header(a *Args) []string {
 	return append(out, a.Header...)
 }
 
-// ResumeURI is the extension by which messages over gRPC have the ids of their events in them.
+// ResumeURI is the extension that puts the ids of events into messages of gRPC.
 const ResumeURI = "https://github.com/holdfast-a2a/holdfast/blob/main/docs/extensions/resume.md"
 
 func (p *Peer) beginGRPC(ctx context.Context, cancel func(), w *Wire, op Op, a *Args) (*Reply, error) {
@@ -166,7 +166,7 @@ func (p *Peer) beginGRPC(ctx context.Context, cancel func(), w *Wire, op Op, a *
 	return r, nil
 }
 
-// invoke begins a call over gRPC, of a message in JSON.
+// invoke begins a gRPC call with a message in JSON.
 func (p *Peer) invoke(ctx context.Context, w *Wire, method string, message []byte, header []string) (grpc.ClientStream, func() proto.Message, error) {
 	m := w.service.Methods().ByName(protoreflect.Name(method))
 	if m == nil {
@@ -181,7 +181,7 @@ func (p *Peer) invoke(ctx context.Context, w *Wire, method string, message []byt
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.SendMsg(in); err != nil && !errors.Is(err, io.EOF) { // which says that the answer is there already
+	if err := s.SendMsg(in); err != nil && !errors.Is(err, io.EOF) { // EOF: the server has answered already
 		return nil, nil, err
 	}
 	return s, func() proto.Message { return newMessage(m.Output()) }, s.CloseSend()
@@ -207,10 +207,10 @@ func (p *Peer) Finish(w *Wire, op Op, a *Args) *Reply {
 // Do is Finish.
 func (p *Peer) Do(o Operation, a *Args) *Reply { p.T.Helper(); return p.Finish(o.Wire, o.Op, a) }
 
-// Send sends a message that must be taken, and returns the task, or the message in answer.
+// Send sends a message that the server must accept. It returns the task or the message in the answer.
 func (p *Peer) Send(w *Wire, a *Args) *Result { return p.result(w, Send, a) }
 
-// TrySend sends a message from any goroutine.
+// TrySend sends a message. Any goroutine may call it.
 func (p *Peer) TrySend(w *Wire, a *Args) (*Result, error) {
 	r, err := p.TryBegin(w, Send, a)
 	if err != nil {
@@ -224,7 +224,7 @@ func (p *Peer) TrySend(w *Wire, a *Args) (*Result, error) {
 	return e.Result, nil
 }
 
-// result makes a request that must succeed, and returns what came.
+// result makes a request that must succeed, and returns its result.
 func (p *Peer) result(w *Wire, op Op, a *Args) *Result {
 	p.T.Helper()
 	r := p.Begin(w, op, a)
@@ -250,7 +250,7 @@ func (p *Peer) stream(w *Wire, op Op, a *Args) *Reply {
 	return r
 }
 
-// Resume continues the stream of a task after an event, in the version of the task.
+// Resume continues the stream of a task after an event, in the task's version.
 func (p *Peer) Resume(task string, after int64) *Reply {
 	p.T.Helper()
 	return p.ResumeOver(Unversioned, task, after)
@@ -271,7 +271,7 @@ func (p *Peer) GetOver(w *Wire, a *Args) *Result { p.T.Helper(); return p.result
 // ListOver lists tasks.
 func (p *Peer) ListOver(w *Wire, a *Args) *Result { p.T.Helper(); return p.result(w, List, a) }
 
-// Cancel cancels a task that can be.
+// Cancel cancels a task; the request must succeed.
 func (p *Peer) Cancel(task string) *Result { return p.CancelOver(Unversioned, Say().To(task)) }
 
 // CancelOver is Cancel over any wire.

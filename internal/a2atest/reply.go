@@ -17,7 +17,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 )
 
-// Reply is an answer: one result, or a stream of events. What is in the part that was read is in its fields.
+// Reply is an answer: one result, or a stream of events. Its fields describe the part that was read.
 type Reply struct {
 	T         testing.TB
 	Wire      *Wire
@@ -26,9 +26,9 @@ type Reply struct {
 	Close     func()
 
 	Last   int64    // id of the last event
-	Body   string   // the last document
-	Task   string   // its id
-	States []string // in the words of the wire
+	Body   string   // last document
+	Task   string   // id
+	States []string // as the wire names them
 
 	Rejection
 	Challenge string
@@ -36,13 +36,13 @@ type Reply struct {
 	read func() (id string, data []byte, err error)
 }
 
-// Rejection is how a request is rejected, and the status of any answer: of HTTP its number, of gRPC its name.
+// Rejection is how a request is rejected. Status is that of any answer: the number for HTTP, the name for gRPC.
 type Rejection struct {
 	Status, Reason, RetryAfter, Message string
 	Code                                int
 }
 
-// Event is a result, and its id if it came on a stream.
+// Event is a result, with its id if it came on a stream.
 type Event struct {
 	Seq int64
 	Raw []byte
@@ -93,7 +93,7 @@ func readFrame(in *bufio.Reader) (id string, data []byte, err error) {
 		}
 		switch name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); name {
 		case "":
-			if data != nil { // and not only a comment
+			if data != nil { // otherwise the frame was a comment
 				return id, data, nil
 			}
 		case "id":
@@ -111,7 +111,7 @@ func readFrame(in *bufio.Reader) (id string, data []byte, err error) {
 	}
 }
 
-// unmarked takes the id of an event out of a message of gRPC.
+// unmarked removes the id of an event from a gRPC message.
 func unmarked(data []byte) (id string, rest []byte, err error) {
 	var doc map[string]map[string]json.RawMessage
 	if err := json.Unmarshal(data, &doc); err != nil {
@@ -141,8 +141,8 @@ func unmarked(data []byte) (id string, rest []byte, err error) {
 	return id, JSON(doc), nil
 }
 
-// Next reads the next event, or the only one. At the end the error is io.EOF; a connection that broke has another, and an
-// answer that is an error is an *Error, or over gRPC a status.
+// Next reads the next event, or the only one. At the end the error is io.EOF. A broken connection gives another
+// error, and an error in the answer is an *Error, or over gRPC a status.
 func (r *Reply) Next() (*Event, error) {
 	id, data, err := r.read()
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *Reply) Next() (*Event, error) {
 		}
 		if doc.Error != nil {
 			if id != "" {
-				return nil, fmt.Errorf("an error has the id %s, from which nobody can resume: %s", id, data)
+				return nil, fmt.Errorf("an error has the id %s, but a client cannot resume after an error: %s", id, data)
 			}
 			return nil, r.rejected(doc.Error, data)
 		}
@@ -186,7 +186,7 @@ func (r *Reply) Next() (*Event, error) {
 	return e, nil
 }
 
-// rejected takes an error. That of HTTP+JSON in 0.3 is the whole document.
+// rejected reads an error. In HTTP+JSON of 0.3 it is the whole document.
 func (r *Reply) rejected(doc json.RawMessage, whole []byte) error {
 	if doc[0] == '"' {
 		doc = whole
@@ -199,7 +199,7 @@ func (r *Reply) rejected(doc json.RawMessage, whole []byte) error {
 	return e
 }
 
-// ended takes how a call over gRPC has ended.
+// ended reads the end of a gRPC call.
 func (r *Reply) ended(err error, trailer metadata.MD) {
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -217,7 +217,7 @@ func (r *Reply) ended(err error, trailer metadata.MD) {
 	}
 }
 
-// State is the last one that was read.
+// State is the last state that was read.
 func (r *Reply) State() string {
 	if len(r.States) == 0 {
 		return ""
@@ -225,7 +225,7 @@ func (r *Reply) State() string {
 	return r.States[len(r.States)-1]
 }
 
-// More reads on until a state, or to the end, also if that is an error.
+// More reads on until a state, or until the end or an error.
 func (r *Reply) More(until string) {
 	r.T.Helper()
 	for {
@@ -255,7 +255,7 @@ func (r *Reply) Take(n int) []*Event {
 	return out
 }
 
-// Rest reads to the proper end of a stream: a final event where the version marks it, then the end.
+// Rest reads to the proper end of a stream: a final event in the versions that mark it, then the end.
 func (r *Reply) Rest() []*Event {
 	r.T.Helper()
 	out, err := r.UntilEnd()
@@ -289,7 +289,7 @@ func (r *Reply) Until(what string, cond func(*Event) bool) *Event {
 	}
 }
 
-// UntilState reads up to a state, in the words of the wire.
+// UntilState reads up to a state, as the wire names it.
 func (r *Reply) UntilState(state string) *Event {
 	r.T.Helper()
 	return r.Until(state, func(e *Event) bool { return e.State() == state })

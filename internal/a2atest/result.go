@@ -53,7 +53,7 @@ type Part struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// readResult reads a result, out of its wrapper if the version has one.
+// readResult reads a result, without its wrapper if the version has one.
 func readResult(raw []byte) (*Result, error) {
 	var r struct {
 		Result
@@ -98,7 +98,7 @@ func Text(parts []Part) string {
 	return b.String()
 }
 
-// Error is an error of any version and binding. What a binding has no place for is empty.
+// Error is an error of any version and binding. Members that a binding lacks are empty.
 type Error struct {
 	Code    int
 	Message string
@@ -124,7 +124,7 @@ func (e *Error) UnmarshalJSON(raw []byte) error {
 		var all []detail
 		if json.Unmarshal(raw, &all) != nil {
 			all = make([]detail, 1)
-			_ = json.Unmarshal(raw, &all[0]) // else it is neither, and says nothing here
+			_ = json.Unmarshal(raw, &all[0]) // otherwise the details have neither form
 		}
 		for _, d := range all {
 			e.ErrorID, e.Reason = cmp.Or(e.ErrorID, d.ErrorID), cmp.Or(e.Reason, d.Reason)

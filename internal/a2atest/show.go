@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Shown is all that a client gets to see of an answer but its date, and whether it is no error. Of a stream that goes on it
-// is the first event.
+// Shown is everything that a client sees of an answer, except the date, and whether it succeeded. Of a running stream
+// it is the first event.
 type Shown struct {
 	Whole string
 	OK    bool
@@ -39,7 +39,7 @@ func (p *Peer) Show(w *Wire, op Op, a *Args) Shown {
 	return p.ShowHTTP(verb, path, body, w.header(a)...)
 }
 
-// ShowHTTP is Show for a request as it is.
+// ShowHTTP is Show for a request that the caller built.
 func (p *Peer) ShowHTTP(verb, path string, body []byte, header ...string) Shown {
 	p.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waittest.Patience)
@@ -57,7 +57,7 @@ func (p *Peer) ShowHTTP(verb, path string, body []byte, header ...string) Shown 
 	}
 }
 
-// ShowBody is the body of an answer; of a stream that does not begin with an error the first event.
+// ShowBody is the body of an answer. Of a stream that does not begin with an error it is the first event.
 func ShowBody(t testing.TB, resp *http.Response) (content []byte, going bool) {
 	t.Helper()
 	if resp.Header.Get("Content-Type") == "text/event-stream" {
@@ -80,7 +80,7 @@ func ShowBody(t testing.TB, resp *http.Response) (content []byte, going bool) {
 	return append(content, rest...), false
 }
 
-// ShowGRPC is Show for a message as it is, in JSON.
+// ShowGRPC is Show for a message in JSON, unchanged.
 func (p *Peer) ShowGRPC(w *Wire, method string, message []byte, header ...string) Shown {
 	p.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waittest.Patience)
@@ -101,7 +101,7 @@ func (p *Peer) ShowGRPC(w *Wire, method string, message []byte, header ...string
 	fmt.Fprintf(&b, "%s\n", status.Code())
 	for _, md := range []metadata.MD{first, s.Trailer()} {
 		for _, name := range slices.Sorted(maps.Keys(md)) {
-			if !strings.HasSuffix(name, "-bin") { // the details, which follow
+			if !strings.HasSuffix(name, "-bin") { // the details, shown below
 				fmt.Fprintf(&b, "%s: %q\n", name, md[name])
 			}
 		}
@@ -110,7 +110,7 @@ func (p *Peer) ShowGRPC(w *Wire, method string, message []byte, header ...string
 	for _, d := range status.Proto().GetDetails() {
 		content, err := protojson.Marshal(d)
 		require.NoError(p.T, err)
-		var plain any // the library's blanks are at random
+		var plain any // the library inserts random blanks
 		require.NoError(p.T, json.Unmarshal(content, &plain))
 		b.Write(JSON(plain))
 	}

@@ -1,8 +1,10 @@
-// Package a2atest is a client of A2A for tests. It speaks every version over every binding, with one vocabulary: a Wire is a
-// version over a binding, an Op is an operation, Args say what it is about. It shares no code with the server's codecs.
+// Package a2atest is a client of A2A for tests. It speaks every version over every binding, with one vocabulary: a
+// Wire is a version over a binding, an Op is an operation, and Args are its arguments. It shares no code with the
+// server's codecs.
 //
-// A test looks at answers at the depth that it needs: Send and its kind return results, Begin and Finish a Reply with
-// everything a client may act on, Show the bytes as they came. Ask and Post send JSON-RPC bodies that no client would.
+// A test chooses how closely it looks at answers: Send and similar functions return results, Begin and Finish a Reply
+// with everything that a client may act on, Show the bytes. Ask and Post send JSON-RPC bodies that no real client
+// sends.
 package a2atest
 
 import (
@@ -20,7 +22,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Object is a JSON object to be sent.
+// Object is a JSON object to send.
 type Object = map[string]any
 
 // Binding is how the operations of a version travel.
@@ -60,9 +62,9 @@ func (op Op) Streams() bool { return op == Stream || op == Subscribe }
 type Wire struct {
 	Version string // as in A2A-Version; "" sends no such header
 	Binding Binding
-	// words are the params of an operation, or its body or message.
+	// words returns the params of an operation, or its body or message.
 	words func(op Op, a *Args) Object
-	// methods are the names of the operations, but for HTTP+JSON, where prefix begins the paths.
+	// methods are the names of the operations. For HTTP+JSON, prefix begins the paths instead.
 	methods map[Op]string
 	prefix  string
 	service protoreflect.ServiceDescriptor // of gRPC
@@ -77,7 +79,7 @@ var (
 	V02 = &Wire{Version: "0.2", Binding: JSONRPC, words: words03, methods: methods03("")}
 	V03 = &Wire{Version: "0.3", Binding: JSONRPC, words: words03, methods: methods03("agent/getAuthenticatedExtendedCard")}
 	V10 = &Wire{Version: "1.0", Binding: JSONRPC, words: words10, methods: methods10}
-	// Unversioned has what reads the same in 0.1 and 0.3. The server takes the version from the task.
+	// Unversioned has requests that are the same in 0.1 and 0.3. The server takes the version from the task.
 	Unversioned = &Wire{Binding: JSONRPC, words: words03, methods: map[Op]string{Get: "tasks/get", Cancel: "tasks/cancel", Subscribe: "tasks/resubscribe"}}
 )
 
@@ -115,7 +117,7 @@ var Sends = func() (all []Operation) {
 	return all
 }()
 
-// methods03 are those of 0.2, which has no method for the extended card, and of 0.3.
+// methods03 are the methods of 0.3, and of 0.2, which has none for the extended card.
 func methods03(card string) map[Op]string {
 	return map[Op]string{
 		Send: "message/send", Stream: "message/stream", Get: "tasks/get", Cancel: "tasks/cancel", Subscribe: "tasks/resubscribe",
@@ -144,7 +146,7 @@ func (w *Wire) Has(op Op) bool {
 // Method is the name of an operation in JSON-RPC.
 func (w *Wire) Method(op Op) string { return w.methods[op] }
 
-// Params words an operation.
+// Params returns the params of an operation.
 func (w *Wire) Params(op Op, a *Args) Object {
 	if a.Params == nil {
 		return w.words(op, a)
@@ -155,7 +157,7 @@ func (w *Wire) Params(op Op, a *Args) Object {
 	return a.Params
 }
 
-// Worded is a state in the words of the wire. 0.1 has no authentication in a task.
+// Worded is a state as the wire names it. 0.1 has no auth-required.
 func (w *Wire) Worded(state string) string {
 	switch {
 	case w.Version == "0.1" && state == "auth-required":
@@ -168,15 +170,15 @@ func (w *Wire) Worded(state string) string {
 	return state
 }
 
-// Plain is a state of any wire in the words of 0.3 over JSON-RPC.
+// Plain is a state of any wire as 0.3 over JSON-RPC names it.
 func Plain(state string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(state, "TASK_STATE_"), "_", "-"))
 }
 
-// Args say what an operation is about. What is not needed is empty.
+// Args are the arguments of an operation. Unused ones are empty.
 type Args struct {
-	Agent         string // "" is the one at the root
-	Task, Context string // a send without a task makes one
+	Agent         string // "" is the agent at the root
+	Task, Context string // a send without a task creates one
 	Texts         []string
 	ID            string   // of the message; "" is a new one
 	NoWait        bool     // the client does not wait for the task
@@ -186,7 +188,7 @@ type Args struct {
 	Page          string   // token of a page of two tasks
 	After         string   // the event to resume after
 	Header        []string // names and values; a name may come twice
-	Params        Object   // in place of all words; over HTTP+JSON the query of Get, and a body of Subscribe
+	Params        Object   // replaces all params; over HTTP+JSON the query of Get, and a body of Subscribe
 }
 
 // Say makes the Args of a message.
@@ -207,13 +209,13 @@ func (a Args) With(header ...string) *Args {
 	return &a
 }
 
-// As sends it under an id.
+// As sends it with a message id.
 func (a Args) As(id string) *Args { a.ID = id; return &a }
 
 // Detached sends it without waiting for the task.
 func (a Args) Detached() *Args { a.NoWait = true; return &a }
 
-// given leaves out what is empty.
+// given leaves out empty members.
 func given(o Object, pairs ...string) Object {
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -233,7 +235,7 @@ func (a *Args) parts(members Object) []any {
 	return out
 }
 
-// hook is the webhook, or nil for none.
+// hook is the webhook, or nil.
 func (a *Args) hook() Object {
 	if a.Hook == "" {
 		return nil
@@ -243,7 +245,7 @@ func (a *Args) hook() Object {
 	return o
 }
 
-// sent is a message with its configuration, in which the webhook has a name.
+// sent is a message with its configuration, which names the webhook.
 func (a *Args) sent(message, configuration Object, hook string) Object {
 	given(message, "messageId", cmp.Or(a.ID, rand.Text()), "taskId", a.Task, "contextId", a.Context)
 	if h := a.hook(); h != nil {
@@ -267,7 +269,7 @@ func words01(op Op, a *Args) Object {
 		given(o, "sessionId", a.Context)
 	case SetHook:
 		h := a.hook()
-		delete(h, "id") // a task has one at most
+		delete(h, "id") // a task of 0.1 has at most one webhook
 		o["pushNotificationConfig"] = h
 	case ClearHook:
 		o["pushNotificationConfig"] = nil
@@ -320,8 +322,8 @@ func words10(op Op, a *Args) Object {
 	}
 }
 
-// wordsProto03 are those of the proto file of 0.3, of which there are two that differ in how parts are called. Where 1.0
-// waits unless it is told not to, they wait only if they are told to.
+// wordsProto03 are the params of the proto file of 0.3, of which two editions exist that name parts differently. 1.0
+// waits unless the request says otherwise; these wait only if the request says so.
 func wordsProto03(parts string) func(op Op, a *Args) Object {
 	return func(op Op, a *Args) Object {
 		switch op {
@@ -372,7 +374,7 @@ func (w *Wire) request(op Op, a *Args) (verb, path string, body Object) {
 	case Subscribe:
 		return http.MethodGet, task + ":subscribe", a.Params
 	case SetHook:
-		if a.Hook == "" { // somebody only wants to know whether there is such a request
+		if a.Hook == "" { // for tests that check whether the method exists
 			return http.MethodPost, configs, nil
 		}
 		return http.MethodPost, configs, w.Params(op, a)
@@ -389,7 +391,7 @@ func (w *Wire) request(op Op, a *Args) (verb, path string, body Object) {
 	}
 }
 
-// query words params behind a path.
+// query encodes params as the query of a path.
 func query(params Object) string {
 	values := url.Values{}
 	for name, value := range params {
@@ -401,7 +403,7 @@ func query(params Object) string {
 	return "?" + values.Encode()
 }
 
-// JSON encodes a value that can be.
+// JSON encodes a value that cannot fail to encode.
 func JSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 )
 
-// Users without a tenant would share their tasks with whoever else has none.
-func TestAFileOfUsersHasTheirTenants(t *testing.T) {
+// Users without a tenant would share their tasks with all other callers without one.
+func TestUsersFileRequiresTenants(t *testing.T) {
 	t.Parallel()
 	const hash = "$2a$12$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"
 	for visibility, users := range map[config.Visibility]string{

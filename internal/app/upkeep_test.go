@@ -26,8 +26,8 @@ func configuration(t *testing.T, url string, role config.Role) *config.Config {
 	return cfg
 }
 
-// Whoever has not given a key is told what that means, with every start.
-func TestTheLogSaysWhatSecretsAreSealedWith(t *testing.T) {
+// At every start, the log warns an operator who has not configured a key.
+func TestLogNamesSealingKey(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	for _, keys := range [][]string{nil, {base64.StdEncoding.EncodeToString(make([]byte, 32))}} {
@@ -40,7 +40,7 @@ func TestTheLogSaysWhatSecretsAreSealedWith(t *testing.T) {
 	}
 }
 
-// log calls then when it is told until. The handler writes one line after the other.
+// log calls then when a line contains until. The handler writes one line after another.
 type log struct {
 	bytes.Buffer
 	until string
@@ -55,7 +55,7 @@ func (l *log) Write(line []byte) (int, error) {
 }
 
 // The order matters: docs/architecture.md, Stopping, has the reasons.
-func TestAStopGoesStepByStepAndGivesBackItsLeases(t *testing.T) {
+func TestStopFollowsStepsAndReleasesLeases(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	conn, err := pgx.Connect(t.Context(), url)

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// database is a store, and a count of the questions about keys.
+// database is a store that counts look-ups of keys.
 type database struct {
 	*store.Store
 	mu    sync.Mutex
@@ -60,23 +60,23 @@ func (d *database) count() int {
 
 func openDatabase(t testing.TB) *database {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, Listener: deaf{}})
+	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, Listener: noListener{}})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	return &database{Store: s}
 }
 
-// deaf hears nothing.
-type deaf struct{}
+// noListener ignores all signals.
+type noListener struct{}
 
-func (deaf) Committed([]*task.Event)    {}
-func (deaf) Advanced(task.ID, task.Seq) {}
-func (deaf) Ready(string)               {}
-func (deaf) CancelWanted(task.ID)       {}
-func (deaf) Gone([]task.ID)             {}
+func (noListener) Committed([]*task.Event)    {}
+func (noListener) Advanced(task.ID, task.Seq) {}
+func (noListener) Ready(string)               {}
+func (noListener) CancelWanted(task.ID)       {}
+func (noListener) Gone([]task.ID)             {}
 
-func (deaf) KeyRevoked(string) {}
-func (deaf) PushesDue()        {}
+func (noListener) KeyRevoked(string) {}
+func (noListener) PushesDue()        {}
 
 func addKey(t testing.TB, d *database, k store.APIKey, lifetime time.Duration) (key, id string) {
 	t.Helper()
@@ -101,14 +101,14 @@ func TestAPIKeys(t *testing.T) {
 		require.NoError(t, got.err)
 		require.Equal(t, want, got.Caller)
 	}
-	require.Equal(t, 1, d.count(), "the rest is from memory")
+	require.Equal(t, 1, d.count(), "later requests use the cache")
 	stored, err := d.APIKeys(t.Context())
 	require.NoError(t, err)
-	require.False(t, stored[0].LastUsedAt.IsZero(), "its use is recorded")
+	require.False(t, stored[0].LastUsedAt.IsZero(), "the use is recorded")
 	sum := sha256.Sum256([]byte(key))
 	require.Equal(t, sum[:], stored[0].Hash)
 
-	// Another secret with the same id, and a sum that fits.
+	// Another secret with the same id, and a valid checksum.
 	head := keyPrefix + id + "_" + strings.Repeat("a", secretLength)
 	require.Equal(t, Unknown, reasonOf(t, a, shows("X-Api-Key", head+checksum(head))))
 	stranger, _, _ := NewAPIKey()
@@ -117,9 +117,9 @@ func TestAPIKeys(t *testing.T) {
 	for _, broken := range []string{"", "x", key[:len(key)-1], key + "a", strings.ToUpper(key), "hfk_" + key[5:], key[:70] + "zz" + key[72:], key + "\x00"} {
 		require.Equal(t, Malformed, reasonOf(t, a, shows("X-Api-Key", broken)), broken)
 	}
-	require.Equal(t, asked, d.count(), "what cannot be a key is not looked up")
+	require.Equal(t, asked, d.count(), "malformed keys are not looked up")
 
-	// A revoked key is good for as long as nobody says so, and no longer.
+	// A replica accepts a revoked key until it hears of the revocation.
 	_, err = d.RevokeAPIKey(t.Context(), id)
 	require.NoError(t, err)
 	require.Empty(t, reasonOf(t, a, shows("X-Api-Key", key)))
@@ -138,18 +138,18 @@ func TestAPIKeys(t *testing.T) {
 	require.Equal(t, Malformed, reasonOf(t, bearers, bearer("eyJhbGciOiJub25lIn0.e30.")))
 }
 
-// A revocation that comes between the look-up and its remembering is not forgotten.
-func TestAKeyIsNotRememberedPastItsRevocation(t *testing.T) {
+// A revocation between the look-up and the caching is not lost.
+func TestRevokedKeyIsNotCached(t *testing.T) {
 	t.Parallel()
 	d := &revoking{database: openDatabase(t)}
 	d.keys = NewAPIKeys("keys", "X-Api-Key", d)
 	a := New(Options{Schemes: []Scheme{d.keys}})
 	key, _ := addKey(t, d.database, store.APIKey{Subject: "alice"}, 0)
-	require.Empty(t, reasonOf(t, a, shows("X-Api-Key", key)), "it was good when it was looked up")
+	require.Empty(t, reasonOf(t, a, shows("X-Api-Key", key)), "the key was valid at the look-up")
 	require.Equal(t, Revoked, reasonOf(t, a, shows("X-Api-Key", key)))
 }
 
-// revoking revokes each key that is looked up before the answer arrives.
+// revoking revokes each key that is looked up, before the answer arrives.
 type revoking struct {
 	*database
 	keys *APIKeys
@@ -175,7 +175,7 @@ func TestCache(t *testing.T) {
 		for i := range 100 {
 			c.put(key(i), i, time.Hour)
 			_, ok := c.get(key(0))
-			require.True(t, ok, "the one that is used stays")
+			require.True(t, ok, "the used entry stays")
 		}
 		require.Equal(t, 10, c.Len())
 		_, ok := c.get(key(1))
@@ -185,7 +185,7 @@ func TestCache(t *testing.T) {
 		require.True(t, ok)
 		time.Sleep(2 * time.Minute)
 		_, ok = c.get(key(99))
-		require.False(t, ok, "using it does not make it last longer")
+		require.False(t, ok, "use does not extend its time")
 		c.put(key(0), 0, 0)
 		c.put(key(1), 1, -1)
 		for i := range 2 {
@@ -195,14 +195,14 @@ func TestCache(t *testing.T) {
 	})
 }
 
-func TestTheDatabaseIsAway(t *testing.T) {
+func TestDatabaseOutage(t *testing.T) {
 	t.Parallel()
 	d := openDatabase(t)
 	a := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", away{d})}})
 	key, _ := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
 	id := a.Authenticate(t.Context(), shows("X-Api-Key", key))
 	_, err := a.Admit(id, &Gate{Schemes: []string{"keys"}})
-	require.Equal(t, task.Unavailable, task.KindOf(err), "it is not the key's fault")
+	require.Equal(t, task.Unavailable, task.KindOf(err), "the key is not at fault")
 }
 
 type away struct{ *database }
@@ -211,8 +211,8 @@ func (away) FindAPIKey(context.Context, string) (*identity.Key, error) {
 	return nil, &task.Error{Kind: task.Unavailable}
 }
 
-// An outage is told of, and not with every request.
-func TestAnOutageIsToldOfNowAndThen(t *testing.T) {
+// An outage is logged, but not with every request.
+func TestOutageLogIsThrottled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -238,11 +238,11 @@ func TestAnOutageIsToldOfNowAndThen(t *testing.T) {
 		leave()
 		time.Sleep(troubleEvery)
 		a.Authenticate(left, shows("X-Api-Key", key))
-		require.Empty(t, log.String(), "whoever leaves is no trouble")
+		require.Empty(t, log.String(), "a canceled request is not logged")
 	})
 }
 
-// hashed is the hash of a password, made once: that is slow by intent.
+// hashed is the hash of a password, made once, because hashing is slow by design.
 func hashed(t testing.TB, password string) string {
 	t.Helper()
 	if known, ok := hashes.Load(password); ok {
@@ -250,7 +250,7 @@ func hashed(t testing.TB, password string) string {
 	}
 	h, err := bcrypt.GenerateFromPassword([]byte(password), MinCost)
 	require.NoError(t, err)
-	// Of tests that hash the same at the same time all get the same.
+	// Concurrent tests that hash the same password get the same hash.
 	known, _ := hashes.LoadOrStore(password, string(h))
 	return known.(string)
 }
@@ -267,7 +267,7 @@ func TestBasic(t *testing.T) {
 		{Name: "alice", Hash: hashed(t, "sesame:open"), Tenant: "acme", Scopes: []string{"x"}}, {Name: "bob", Hash: hashed(t, "")},
 	})
 	require.NoError(t, err)
-	// What is compared, and with what: the time that it takes is the library's.
+	// Count the comparisons, and note the hashes; the time that each takes is the library's.
 	var compared []string
 	compare := s.compare
 	s.compare = func(hash, password []byte) error {
@@ -280,21 +280,21 @@ func TestBasic(t *testing.T) {
 		require.NoError(t, id.err)
 		require.Equal(t, identity.Caller{Tenant: "acme", Subject: "alice", Scopes: []string{"x"}, Method: KindBasic, Credential: "users/alice"}, id.Caller)
 	}
-	require.Len(t, compared, 1, "a password that is right is compared once")
+	require.Len(t, compared, 1, "a correct password is compared once")
 	require.Empty(t, reasonOf(t, a, basic("bob", "")))
 	compared = nil
 	require.Equal(t, Unknown, reasonOf(t, a, basic("alice", "wrong")))
 	require.Equal(t, Unknown, reasonOf(t, a, basic("mallory", "wrong")))
 	require.Equal(t, Unknown, reasonOf(t, a, basic("", "")))
 	require.Equal(t, []string{"$2a$10$", "$2a$10$", "$2a$10$"}, compared,
-		"a user or none, each try costs one comparison of the same cost")
+		"known or unknown user, each try costs one comparison of the same cost")
 
 	for _, broken := range []string{"!", "YWxpY2U=", "YWxpY2U6c2VzYW1lOm9wZW4", base64.StdEncoding.EncodeToString([]byte("alice:" + strings.Repeat("x", 73)))} {
 		require.Equal(t, Malformed, reasonOf(t, a, shows("Authorization", "Basic "+broken)), broken)
 	}
 
 	require.NoError(t, s.SetUsers([]User{{Name: "alice", Hash: hashed(t, "new")}}))
-	require.Equal(t, Unknown, reasonOf(t, a, basic("alice", "sesame:open")), "what was right before is not remembered")
+	require.Equal(t, Unknown, reasonOf(t, a, basic("alice", "sesame:open")), "a replaced password is not cached")
 	require.Empty(t, reasonOf(t, a, basic("alice", "new")))
 
 	dear, err := bcrypt.GenerateFromPassword([]byte("x"), MinCost+1)
@@ -311,14 +311,14 @@ func TestBasic(t *testing.T) {
 	require.Empty(t, reasonOf(t, a, basic("alice", "new")), "they stay")
 }
 
-// blocked makes comparisons last until they are released, and counts them.
+// blocked makes comparisons wait until they are released, and counts them.
 func blocked(s *Basic) (begun *atomic.Int64, release func()) {
 	begun = new(atomic.Int64)
 	gate := make(chan struct{})
 	s.compare = func(hash, password []byte) error {
 		begun.Add(1)
 		<-gate
-		// As the real one, but for the time that it takes.
+		// Like the real comparison, without its cost.
 		if known, _ := hashes.Load(string(password)); known == string(hash) {
 			return nil
 		}
@@ -338,8 +338,8 @@ func (q *queue) length() int {
 	return q.all
 }
 
-// Comparing is slow, so that who has no password could keep all processors busy with it, and others out.
-func TestPasswordsAreComparedFewAtATime(t *testing.T) {
+// Comparing is slow. Clients without a password must not occupy all processors with it and lock others out.
+func TestPasswordComparisonsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}, {Name: "bob", Hash: hashed(t, "y")}, {Name: "carol", Hash: hashed(t, "z")}})
 	require.NoError(t, err)
@@ -360,18 +360,18 @@ func TestPasswordsAreComparedFewAtATime(t *testing.T) {
 		t.Helper()
 		require.Equal(t, task.RateLimited, task.KindOf(a.Authenticate(t.Context(), from(basic(name, password), address)).err), "%s %s", name, address)
 	}
-	// Whoever guesses the password of one keeps nobody else out.
+	// A client that guesses one user's password locks out no other user.
 	for n := range maxWaitingOfName {
 		waits("bob", fmt.Sprint(n), fmt.Sprintf("10.0.0.%d:1", n))
 	}
 	busy("bob", "more", "10.0.1.1:1")
 	busy("bob", "y", "10.0.1.1:1")
-	// Nor does who guesses names, but from where they do.
+	// A client that guesses names locks out only clients at its own address.
 	for n := range maxWaitingFrom {
 		waits(fmt.Sprint("nobody", n), "x", fmt.Sprintf("10.0.2.1:%d", n))
 	}
 	busy("mallory", "x", "10.0.2.1:99")
-	require.Empty(t, reasonOf(t, a, from(basic("alice", "x"), "10.0.2.1:1")), "whose password is known to be right does not wait")
+	require.Empty(t, reasonOf(t, a, from(basic("alice", "x"), "10.0.2.1:1")), "a cached password does not wait")
 	right := waits("dave", "x", "[2001:db8:1::1]:1")
 	for n := range maxWaitingFrom - 1 {
 		waits(fmt.Sprint("somebody", n), "x", fmt.Sprintf("[2001:db8:1::%x]:1", n+2))
@@ -381,8 +381,8 @@ func TestPasswordsAreComparedFewAtATime(t *testing.T) {
 		waits(fmt.Sprint("anybody", n), "x", fmt.Sprintf("10.1.0.%d:1", n))
 	}
 	busy("mallory", "x", "10.2.0.1:1")
-	require.Empty(t, log.String(), "anybody can have this happen, in any number")
-	// Who was right before is compared all the same.
+	require.Empty(t, log.String(), "any client can cause this, at any rate, so it is not logged")
+	// A client whose password was correct before gets a comparison.
 	s.users.Load().right.DeleteAll()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -397,8 +397,8 @@ func TestPasswordsAreComparedFewAtATime(t *testing.T) {
 	require.Empty(t, s.waiting.by)
 }
 
-// Many requests of one caller that come at once cost one comparison.
-func TestTheSamePasswordIsComparedOnce(t *testing.T) {
+// Concurrent requests with the same password cost one comparison.
+func TestSamePasswordIsComparedOnce(t *testing.T) {
 	t.Parallel()
 	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
 	require.NoError(t, err)
@@ -416,14 +416,14 @@ func TestTheSamePasswordIsComparedOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return begun.Load() == 1 }, 10*time.Second, time.Millisecond)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(gone, basic("alice", "x")).err), "who does not wait takes nobody along")
+	require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(gone, basic("alice", "x")).err), "a canceled request does not cancel the others")
 	release()
 	all.Wait()
 	require.EqualValues(t, 1, begun.Load())
 }
 
-// A credential of a scheme that no gate takes is not looked at.
-func TestOnlyWhatIsTakenIsChecked(t *testing.T) {
+// Authentication ignores credentials of schemes that no gate accepts.
+func TestUnusedSchemesAreNotChecked(t *testing.T) {
 	t.Parallel()
 	s, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
 	require.NoError(t, err)
@@ -443,8 +443,8 @@ func TestOnlyWhatIsTakenIsChecked(t *testing.T) {
 	p, err := a.Admit(a.Authenticate(t.Context(), shows("X-Api-Key", key), open), open)
 	require.NoError(t, err)
 	require.Zero(t, p)
-	require.Zero(t, d.count(), "who is asked nothing causes no look-up")
-	require.Equal(t, Several, reasonOfFor(t, a, shows("X-Api-Key", key, "Authorization", "Basic YWxpY2U6eA=="), keys), "two are two")
+	require.Zero(t, d.count(), "an open agent causes no look-up")
+	require.Equal(t, Several, reasonOfFor(t, a, shows("X-Api-Key", key, "Authorization", "Basic YWxpY2U6eA=="), keys), "two credentials are refused")
 }
 
 func reasonOfFor(t *testing.T, a *Authenticator, r *Request, g *Gate) Reason {
@@ -454,8 +454,8 @@ func reasonOfFor(t *testing.T, a *Authenticator, r *Request, g *Gate) Reason {
 	return bad.reason
 }
 
-// What one address has refused is bounded, and does not touch what is good, from there or elsewhere.
-func TestRefusalsOfAnAddressAreBounded(t *testing.T) {
+// Refusals per address are bounded. Valid credentials are not affected, from that address or another.
+func TestRefusalsPerAddressAreBounded(t *testing.T) {
 	t.Parallel()
 	d := openDatabase(t)
 	keys := NewAPIKeys("keys", "X-Api-Key", d)
@@ -485,22 +485,22 @@ func TestRefusalsOfAnAddressAreBounded(t *testing.T) {
 	require.Equal(t, task.RateLimited, e.Kind)
 	require.Positive(t, e.RetryAfter)
 	require.LessOrEqual(t, e.RetryAfter, time.Second)
-	require.Equal(t, asked, d.count(), "nobody was asked")
-	require.Equal(t, 50, outcomes["missing"], "who shows nothing is told to")
+	require.Equal(t, asked, d.count(), "no key was looked up")
+	require.Equal(t, 50, outcomes["missing"], "requests without credentials get 401 and do not count")
 	require.Equal(t, 1, outcomes["limited"])
 	check := func(key, address string) error {
 		return a.Authenticate(t.Context(), from(shows("X-Api-Key", key), address)).err
 	}
 	require.NoError(t, check(good, "10.0.0.1:9"))
 	keys.Forget()
-	require.NoError(t, check(good, "10.0.0.1:9"), "what was good once is looked at")
-	require.Equal(t, task.RateLimited, task.KindOf(check(late, "10.0.0.1:9")), "what was not is in the hands of its neighbours")
+	require.NoError(t, check(good, "10.0.0.1:9"), "a credential that was valid before is checked")
+	require.Equal(t, task.RateLimited, task.KindOf(check(late, "10.0.0.1:9")), "a new credential shares the failure budget of its address")
 	require.NoError(t, check(late, "10.0.0.2:9"))
 }
 
-// Whoever wastes what an address may have refused keeps nobody out whose credential cannot be guessed, such as a token that
-// is new; and what was good once and is not any more wastes nothing.
-func TestRefusalsKeepNoNewTokenOut(t *testing.T) {
+// A client that exhausts the failure budget of its address does not lock out credentials that cannot be guessed, such
+// as new tokens. A credential that was valid before does not count as a failure.
+func TestRefusalsDoNotBlockNewTokens(t *testing.T) {
 	t.Parallel()
 	alice, bob := User{Name: "alice", Hash: hashed(t, "x")}, User{Name: "bob", Hash: hashed(t, "y")}
 	users, err := NewBasic("users", []User{alice, bob})
@@ -516,12 +516,12 @@ func TestRefusalsKeepNoNewTokenOut(t *testing.T) {
 		require.ErrorAs(t, show(basic("alice", "x")), new(*refusal))
 		require.ErrorAs(t, show(bearer(i.token(late))), new(*refusal))
 	}
-	require.NoError(t, show(basic("bob", "y")), "nobody has guessed")
+	require.NoError(t, show(basic("bob", "y")), "no failure was counted")
 	require.Eventually(t, func() bool { return task.KindOf(show(basic("carol", "z"))) == task.RateLimited }, time.Minute, time.Millisecond)
 	require.NoError(t, show(bearer(i.token(i.usual()))))
 }
 
-// counted is how many passwords are compared from now on, one at a time.
+// counted counts the password comparisons from now on; they come one at a time.
 func counted(users *Basic) *int {
 	compared, compare := new(int), users.compare
 	users.compare = func(hash, password []byte) error {
@@ -531,8 +531,8 @@ func counted(users *Basic) *int {
 	return compared
 }
 
-// A password in steady use was good within a day on every day, although it is compared once only.
-func TestAPasswordInUseStaysKnownToBeGood(t *testing.T) {
+// A password in steady use counts as valid within the last day, although it is compared only once.
+func TestPasswordInUseStaysKnownGood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		alice := User{Name: "alice", Hash: hashed(t, "x")}
@@ -549,12 +549,12 @@ func TestAPasswordInUseStaysKnownToBeGood(t *testing.T) {
 		require.NoError(t, users.SetUsers([]User{alice}))
 		require.ErrorAs(t, show(basic("bob", "y")), new(*refusal))
 		require.Equal(t, task.RateLimited, task.KindOf(show(basic("bob", "y"))))
-		require.NoError(t, show(basic("alice", "x")), "it is looked at whatever its neighbours do")
+		require.NoError(t, show(basic("alice", "x")), "it is checked whatever other clients at its address do")
 	})
 }
 
-// bcrypt would be in vain if a fast digest of the same lay beside it for a day.
-func TestNoDigestOfAPasswordCanBeTriedElsewhere(t *testing.T) {
+// A fast digest of the password in memory for a day would defeat bcrypt.
+func TestPasswordDigestsAreKeyed(t *testing.T) {
 	t.Parallel()
 	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
 	require.NoError(t, err)
@@ -570,7 +570,7 @@ func TestNoDigestOfAPasswordCanBeTriedElsewhere(t *testing.T) {
 	}
 }
 
-func TestUsersInAFile(t *testing.T) {
+func TestParseUsers(t *testing.T) {
 	t.Parallel()
 	users, err := ParseUsers([]byte("# comment\n\nalice:$2y$12$x\r\nbob:$2y$12$y:acme:weather:use admin\n"))
 	require.NoError(t, err)
@@ -581,8 +581,8 @@ func TestUsersInAFile(t *testing.T) {
 	require.Error(t, err)
 }
 
-// One credential for a request, whatever it is; what no scheme reads is none.
-func TestOneCredential(t *testing.T) {
+// A request has one credential, of any scheme. Unknown ones do not count.
+func TestRequestHasOneCredential(t *testing.T) {
 	t.Parallel()
 	d := openDatabase(t)
 	i := newIssuer(t)
@@ -602,30 +602,30 @@ func TestOneCredential(t *testing.T) {
 		r    *Request
 		want Reason
 	}{
-		"none":                    {shows(), Missing},
-		"an empty Authorization":  {shows("Authorization", ""), Malformed},
-		"a key":                   {shows("X-Api-Key", key), ""},
-		"a token":                 {bearer(token), ""},
-		"a password":              {shows("Authorization", password), ""},
-		"a key twice":             {shows("X-Api-Key", key, "X-Api-Key", key), Several},
-		"a token twice":           {shows("Authorization", "Bearer "+token, "Authorization", "Bearer "+token), Several},
-		"a token and a password":  {shows("Authorization", "Bearer "+token, "Authorization", password), Several},
-		"a key and a token":       {shows("X-Api-Key", key, "Authorization", "Bearer "+token), Several},
-		"a key and a broken one":  {shows("X-Api-Key", key, "Authorization", "Bearer x"), Several},
-		"a key and an empty one":  {shows("X-Api-Key", key, "Authorization", ""), Malformed},
-		"a list of two":           {shows("Authorization", "Bearer "+token+", "+password), Malformed},
-		"a scheme that is none":   {shows("Authorization", "Digest x"), Malformed},
-		"a scheme and no more":    {shows("Authorization", "Bearer"), Malformed},
-		"a scheme and a space":    {shows("Authorization", "Bearer "), Malformed},
-		"a tab for a space":       {shows("Authorization", "Bearer\t"+token), Malformed},
-		"a space within":          {shows("Authorization", "Bearer "+token+" x"), Malformed},
-		"an empty key":            {shows("X-Api-Key", ""), Malformed},
-		"a key where tokens go":   {bearer(key), Malformed},
-		"a token where keys go":   {shows("X-Api-Key", token), Malformed},
-		"in a header of a proxy":  {shows("X-Forwarded-User", "alice", "X-Forwarded-Authorization", password), Missing},
-		"in a cookie":             {shows("Cookie", "Authorization="+token), Missing},
-		"control characters":      {shows("Authorization", "Bearer "+token+"\x00"), Malformed},
-		"Proxy-Authorization too": {shows("Proxy-Authorization", password, "X-Api-Key", key), ""},
+		"none":                        {shows(), Missing},
+		"an empty Authorization":      {shows("Authorization", ""), Malformed},
+		"a key":                       {shows("X-Api-Key", key), ""},
+		"a token":                     {bearer(token), ""},
+		"a password":                  {shows("Authorization", password), ""},
+		"a key twice":                 {shows("X-Api-Key", key, "X-Api-Key", key), Several},
+		"a token twice":               {shows("Authorization", "Bearer "+token, "Authorization", "Bearer "+token), Several},
+		"a token and a password":      {shows("Authorization", "Bearer "+token, "Authorization", password), Several},
+		"a key and a token":           {shows("X-Api-Key", key, "Authorization", "Bearer "+token), Several},
+		"a key and a broken one":      {shows("X-Api-Key", key, "Authorization", "Bearer x"), Several},
+		"a key and an empty one":      {shows("X-Api-Key", key, "Authorization", ""), Malformed},
+		"a list of two":               {shows("Authorization", "Bearer "+token+", "+password), Malformed},
+		"an unknown scheme":           {shows("Authorization", "Digest x"), Malformed},
+		"a scheme and no more":        {shows("Authorization", "Bearer"), Malformed},
+		"a scheme and a space":        {shows("Authorization", "Bearer "), Malformed},
+		"a tab for a space":           {shows("Authorization", "Bearer\t"+token), Malformed},
+		"a space within":              {shows("Authorization", "Bearer "+token+" x"), Malformed},
+		"an empty key":                {shows("X-Api-Key", ""), Malformed},
+		"a key in the token's header": {bearer(key), Malformed},
+		"a token in the key's header": {shows("X-Api-Key", token), Malformed},
+		"in a header of a proxy":      {shows("X-Forwarded-User", "alice", "X-Forwarded-Authorization", password), Missing},
+		"in a cookie":                 {shows("Cookie", "Authorization="+token), Missing},
+		"control characters":          {shows("Authorization", "Bearer "+token+"\x00"), Malformed},
+		"Proxy-Authorization too":     {shows("Proxy-Authorization", password, "X-Api-Key", key), ""},
 	} {
 		require.Equal(t, c.want, reasonOf(t, a, c.r), name)
 	}
@@ -635,7 +635,7 @@ func TestOneCredential(t *testing.T) {
 		require.NotContains(t, log.String(), secret)
 	}
 
-	// Where no scheme reads Authorization it says nothing of the caller.
+	// If no scheme reads Authorization, its content is ignored.
 	only := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}})
 	require.Empty(t, reasonOf(t, only, shows("X-Api-Key", key, "Authorization", password)))
 }
@@ -665,7 +665,7 @@ func TestGates(t *testing.T) {
 	require.Equal(t, "the credentials were not accepted", e.Msg)
 	require.Equal(t, `Bearer realm="holdfast", error="invalid_token"`, e.Challenges[0])
 	_, e = admit(basic("alice", "y"), &Gate{Schemes: all})
-	require.Equal(t, challenges, e.Challenges, "a refused password says nothing of tokens")
+	require.Equal(t, challenges, e.Challenges, "a refused password does not mention tokens")
 
 	p, e := admit(basic("alice", "x"), &Gate{Schemes: all, Scope: "weather:use"})
 	require.Nil(t, e)
@@ -681,7 +681,7 @@ func TestGates(t *testing.T) {
 
 	p, e = admit(basic("alice", "x"), &Gate{})
 	require.Nil(t, e)
-	require.Zero(t, p, "where nobody is asked, nobody in particular calls")
+	require.Zero(t, p, "where no authentication is required the caller is anonymous")
 	p, e = admit(bearer("x"), &Gate{})
 	require.Nil(t, e)
 	require.Zero(t, p)
@@ -699,7 +699,7 @@ func FuzzAuthorization(f *testing.F) {
 	issuer := NewJWT(JWTOptions{Name: "sso", Issuer: "https://id.example.com", Audiences: []string{"a"}, Algorithms: Algorithms})
 	issuer.current.Store(&keySet{fetched: time.Now(), keep: time.Hour, good: newCache[*proof](10)})
 	issuer.busy, issuer.well, issuer.tried, issuer.pace.apart = false, true, time.Now(), time.Hour
-	a := New(Options{Schemes: []Scheme{users, issuer, NewAPIKeys("keys", "X-Api-Key", nobodys{})}})
+	a := New(Options{Schemes: []Scheme{users, issuer, NewAPIKeys("keys", "X-Api-Key", noKeys{})}})
 	for _, s := range []string{
 		"", "Bearer", "Bearer x", "basic YWxpY2U6eA==", "Basic YWxpY2U6eA==", "Basic Og==", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30.",
 		"Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6Im9uZSJ9.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tIn0.AAAA", "\x00", "Bearer \xff",
@@ -719,7 +719,7 @@ func FuzzAuthorization(f *testing.F) {
 		}
 		id := a.Authenticate(t.Context(), r)
 		if id.err != nil {
-			require.ErrorAs(t, id.err, new(*refusal), "a credential is refused, and breaks nothing")
+			require.ErrorAs(t, id.err, new(*refusal), "a refused credential must not panic")
 			require.Zero(t, id.Caller)
 			return
 		}
@@ -741,7 +741,7 @@ func FuzzAPIKey(f *testing.F) {
 		}
 		require.Len(t, id, idLength)
 		require.Len(t, key, keyLength)
-		for i := range key { // one letter that is wrong is noticed
+		for i := range key { // one wrong letter is noticed
 			broken := []byte(key)
 			broken[i] ^= 1
 			_, ok := keyID(string(broken))
@@ -750,8 +750,8 @@ func FuzzAPIKey(f *testing.F) {
 	})
 }
 
-// nobodys is a store without keys.
-type nobodys struct{}
+// noKeys is a store without keys.
+type noKeys struct{}
 
-func (nobodys) FindAPIKey(context.Context, string) (*identity.Key, error) { return nil, nil }
-func (nobodys) RecordKeyUse(context.Context, string) error                { return nil }
+func (noKeys) FindAPIKey(context.Context, string) (*identity.Key, error) { return nil, nil }
+func (noKeys) RecordKeyUse(context.Context, string) error                { return nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
-// BenchmarkAuthenticate is what a request pays to show who it is, once its credential is known.
+// BenchmarkAuthenticate measures the authentication of a request whose credential is cached.
 func BenchmarkAuthenticate(b *testing.B) {
 	d := openDatabase(b)
 	key, _ := addKey(b, d, store.APIKey{Subject: "alice"}, 0)

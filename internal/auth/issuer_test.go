@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// issuer is a server that issues tokens, as OpenID Connect has it.
+// issuer is a server that issues tokens, as OpenID Connect defines it.
 type issuer struct {
 	*httptest.Server
 	t testing.TB
@@ -28,8 +28,8 @@ type issuer struct {
 	keys     []jose.JSONWebKey // private ones
 	answer   func(w http.ResponseWriter, r *http.Request) bool
 	asked    int
-	metadata string // where they are
-	said     string // issuer in the metadata, if another
+	metadata string // path
+	said     string // issuer in the metadata, if different
 }
 
 func newIssuer(t testing.TB) *issuer {
@@ -66,7 +66,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// behave changes what is answered to everything; true: it was.
+// behave replaces the answer to everything; f returns true if it answered.
 func (i *issuer) behave(answer func(w http.ResponseWriter, r *http.Request) bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -107,7 +107,7 @@ func (i *issuer) key() jose.JSONWebKey {
 	return i.keys[0]
 }
 
-// usual are the claims of a good token.
+// usual are the claims of a valid token.
 func (i *issuer) usual() map[string]any {
 	now := time.Now()
 	return map[string]any{
@@ -135,7 +135,7 @@ func sign(t testing.TB, key jose.SigningKey, typ string, claims map[string]any) 
 	return compact
 }
 
-// with changes claims; nil takes one away.
+// with changes claims; nil removes one.
 func with(claims map[string]any, pairs ...any) map[string]any {
 	for n := 0; n < len(pairs); n += 2 {
 		if pairs[n+1] == nil {
@@ -147,10 +147,10 @@ func with(claims map[string]any, pairs ...any) map[string]any {
 	return claims
 }
 
-// quick is a pace for tests, in which nothing happens by itself.
+// quick is a pace for tests, in which no fetch happens by itself.
 var quick = pace{every: time.Hour, retry: time.Hour, apart: 0, within: 2 * time.Second, keep: time.Hour}
 
-// accepting is a scheme for the tokens of an issuer, which runs.
+// accepting is a running scheme for the tokens of the issuer.
 func (i *issuer) accepting(change ...func(*JWT)) *JWT {
 	return accept(i.t, JWTOptions{
 		Name: "sso", Issuer: i.URL, Audiences: []string{"holdfast", "https://agents.example.com"},
@@ -190,7 +190,7 @@ func shows(pairs ...string) *Request {
 	return &Request{Header: h.Values}
 }
 
-// reasonOf is why an authenticator refuses a request; "" when it does not.
+// reasonOf is the reason for which an authenticator refuses a request; "" if it accepts it.
 func reasonOf(t *testing.T, a *Authenticator, r *Request) Reason {
 	t.Helper()
 	id := a.Authenticate(t.Context(), r)

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func TestATokenOfTheIssuer(t *testing.T) {
+func TestAcceptedTokens(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	a := New(Options{Schemes: []Scheme{i.accepting()}})
@@ -30,23 +30,23 @@ func TestATokenOfTheIssuer(t *testing.T) {
 		i.token(i.usual()),
 		i.token(with(i.usual(), "aud", []string{"else", "https://agents.example.com"})),
 		i.token(with(i.usual(), "scope", nil, "scp", []string{"weather:use", "x"})),
-		i.token(with(i.usual(), "exp", time.Now().Add(-10*time.Second).Unix())), // clocks differ
+		i.token(with(i.usual(), "exp", time.Now().Add(-10*time.Second).Unix())), // within the tolerated difference of clocks
 		i.token(with(i.usual(), "nbf", time.Now().Add(10*time.Second).Unix())),
 		i.token(with(i.usual(), "nbf", nil, "iat", nil)),
 	} {
-		for range 2 { // the second time from memory
+		for range 2 { // the second time from the cache
 			id := a.Authenticate(t.Context(), bearer(token))
 			require.NoError(t, id.err)
 			require.Equal(t, want, id.Caller)
 		}
 	}
-	require.Equal(t, 2, i.count(), "metadata and keys, once")
+	require.Equal(t, 2, i.count(), "metadata and keys were fetched once")
 	for _, spelling := range []string{"bearer ", "BEARER  "} {
 		require.Empty(t, reasonOf(t, a, shows("Authorization", spelling+i.token(i.usual()))))
 	}
 }
 
-func TestTokensThatAreRefused(t *testing.T) {
+func TestRefusedTokens(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	a := New(Options{Schemes: []Scheme{i.accepting()}})
@@ -74,46 +74,46 @@ func TestTokensThatAreRefused(t *testing.T) {
 		token string
 		want  Reason
 	}{
-		"no token at all":               {"abc", Malformed},
-		"two parts":                     {parts[0] + "." + parts[1], Malformed},
-		"a part too many":               {good + ".e30", Malformed},
-		"alg none":                      {part(map[string]string{"alg": "none"}) + "." + parts[1] + ".", Algorithm},
-		"alg None with a signature":     {part(map[string]string{"alg": "None", "kid": "one"}) + "." + parts[1] + "." + parts[2], Algorithm},
-		"HS256 with the public key":     {sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: asPEM}, "JWT", i.usual()), Algorithm},
-		"HS256 with the key's DER":      {sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: public}, "JWT", i.usual()), Algorithm},
-		"an algorithm that is not ours": {signedBy(key, jose.PS256, i.usual()), Algorithm},
-		"another's key under our kid":   {signedBy(stranger, jose.RS256, i.usual()), Signature},
-		"a kid that the issuer has not": {signedBy(unkeyed, jose.RS256, i.usual()), Signature},
-		"other claims, same signature":  {parts[0] + "." + part(with(i.usual(), "sub", "bob")) + "." + parts[2], Signature},
-		"no signature":                  {parts[0] + "." + parts[1] + ".", Signature},
-		"of another issuer":             {i.token(with(i.usual(), "iss", "https://id.example.com")), Issuer},
-		"of the issuer with a slash":    {i.token(with(i.usual(), "iss", i.URL+"/")), Issuer},
-		"of no issuer":                  {i.token(with(i.usual(), "iss", nil)), Issuer},
-		"for somebody else":             {i.token(with(i.usual(), "aud", "else")), Audience},
-		"for nobody":                    {i.token(with(i.usual(), "aud", nil)), Audience},
-		"expired":                       {i.token(with(i.usual(), "exp", now.Add(-time.Hour).Unix())), Expired},
-		"never expiring":                {i.token(with(i.usual(), "exp", nil)), Claims},
-		"not yet":                       {i.token(with(i.usual(), "nbf", now.Add(time.Hour).Unix())), Early},
-		"from the future":               {i.token(with(i.usual(), "iat", now.Add(time.Hour).Unix())), Early},
-		"without a subject":             {i.token(with(i.usual(), "sub", nil)), Claims},
-		"a subject that is a number":    {i.token(with(i.usual(), "sub", 7)), Claims},
-		"a subject with a NUL":          {i.token(with(i.usual(), "sub", "a\x00b")), Claims},
-		"a subject that is long":        {i.token(with(i.usual(), "sub", strings.Repeat("x", 256))), Claims},
-		"a time that is none":           {i.token(with(i.usual(), "exp", "tomorrow")), Claims},
-		"an exp in capitals only":       {i.token(with(i.usual(), "exp", nil, "EXP", now.Add(time.Hour).Unix())), Claims},
-		"a token that ends a session":   {sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: key}, "logout+jwt", i.usual()), Malformed},
-		"as long as it likes":           {good + strings.Repeat("x", maxCredential), Malformed},
+		"no token at all":                  {"abc", Malformed},
+		"two parts":                        {parts[0] + "." + parts[1], Malformed},
+		"a part too many":                  {good + ".e30", Malformed},
+		"alg none":                         {part(map[string]string{"alg": "none"}) + "." + parts[1] + ".", Algorithm},
+		"alg None with a signature":        {part(map[string]string{"alg": "None", "kid": "one"}) + "." + parts[1] + "." + parts[2], Algorithm},
+		"HS256 with the public key":        {sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: asPEM}, "JWT", i.usual()), Algorithm},
+		"HS256 with the key's DER":         {sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: public}, "JWT", i.usual()), Algorithm},
+		"an algorithm that is not allowed": {signedBy(key, jose.PS256, i.usual()), Algorithm},
+		"another's key under our kid":      {signedBy(stranger, jose.RS256, i.usual()), Signature},
+		"a kid that the issuer has not":    {signedBy(unkeyed, jose.RS256, i.usual()), Signature},
+		"other claims, same signature":     {parts[0] + "." + part(with(i.usual(), "sub", "bob")) + "." + parts[2], Signature},
+		"no signature":                     {parts[0] + "." + parts[1] + ".", Signature},
+		"of another issuer":                {i.token(with(i.usual(), "iss", "https://id.example.com")), Issuer},
+		"of the issuer with a slash":       {i.token(with(i.usual(), "iss", i.URL+"/")), Issuer},
+		"of no issuer":                     {i.token(with(i.usual(), "iss", nil)), Issuer},
+		"for another audience":             {i.token(with(i.usual(), "aud", "else")), Audience},
+		"without an audience":              {i.token(with(i.usual(), "aud", nil)), Audience},
+		"expired":                          {i.token(with(i.usual(), "exp", now.Add(-time.Hour).Unix())), Expired},
+		"never expiring":                   {i.token(with(i.usual(), "exp", nil)), Claims},
+		"not yet":                          {i.token(with(i.usual(), "nbf", now.Add(time.Hour).Unix())), Early},
+		"from the future":                  {i.token(with(i.usual(), "iat", now.Add(time.Hour).Unix())), Early},
+		"without a subject":                {i.token(with(i.usual(), "sub", nil)), Claims},
+		"a subject that is a number":       {i.token(with(i.usual(), "sub", 7)), Claims},
+		"a subject with a NUL":             {i.token(with(i.usual(), "sub", "a\x00b")), Claims},
+		"a subject that is long":           {i.token(with(i.usual(), "sub", strings.Repeat("x", 256))), Claims},
+		"an invalid time":                  {i.token(with(i.usual(), "exp", "tomorrow")), Claims},
+		"an exp in capitals only":          {i.token(with(i.usual(), "exp", nil, "EXP", now.Add(time.Hour).Unix())), Claims},
+		"a token that ends a session":      {sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: key}, "logout+jwt", i.usual()), Malformed},
+		"as long as it likes":              {good + strings.Repeat("x", maxCredential), Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, c.want, reasonOf(t, a, bearer(c.token)))
-			require.Equal(t, c.want, reasonOf(t, a, bearer(c.token)), "nothing bad is remembered as good")
+			require.Equal(t, c.want, reasonOf(t, a, bearer(c.token)), "a refused token is not cached as valid")
 		})
 	}
 }
 
-// A key is good for its own algorithm, use and kind only, whatever a token names.
-func TestKeysThatAreRefused(t *testing.T) {
+// A key verifies only its own algorithm, use and type, whatever a token names.
+func TestRefusedKeys(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	s := i.accepting()
@@ -128,7 +128,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		require.Equal(t, Signature, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: key}, "JWT", i.usual()))), kid)
 	}
 	require.Empty(t, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.ES256, Key: elsewhere}, "JWT", i.usual()))))
-	// Without a kid all that fit are tried.
+	// Without a kid, all matching keys are tried.
 	elsewhere.KeyID = ""
 	require.Empty(t, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.ES256, Key: elsewhere.Key}, "JWT", i.usual()))))
 
@@ -139,7 +139,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 	require.Empty(t, keys)
 }
 
-// must is for what cannot fail.
+// must is for errors that cannot happen.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -147,7 +147,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func TestKeysRotate(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	s := i.accepting()
@@ -155,10 +155,10 @@ func TestKeysRotate(t *testing.T) {
 	old := i.token(i.usual())
 	require.Empty(t, reasonOf(t, a, bearer(old)))
 	i.rotate("two", jose.ES256)
-	require.Empty(t, reasonOf(t, a, bearer(i.token(i.usual()))), "a new key is fetched when a token shows it")
-	require.Equal(t, Signature, reasonOf(t, a, bearer(old)), "and what the old one signed is not remembered as good")
+	require.Empty(t, reasonOf(t, a, bearer(i.token(i.usual()))), "a token with a new key causes a fetch")
+	require.Equal(t, Signature, reasonOf(t, a, bearer(old)), "tokens of the old key are not cached as valid")
 
-	// A key that is not there is asked for at most so often.
+	// A missing key is looked for at a bounded rate.
 	s.mu.Lock()
 	s.pace.apart = time.Hour
 	s.mu.Unlock()
@@ -168,7 +168,7 @@ func TestKeysRotate(t *testing.T) {
 		require.Equal(t, Signature, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: stranger}, "JWT", i.usual()))))
 	}
 	require.Equal(t, asked, i.count())
-	// Everything withdrawn is an answer, too.
+	// An empty key set is valid, too.
 	s.mu.Lock()
 	s.pace.apart = 0
 	s.mu.Unlock()
@@ -188,7 +188,7 @@ func TestRefresh(t *testing.T) {
 	require.Equal(t, time.Second, NewJWT(JWTOptions{Refresh: time.Second}).pace.apart)
 }
 
-func TestTheIssuerIsAway(t *testing.T) {
+func TestJWTDuringIssuerOutage(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request) bool{
@@ -233,17 +233,17 @@ func TestTheIssuerIsAway(t *testing.T) {
 			s.renew(t.Context())
 			require.Error(t, <-failed)
 			require.Empty(t, reasonOf(t, a, bearer(i.token(i.usual()))), "the last good copy is used")
-			// Whether a key is the issuer's that is not in there, nobody can say now.
+			// A token with a key that is not in the copy cannot be judged now.
 			unknown := sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: newKey(t, "two", jose.RS256)}, "JWT", i.usual())
 			require.Equal(t, task.Unavailable, task.KindOf(a.Authenticate(t.Context(), bearer(unknown)).err))
 			require.Equal(t, Signature, reasonOf(t, a, bearer(sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: newKey(t, "one", jose.RS256)}, "JWT", i.usual()))))
 
-			// Without a copy nobody is refused for it: that is ours, and may be gone soon.
+			// Without a copy, tokens are not refused but unavailable: the fault is on this side and may be short.
 			fresh := New(Options{Schemes: []Scheme{i.accepting(func(s *JWT) { s.pace.within = 100 * time.Millisecond })}})
 			id := fresh.Authenticate(t.Context(), bearer(i.token(i.usual())))
 			require.Equal(t, task.Unavailable, task.KindOf(id.err))
 			i.behave(nil)
-			require.Empty(t, reasonOf(t, fresh, bearer(i.token(i.usual()))), "and it is")
+			require.Empty(t, reasonOf(t, fresh, bearer(i.token(i.usual()))), "the issuer is back")
 		})
 	}
 	t.Run("for too long", func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestTheIssuerIsAway(t *testing.T) {
 
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
-	t.Run("as RFC 8414 has it", func(t *testing.T) {
+	t.Run("as RFC 8414 defines it", func(t *testing.T) {
 		t.Parallel()
 		i := newIssuer(t)
 		i.mu.Lock()
@@ -267,7 +267,7 @@ func TestDiscovery(t *testing.T) {
 		i.mu.Unlock()
 		require.Empty(t, reasonOf(t, New(Options{Schemes: []Scheme{i.accepting()}}), bearer(i.token(i.usual()))))
 	})
-	t.Run("metadata of somebody else", func(t *testing.T) {
+	t.Run("metadata of another issuer", func(t *testing.T) {
 		t.Parallel()
 		i := newIssuer(t)
 		i.mu.Lock()
@@ -275,13 +275,13 @@ func TestDiscovery(t *testing.T) {
 		i.mu.Unlock()
 		require.ErrorContains(t, NewJWT(JWTOptions{Issuer: i.URL}).fetch(t.Context()), "id.example.com")
 	})
-	t.Run("keys without TLS of an issuer with it", func(t *testing.T) {
+	t.Run("keys without TLS although the issuer has TLS", func(t *testing.T) {
 		t.Parallel()
 		s := NewJWT(JWTOptions{Issuer: "https://id.example.com", Client: &http.Client{Transport: answers(
 			`{"issuer":"https://id.example.com","jwks_uri":"http://id.example.com/keys"}`)}})
 		require.ErrorContains(t, s.fetch(t.Context()), "https")
 	})
-	t.Run("the address of the keys is known", func(t *testing.T) {
+	t.Run("a configured address of the keys", func(t *testing.T) {
 		t.Parallel()
 		i := newIssuer(t)
 		s := accept(t, JWTOptions{Issuer: i.URL, KeySetURL: i.URL + "/keys", Audiences: []string{"holdfast"}, Algorithms: []string{"RS256"}})
@@ -290,7 +290,7 @@ func TestDiscovery(t *testing.T) {
 	})
 }
 
-// answers is a transport to nowhere.
+// answers is a transport that answers without a network.
 type answers string
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -310,11 +310,11 @@ func TestClaims(t *testing.T) {
 	require.Equal(t, identity.Caller{
 		Tenant: "acme", Subject: "acme:a@example.com", Scopes: []string{"admin"}, Method: KindJWT, Credential: "sso/j-1",
 	}, id.Caller)
-	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", nil)))), "no tenant is not the tenant of everybody")
+	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", nil)))), "a missing tenant is not the tenant of other callers")
 	require.Equal(t, Claims, reasonOf(t, a, bearer(i.token(with(claims, "org", 1)))))
 }
 
-// Of several issuers the one that a token names checks it.
+// With several issuers, the one that a token names checks it.
 func TestSeveralIssuers(t *testing.T) {
 	t.Parallel()
 	one, two := newIssuer(t), newIssuer(t)
@@ -322,13 +322,13 @@ func TestSeveralIssuers(t *testing.T) {
 	a := New(Options{Schemes: []Scheme{first, second}})
 	require.Equal(t, "two/j-1", a.Authenticate(t.Context(), bearer(two.token(two.usual()))).Credential)
 	require.Equal(t, "sso/j-1", a.Authenticate(t.Context(), bearer(one.token(one.usual()))).Credential)
-	require.Equal(t, Signature, reasonOf(t, a, bearer(one.token(two.usual()))), "the keys of the one are not the other's")
+	require.Equal(t, Signature, reasonOf(t, a, bearer(one.token(two.usual()))), "one issuer's keys do not verify the other's tokens")
 	require.Equal(t, Malformed, reasonOf(t, a, bearer(one.token(with(one.usual(), "iss", "https://id.example.com")))))
 }
 
-func TestRenewEndsWithItsCaller(t *testing.T) {
+func TestRenewStopsWithContext(t *testing.T) {
 	t.Parallel()
-	s := NewJWT(JWTOptions{Issuer: "http://127.0.0.1:1"}) // that does not run
+	s := NewJWT(JWTOptions{Issuer: "http://127.0.0.1:1"}) // no server listens there
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.False(t, s.renew(ctx))

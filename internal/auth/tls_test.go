@@ -49,7 +49,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// issue makes a certificate; change says how it is unlike others.
+// issue makes a certificate; change modifies the default one.
 func (a *authority) issue(change func(*x509.Certificate)) (cert, key []byte, pair tls.Certificate) {
 	a.t.Helper()
 	private := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
@@ -120,7 +120,7 @@ func TestCertificates(t *testing.T) {
 		p.Credential = ""
 		require.Equal(t, identity.Caller{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
 	}
-	// An authority that is trusted no more is so for connections that were open before.
+	// When the server stops trusting an authority, open connections are affected, too.
 	_, _, pair := ours.issue(func(c *x509.Certificate) { c.Subject = org })
 	r := shows()
 	r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
@@ -134,7 +134,7 @@ func TestCertificates(t *testing.T) {
 	require.Equal(t, Several, reasonOf(t, New(Options{Schemes: []Scheme{s, i.accepting()}}), both))
 }
 
-// secured is a server on files, and what is needed to change these.
+// secured is a server with TLS files, and the means to change these.
 type secured struct {
 	*httptest.Server
 	dir    string
@@ -147,19 +147,19 @@ func (s *secured) write(t *testing.T, name string, content []byte) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, name), content, 0o600))
 }
 
-// reloaded waits until the files were looked at, all of one round.
+// reloaded waits until the server has checked all files once more.
 func (s *secured) reloaded(t *testing.T) {
 	t.Helper()
 	for range 2 {
 		select {
 		case <-s.rounds:
 		case <-time.After(10 * time.Second):
-			t.Fatal("the files are not looked at")
+			t.Fatal("the server does not check the files")
 		}
 	}
 }
 
-func TestTLSIsLoadedAnew(t *testing.T) {
+func TestTLSFilesAreReloaded(t *testing.T) {
 	t.Parallel()
 	web, people, newPeople := newAuthority(t, "web"), newAuthority(t, "people"), newAuthority(t, "new people")
 	s := &secured{dir: t.TempDir(), rounds: make(chan struct{})}
@@ -197,11 +197,11 @@ func TestTLSIsLoadedAnew(t *testing.T) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 
-	// call is what the server says to who comes with a certificate, and whose the server's is.
+	// call returns the server's answer to a client with a certificate, and the name in the server's certificate.
 	call := func(pairs ...tls.Certificate) (says, server string, err error) {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
 			RootCAs: web.pool(), ServerName: "localhost",
-			// Whatever the server asks for.
+			// Send it whatever authorities the server asks for.
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if len(pairs) == 0 {
 					return &tls.Certificate{}, nil
@@ -229,7 +229,7 @@ func TestTLSIsLoadedAnew(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"alice", "first"}, []string{says, server})
 	says, _, err = call()
-	require.NoError(t, err, "who has another credential needs no certificate")
+	require.NoError(t, err, "a client with another credential needs no certificate")
 	require.Empty(t, says)
 	_, _, err = call(bob)
 	require.Error(t, err)
@@ -237,7 +237,7 @@ func TestTLSIsLoadedAnew(t *testing.T) {
 		DialContext(t.Context(), "tcp", s.Listener.Addr().String())
 	require.Error(t, err)
 
-	// Half of a change cannot be used, and what was loaded stays.
+	// A half-written change is not used; the loaded files stay in use.
 	cert, key, _ = web.issue(forServers("second"))
 	s.write(t, "cert.pem", cert)
 	s.reloaded(t)
@@ -263,7 +263,7 @@ func TestTLSIsLoadedAnew(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestTLSThatCannotBegin(t *testing.T) {
+func TestInvalidTLSFiles(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t, "web")
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// watching is an authenticator that looks when it is told to, and tells when it has.
+// watching is an authenticator that checks when the test says so, and reports each check.
 type watching struct {
 	*Authenticator
 	t      *testing.T
@@ -37,7 +37,7 @@ func watchOver(t *testing.T, schemes ...Scheme) *watching {
 	return w
 }
 
-// begin is something that goes on: the channel gets what ends it.
+// begin starts a stream: the channel receives the error that ends it.
 func (w *watching) begin(r *Request, scope string) <-chan error {
 	w.t.Helper()
 	ended := make(chan error, 1)
@@ -60,18 +60,18 @@ func (w *watching) look() {
 	await(w.t, w.looked)
 }
 
-// await is for what comes before it is time for the next look.
+// await is for events before the next check is due.
 func await[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
 	case <-time.After(watchEvery / 2):
-		require.FailNow(t, "nothing came in time")
+		require.FailNow(t, "no error in time")
 	}
 	return v
 }
 
-// ended is what has ended something, which must be so by now.
+// ended returns the reason why a stream has ended; it must have ended already.
 func ended(t *testing.T, c <-chan error) (task.Kind, Reason) {
 	t.Helper()
 	select {
@@ -80,10 +80,10 @@ func ended(t *testing.T, c <-chan error) (task.Kind, Reason) {
 		if !errors.As(err, &bad) {
 			return task.KindOf(err), ""
 		}
-		require.NotEmpty(t, challengesOf(err), "it says how to come back")
+		require.NotEmpty(t, challengesOf(err), "the error says how to authenticate")
 		return task.KindOf(err), bad.reason
 	default:
-		require.FailNow(t, "it goes on")
+		require.FailNow(t, "the stream continues")
 		return 0, ""
 	}
 }
@@ -98,17 +98,17 @@ func goesOn(t *testing.T, c <-chan error) {
 	t.Helper()
 	select {
 	case err := <-c:
-		require.NoError(t, err, "it was ended")
+		require.NoError(t, err, "the stream was ended")
 	default:
 	}
 }
 
-// outage is a database that may be away, or have one key that cannot be read.
+// outage is a database that may be down, or have one unreadable key.
 type outage struct {
 	*database
 	away   atomic.Bool
 	broken string
-	asked  atomic.Int32 // in vain
+	asked  atomic.Int32 // failed look-ups
 }
 
 func (o *outage) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
@@ -119,7 +119,7 @@ func (o *outage) FindAPIKey(ctx context.Context, id string) (*identity.Key, erro
 	return o.database.FindAPIKey(ctx, id)
 }
 
-func TestWhatAKeyHasBegunEndsWithIt(t *testing.T) {
+func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	d := &outage{database: openDatabase(t)}
 	keys := NewAPIKeys("keys", "X-Api-Key", d)
@@ -128,7 +128,7 @@ func TestWhatAKeyHasBegunEndsWithIt(t *testing.T) {
 	bob, _ := addKey(t, d.database, store.APIKey{Subject: "bob", Scopes: []string{"use"}}, time.Hour)
 	hers, his := w.begin(shows("X-Api-Key", alice), "use"), w.begin(shows("X-Api-Key", bob), "use")
 
-	// Of an outage nothing is known but that it is one.
+	// During an outage the revocation is unknown, so the stream continues.
 	_, err := d.RevokeAPIKey(t.Context(), id)
 	require.NoError(t, err)
 	d.away.Store(true)
@@ -142,7 +142,7 @@ func TestWhatAKeyHasBegunEndsWithIt(t *testing.T) {
 	require.Equal(t, Revoked, reason)
 	goesOn(t, his)
 
-	// Nobody has to look for the end that is known.
+	// A known expiry ends the stream without a check.
 	brief, _ := addKey(t, d.database, store.APIKey{Subject: "carol"}, time.Second)
 	err = await(t, w.begin(shows("X-Api-Key", brief), ""))
 	require.Equal(t, task.Unauthenticated, task.KindOf(err))
@@ -150,8 +150,9 @@ func TestWhatAKeyHasBegunEndsWithIt(t *testing.T) {
 	goesOn(t, his)
 }
 
-// One key that cannot be checked keeps no other from being looked at. An outage does, or each would wait for it.
-func TestOneKeyThatCannotBeCheckedIsNoOutage(t *testing.T) {
+// One key that cannot be checked does not stop the check of the others. An outage does, otherwise each look-up would
+// wait for it.
+func TestUnreadableKeyIsNoOutage(t *testing.T) {
 	t.Parallel()
 	d := &outage{database: openDatabase(t)}
 	keys := NewAPIKeys("keys", "X-Api-Key", d)
@@ -183,8 +184,8 @@ func TestOneKeyThatCannotBeCheckedIsNoOutage(t *testing.T) {
 	goesOn(t, hers)
 }
 
-// A password that is taken away between the request and its stream ends it, too, although the look is over by then.
-func TestWhatIsRevokedWhileAStreamBeginsEndsIt(t *testing.T) {
+// A password that is removed between the request and its stream ends the stream, although the check is over by then.
+func TestRevocationWhileStreamBegins(t *testing.T) {
 	t.Parallel()
 	users, err := NewBasic("users", []User{{Name: "alice", Hash: hashed(t, "x")}})
 	require.NoError(t, err)
@@ -201,7 +202,7 @@ func TestWhatIsRevokedWhileAStreamBeginsEndsIt(t *testing.T) {
 	require.Equal(t, Unknown, reason)
 }
 
-func TestWhatAPasswordHasBegunEndsWithIt(t *testing.T) {
+func TestStreamEndsWithItsPassword(t *testing.T) {
 	t.Parallel()
 	alice, bob := User{Name: "alice", Hash: hashed(t, "x"), Scopes: []string{"use"}}, User{Name: "bob", Hash: hashed(t, "y"), Tenant: "a", Scopes: []string{"use"}}
 	carol, dave := User{Name: "carol", Hash: hashed(t, "z"), Scopes: []string{"use"}}, User{Name: "dave", Hash: hashed(t, "z"), Scopes: []string{"use"}}
@@ -212,7 +213,7 @@ func TestWhatAPasswordHasBegunEndsWithIt(t *testing.T) {
 	hers, his := w.begin(basic("alice", "x"), "use"), w.begin(basic("bob", "y"), "use")
 	others, last := w.begin(basic("carol", "z"), "use"), w.begin(basic("dave", "z"), "use")
 	w.look()
-	require.Equal(t, 4, *compared, "what is known to be right is not compared again")
+	require.Equal(t, 4, *compared, "correct passwords are not compared again")
 	bob.Tenant, carol.Scopes = "b", nil
 	require.NoError(t, users.SetUsers([]User{bob, carol, dave}))
 	w.look()
@@ -220,13 +221,13 @@ func TestWhatAPasswordHasBegunEndsWithIt(t *testing.T) {
 	require.Equal(t, task.Unauthenticated, kind)
 	require.Equal(t, Unknown, reason, "she was removed")
 	kind, _ = ended(t, his)
-	require.Equal(t, task.Unauthenticated, kind, "his tasks are another tenant's now")
+	require.Equal(t, task.Unauthenticated, kind, "his tenant has changed")
 	kind, _ = ended(t, others)
-	require.Equal(t, task.Forbidden, kind, "the scope was taken")
+	require.Equal(t, task.Forbidden, kind, "the scope was removed")
 	goesOn(t, last)
 }
 
-func TestWhatATokenHasBegunEndsWithItsKey(t *testing.T) {
+func TestStreamEndsWithItsTokensKey(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	sso := i.accepting(func(s *JWT) { s.pace.apart = 0 })
@@ -236,14 +237,14 @@ func TestWhatATokenHasBegunEndsWithItsKey(t *testing.T) {
 	w.look()
 	goesOn(t, c)
 	i.rotate("new", jose.ES256)
-	require.Empty(t, reasonOf(t, w.Authenticator, bearer(i.token(i.usual()))), "which makes the server fetch the keys")
+	require.Empty(t, reasonOf(t, w.Authenticator, bearer(i.token(i.usual()))), "the new key makes the server fetch the keys")
 	w.look()
 	kind, reason := ended(t, c)
 	require.Equal(t, task.Unauthenticated, kind)
 	require.Equal(t, Signature, reason)
 }
 
-func TestWhatACertificateHasBegunEndsWithItsAuthority(t *testing.T) {
+func TestStreamEndsWithItsCertificateAuthority(t *testing.T) {
 	t.Parallel()
 	people := newAuthority(t, "people")
 	_, _, pair := people.issue(func(c *x509.Certificate) { c.Subject.CommonName = "alice" })

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Certificate is one with its key.
+// Certificate is a certificate with its key.
 type Certificate struct {
 	Cert            *x509.Certificate
 	Key             *ecdsa.PrivateKey
@@ -28,7 +28,7 @@ type Certificate struct {
 	Pair            tls.Certificate
 }
 
-// Client is a client that trusts some authorities and shows certificates.
+// Client returns an HTTP client that trusts the authorities and presents the certificates.
 func Client(roots *x509.CertPool, certificates ...*Certificate) *http.Client {
 	config := &tls.Config{RootCAs: roots}
 	for _, c := range certificates {
@@ -43,7 +43,7 @@ func Mutual(t testing.TB, client string) (dir string, authority, its *Certificat
 	dir, authority = t.TempDir(), NewAuthority(t)
 	server := New(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: "server"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	for name, content := range map[string][]byte{"cert.pem": server.CertPEM, "key.pem": server.KeyPEM, "ca.pem": authority.CertPEM} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o644)) // the server may run as somebody else
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o644)) // the server may run as another user
 	}
 	require.NoError(t, os.Chmod(dir, 0o755))
 	return dir, authority, New(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: client}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -55,7 +55,7 @@ func NewAuthority(t testing.TB) *Certificate {
 	return New(t, nil, &x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 }
 
-// New makes a certificate that is signed by an issuer, or by itself.
+// New makes a certificate that an issuer signs, or that signs itself.
 func New(t testing.TB, issuer *Certificate, template *x509.Certificate) *Certificate {
 	t.Helper()
 	c := &Certificate{}

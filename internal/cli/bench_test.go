@@ -41,8 +41,8 @@ func TestBenchUsage(t *testing.T) {
 	require.Contains(t, help.out, "Examples:\n  holdfast bench")
 }
 
-// What a load does to a real server is tested in integration; here, how its end is told.
-func TestBenchTellsWhatFailed(t *testing.T) {
+// Integration tests load a real server; this test checks the report at the end.
+func TestBenchReportsFailures(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
 		"/agents/good": `{"jsonrpc":"2.0","id":1,"result":{` + taskHead + `,"status":{"state":"completed"}}}`,

@@ -66,7 +66,7 @@ func golden(t *testing.T, name, got string) {
 	require.Empty(t, cmp.Diff(string(want), got))
 }
 
-func TestServeGetsTheConfiguration(t *testing.T) {
+func TestServeGetsConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"as a verb":         {"serve", "--listen", ":1", "--roles", "worker"},
@@ -89,7 +89,7 @@ func TestServeGetsTheConfiguration(t *testing.T) {
 			require.Equal(t, ":3", got.AdminListen)
 			require.Equal(t, []config.Role{config.RoleWorker}, got.Roles)
 			var line map[string]any
-			require.NoError(t, json.Unmarshal([]byte(r.err), &line), "logs are JSON where no terminal is")
+			require.NoError(t, json.Unmarshal([]byte(r.err), &line), "logs are JSON without a terminal")
 			require.Equal(t, "serving", line["msg"])
 		})
 	}
@@ -140,7 +140,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 	}
 }
 
-// verbs are those of the help, and of the goldens.
+// verbs are the verbs in the help and in the golden files.
 var verbs = []string{
 	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
@@ -162,7 +162,7 @@ func TestHelp(t *testing.T) {
 		require.Zero(t, help.code)
 		require.Contains(t, help.out, "Examples:\n  holdfast "+verb)
 		for line := range strings.Lines(help.out) {
-			if !strings.HasPrefix(line, "  ") { // examples and flags are as long as they are
+			if !strings.HasPrefix(line, "  ") { // examples and flags may be long
 				require.LessOrEqual(t, len([]rune(line)), 101, "%s: %s", verb, line)
 			}
 		}
@@ -303,7 +303,7 @@ func TestRemoteVerbs(t *testing.T) {
 	}
 }
 
-func TestWhatSendSends(t *testing.T) {
+func TestSendRequest(t *testing.T) {
 	t.Parallel()
 	agent := newRemoteAgent(t)
 	data := filepath.Join(t.TempDir(), "data.json")
@@ -317,7 +317,7 @@ func TestWhatSendSends(t *testing.T) {
 	require.Contains(t, agent.params, `"blocking":true`)
 }
 
-func TestAServerThatIsAwayIsSaidPlainly(t *testing.T) {
+func TestUnreachableServerMessage(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
@@ -332,7 +332,7 @@ func TestAServerThatIsAwayIsSaidPlainly(t *testing.T) {
 	}
 }
 
-func TestAStreamThatStaysCutExitsWith1(t *testing.T) {
+func TestCutStreamExitsWith1(t *testing.T) {
 	t.Parallel()
 	agent := newRemoteAgent(t)
 	r := session{}.run(t, "stream", agent.URL, "cut", "--attempts", "0")
@@ -342,7 +342,7 @@ func TestAStreamThatStaysCutExitsWith1(t *testing.T) {
 }
 
 type fakeOperator struct {
-	PushOperator // is tested with a database
+	PushOperator // tested with a database
 
 	filter TaskFilter
 	purged *store.PurgeFilter
@@ -508,8 +508,8 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// What nothing brings back is not done by mistake.
-func TestPurgeAsks(t *testing.T) {
+// Irreversible actions need a confirmation.
+func TestPurgeNeedsConfirmation(t *testing.T) {
 	t.Parallel()
 	for text, args := range map[string][]string{
 		"nothing is named": {"--yes"},
@@ -525,10 +525,10 @@ func TestPurgeAsks(t *testing.T) {
 	r := s.run(t, "tasks", "purge", "--tenant", "", "--context", "c1", "--older-than", "24h", "--yes")
 	require.Equal(t, exitOK, r.code, r.err)
 	none := ""
-	require.Equal(t, &store.PurgeFilter{Tenant: &none, ContextID: "c1", OlderThan: 24 * time.Hour}, op.purged, "the empty tenant is one")
+	require.Equal(t, &store.PurgeFilter{Tenant: &none, ContextID: "c1", OlderThan: 24 * time.Hour}, op.purged, "the empty tenant is a tenant")
 }
 
-// retrier makes of each task one that is in the state that its id says.
+// retrier returns each task in the state that its id names.
 type retrier struct{ fakeOperator }
 
 func (r *retrier) FindTask(_ context.Context, id string) (*task.Task, error) {
@@ -544,8 +544,9 @@ func (r *retrier) Retry(_ context.Context, t *task.Task, _ bool) (*task.Task, er
 	return nil, task.Errorf(task.Busy, "refused")
 }
 
-// Of several tasks the gravest outcome is told: a call that failed, then a task that did, then one that waits.
-func TestTheExitCodeOfARetry(t *testing.T) {
+// With several tasks, the exit code is that of the worst outcome: a failed call, then a failed task, then a parked
+// one.
+func TestRetryExitCode(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		tasks string
@@ -669,11 +670,11 @@ func TestLogFormats(t *testing.T) {
 	require.Contains(t, text.String(), "DBG shown task_id=t1")
 	newQuietLogger(&text, config.Log{Level: "info", Format: config.LogText}).Info("hidden")
 	require.NotContains(t, text.String(), "hidden")
-	require.NotContains(t, text.String(), "\x1b", "no colours where no terminal is")
+	require.NotContains(t, text.String(), "\x1b", "no colours without a terminal")
 }
 
-// A reader that goes away must not look like success.
-func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+// A failed write to the output must not look like success.
+func TestFailedOutputIsAnError(t *testing.T) {
 	t.Parallel()
 	agent := newRemoteAgent(t)
 	for _, args := range [][]string{{"card"}, {"send", "hello"}, {"stream", "completed"}} {

@@ -66,7 +66,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-func TestDoctorOfAConfigurationThatCannotBeRead(t *testing.T) {
+func TestDoctorOfUnreadableConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_LISTEN": "nowhere", "HOLDFAST_ROLES": "king", "HOLDFAST_DATA_DIR": dir}}
@@ -81,7 +81,7 @@ func TestDoctorOfAConfigurationThatCannotBeRead(t *testing.T) {
 	s.env = map[string]string{"HOLDFAST_DATA_DIR": dir, "HOLDFAST_CONFIG": filepath.Join(dir, "absent.yaml")}
 	require.Equal(t, exitFailed, s.run(t, "doctor").code)
 
-	// Nothing is made where there is nothing.
+	// doctor creates no database.
 	s.env = map[string]string{"HOLDFAST_DATA_DIR": dir, "HOLDFAST_LISTEN": "127.0.0.1:0", "HOLDFAST_ADMIN_LISTEN": "127.0.0.1:0"}
 	r = s.run(t, "doctor")
 	require.Zero(t, r.code, r.out)

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func TestVerbsThatLookMakeNoDatabase(t *testing.T) {
+func TestReadingVerbsCreateNoDatabase(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
 	for _, dir := range []string{empty, filepath.Join(empty, "absent")} {
@@ -33,7 +33,7 @@ func TestVerbsThatLookMakeNoDatabase(t *testing.T) {
 	require.Empty(t, files)
 }
 
-func TestADatabaseWithoutTheSchemaIsSaidPlainly(t *testing.T) {
+func TestMissingSchemaMessage(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_DATABASE_URL": db.URL}}
@@ -50,9 +50,9 @@ func TestADatabaseWithoutTheSchemaIsSaidPlainly(t *testing.T) {
 	require.Contains(t, r.err, "call holdfast migrate")
 }
 
-// When the server's queue of notifications is full, whoever meets it asks for room, which may take minutes. Replicas do
-// that; a verb that has done its work does not wait for them to be told.
-func TestAVerbDoesNotWaitForAFullQueueOfNotifications(t *testing.T) {
+// When PostgreSQL's notification queue is full, the process that finds it full asks for room, which may take minutes.
+// Replicas do that; a verb that has finished its work does not wait for it.
+func TestVerbDoesNotWaitForFullNotifyQueue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	s, err := store.Open(t.Context(), store.Options{URL: db.URL, APIConns: 1})
@@ -76,7 +76,7 @@ func TestAVerbDoesNotWaitForAFullQueueOfNotifications(t *testing.T) {
 		require.Equal(t, exitOK, r.code, r.err)
 		require.Contains(t, r.out, "canceled")
 	case <-time.After(time.Minute):
-		t.Fatal("it waits for room in the queue")
+		t.Fatal("the verb waits for room in the queue")
 	}
 	<-asked
 }

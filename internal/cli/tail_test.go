@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// tailOperator plays what a tail sees of a task, a step for each look at its header.
+// tailOperator plays the database that a tail reads: one step for each read of the header.
 type tailOperator struct {
 	fakeOperator
 	steps []tailStep
@@ -25,7 +25,7 @@ type tailStep struct {
 	last  task.Seq
 	state task.State
 	err   error
-	// A read of events fails as well, once.
+	// broken makes one read of events fail.
 	broken bool
 }
 
@@ -48,7 +48,7 @@ func (o *tailOperator) Events(ctx context.Context, t *task.Task, after task.Seq)
 
 var away = task.Errorf(task.Unavailable, "the database is not reachable")
 
-func TestTailOfATask(t *testing.T) {
+func TestTailOfTask(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		steps []tailStep
@@ -67,12 +67,12 @@ func TestTailOfATask(t *testing.T) {
 		"parks": {
 			steps: []tailStep{{last: 2, state: task.StateInputRequired}}, code: exitWaits, seqs: []int{1, 2},
 		},
-		"parks and goes on": {
+		"parks and continues": {
 			steps: []tailStep{{last: 2, state: task.StateInputRequired}, {last: 5, state: task.StateCompleted}},
 			args:  []string{"--follow-parked"}, seqs: []int{1, 2, 3, 4, 5},
 		},
 		"an old header does not end it": {
-			// The pages of events reach beyond the header that says parked.
+			// The pages of events are newer than the header that says parked.
 			steps: []tailStep{{last: 1, state: task.StateInputRequired}, {last: 5, state: task.StateCompleted}},
 			seqs:  []int{1, 2, 3, 4, 5},
 		},
@@ -109,12 +109,12 @@ func TestTailOfATask(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedTailSaysWhereToGoOn(t *testing.T) {
+func TestInterruptedTailPrintsResumeCommand(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	op := &tailOperator{steps: []tailStep{{last: 2, state: task.StateWorking}, {err: away}}}
 	var out bytes.Buffer
-	// The signal comes while the tail waits for the database, which is what its note tells.
+	// The signal comes while the tail waits for the database, when it prints its note.
 	errs := &interrupting{cancel: cancel}
 	code := Run(ctx, []string{"tasks", "tail", "order-7"}, IO{Out: &out, Err: errs}, Deps{
 		OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil },
@@ -133,7 +133,7 @@ func (i *interrupting) Write(b []byte) (int, error) {
 	return i.Buffer.Write(b)
 }
 
-// seqsIn reads the numbers of the events in lines of JSON.
+// seqsIn reads the seqs from lines of JSON.
 func seqsIn(t *testing.T, out string) (seqs []int) {
 	t.Helper()
 	for line := range strings.Lines(out) {

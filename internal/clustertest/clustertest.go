@@ -1,5 +1,6 @@
-// Package clustertest runs the built server for tests: replicas as processes on one database, which a test kills, stops,
-// freezes and starts again while clients talk to them. It also runs the verbs of the command line, and looks at the tables.
+// Package clustertest runs the built server for tests: replicas as processes on one database. A test kills, stops,
+// freezes and restarts them while clients talk to them. It also runs the verbs of the command line, and reads the
+// tables.
 //
 // The server is built once for all test packages, when the first of them starts a replica.
 package clustertest
@@ -23,7 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Settings make a replica quick to notice things. Tests add their agents, or replace it.
+// Settings make a replica react fast. Tests add their agents, or replace the one that is there.
 const Settings = `
 listen: 127.0.0.1:0
 grpc_listen: 127.0.0.1:0
@@ -37,15 +38,15 @@ agents:
     limits: {backoff: 100ms, cancel_grace: 5s}
 `
 
-// WithKeys are the usual settings, for callers with API keys.
+// WithKeys are Settings for callers with API keys.
 const WithKeys = Settings + `
 auth:
   schemes:
     - {name: keys, kind: api_key}
 `
 
-// parallel is how many tests of a package run at a time. Most of a test's time is waiting for what other processes do, but
-// go test runs as many packages at once as there are cores.
+// parallel is the number of tests of a package that run at a time. Tests mostly wait for other processes, but go test
+// runs as many packages at once as there are cores.
 const parallel = 4
 
 // Main runs the tests of a package that starts clusters. Call it from TestMain.
@@ -57,7 +58,7 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Replace replaces what is there in a text, and panics if it is not.
+// Replace replaces a text that must be there; otherwise it panics.
 func Replace(s, old, with string) string {
 	if !strings.Contains(s, old) {
 		panic(old + " is not there")
@@ -67,7 +68,7 @@ func Replace(s, old, with string) string {
 
 var built = sync.OnceValues(func() (string, error) { return Build("holdfast") })
 
-// Binary is the path of the server, built as this test was.
+// Binary is the path of the server, built with the same flags as this test.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := built()
@@ -75,8 +76,8 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// Build builds a server for the test processes of all packages, and returns its path. The go command does nothing if it is
-// up to date.
+// Build builds a server for the test processes of all packages, and returns its path. If it is up to date, the go
+// command does nothing.
 func Build(name string, flags ...string) (string, error) {
 	if underRace() {
 		name, flags = name+"-race", append(flags, "-race")
@@ -85,14 +86,14 @@ func Build(name string, flags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// As root, servers also run as another user, who must be able to enter the directory.
+	// When root runs the tests, servers also run as another user, which must be able to enter the directory.
 	sum := sha256.Sum256([]byte(module))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-clustertest-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	if s, err := os.Lstat(dir); err != nil || s.Sys().(*syscall.Stat_t).Uid != uint32(os.Getuid()) {
-		return "", fmt.Errorf("%s is not ours: %w", dir, err)
+		return "", fmt.Errorf("%s belongs to another user: %w", dir, err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// DB looks at the tables: what the protocol says is compared with what is stored.
+// DB reads the tables, so that tests can compare answers with stored data.
 type DB struct {
 	T    testing.TB
 	URL  string
 	Conn *pgx.Conn
 }
 
-// NewDB makes a database for the test. At the end it must be Sound.
+// NewDB makes a database for the test, and checks at the end that it is Sound.
 func NewDB(t testing.TB) *DB {
 	t.Helper()
 	db := OpenDB(t, storetest.New(t).URL)
@@ -74,7 +74,7 @@ func (d *DB) Exec(sql string, args ...any) {
 	require.NoError(d.T, err)
 }
 
-// One is the one value that a query yields.
+// One is the only value of a query.
 func One[T any](d *DB, sql string, args ...any) T {
 	d.T.Helper()
 	var v T
@@ -82,7 +82,7 @@ func One[T any](d *DB, sql string, args ...any) T {
 	return v
 }
 
-// Column are the values that a query yields.
+// Column is the column of values of a query.
 func Column[T any](d *DB, sql string, args ...any) []T {
 	d.T.Helper()
 	rows, err := d.Conn.Query(context.Background(), sql, args...)
@@ -92,7 +92,7 @@ func Column[T any](d *DB, sql string, args ...any) []T {
 	return out
 }
 
-// ID is the internal id of a task.
+// ID is the UUID of a task.
 func (d *DB) ID(taskID string) string {
 	d.T.Helper()
 	return One[string](d, "SELECT id::text FROM holdfast.tasks WHERE coalesce(client_id, id::text) = $1", taskID)
@@ -105,22 +105,22 @@ func (d *DB) Chunks(taskID string) []string {
 		WHERE task = $1 AND kind = 3 ORDER BY seq`, d.ID(taskID))
 }
 
-// Seqs are the numbers of the events that clients see.
+// Seqs are the seqs of the events that clients see.
 func (d *DB) Seqs(taskID string) []int64 {
 	d.T.Helper()
 	return Column[int64](d, `SELECT seq FROM holdfast.task_events
 		WHERE task = $1 AND (kind IN (2, 3) OR seq = 1) ORDER BY seq`, d.ID(taskID))
 }
 
-// Runs are the outcomes of the attempts that left a note.
+// Runs are the outcomes of the attempts with a run note.
 func (d *DB) Runs(taskID string) []string {
 	d.T.Helper()
 	return Column[string](d, `SELECT payload->>'outcome' FROM holdfast.task_events
 		WHERE task = $1 AND kind = 4 ORDER BY seq`, d.ID(taskID))
 }
 
-// Sound checks what must hold for every task that has ended: a log without a gap, one terminal status which is its last
-// event but for notes, a projection that agrees, and no trace in the queue.
+// Sound checks every ended task: a log without a gap, one terminal status, only run notes after it, a projection that
+// agrees, and no row in the queue.
 func (d *DB) Sound() {
 	d.T.Helper()
 	broken := Column[string](d, `
@@ -141,11 +141,12 @@ func (d *DB) Sound() {
 		"owned although ended")
 }
 
-// Holds checks that events are the last ones that clients see of a task, once each and in order, with all of its chunks.
+// Holds checks that events are the last events of a task that clients see, once each and in order, with all of its
+// chunks.
 func (d *DB) Holds(taskID string, events []*a2atest.Event, chunks int) {
 	d.T.Helper()
 	stored, seqs := d.Seqs(taskID), a2atest.Seqs(events)
-	require.Equal(d.T, stored[max(0, len(stored)-len(seqs)):], seqs, "every event that is stored was seen, once and in order")
+	require.Equal(d.T, stored[max(0, len(stored)-len(seqs)):], seqs, "the client saw every stored event, once and in order")
 	require.Equal(d.T, d.Chunks(taskID), a2atest.Chunks(events))
 	Indexed(d.T, a2atest.Chunks(events), chunks)
 }
@@ -165,7 +166,7 @@ func Indexed(t testing.TB, chunks []string, n int) {
 	require.Empty(t, cmp.Diff(want, got), "indexes of the chunks")
 }
 
-// Seq are the numbers 1..n, those of a task's stream from its beginning.
+// Seq are the numbers 1 to n, the ids of a task's stream from its beginning.
 func Seq(n int) []int64 {
 	out := make([]int64, n)
 	for i := range out {

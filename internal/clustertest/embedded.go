@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Postmaster is the process id of PostgreSQL in the directory, 0 if none runs.
+// Postmaster is the process id of PostgreSQL in the directory; 0 if none runs.
 func Postmaster(dir string) int {
 	home, err := filepath.EvalSymlinks(filepath.Join(dir, ".holdfast", "postgres"))
 	if err != nil {
@@ -33,7 +33,7 @@ func Postmaster(dir string) int {
 	return 0
 }
 
-// DropDatabase ends the PostgreSQL that a server has left behind in a directory, and waits for its end.
+// DropDatabase stops the PostgreSQL that a server has left in a directory, and waits for its end.
 func DropDatabase(t testing.TB, dir string) {
 	t.Helper()
 	if pid := Postmaster(dir); pid != 0 {

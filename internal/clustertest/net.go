@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Reserve binds a port and does not listen at it. While no process does, connections are refused; and the port is given to
-// nobody who asks for any port.
+// Reserve binds a port without listening. Until a process listens, connections are refused, and the kernel gives the
+// port to no process that asks for any port.
 func Reserve(t testing.TB) (addr string) {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -23,7 +23,7 @@ func Reserve(t testing.TB) (addr string) {
 	syscall.ForkLock.RUnlock()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = syscall.Close(fd) })
-	// With this on both sides, one of them may listen.
+	// With SO_REUSEADDR on both sockets, one of them may listen.
 	require.NoError(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
 	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	bound, err := syscall.Getsockname(fd)
@@ -31,7 +31,7 @@ func Reserve(t testing.TB) (addr string) {
 	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
 }
 
-// Proxy is one address in front of servers that come and go.
+// Proxy is one address in front of servers that start and stop.
 type Proxy struct {
 	Addr string
 
@@ -62,14 +62,14 @@ func NewProxy(t testing.TB, to string) *Proxy {
 	return p
 }
 
-// Lead makes new connections go to another server.
+// Lead sends new connections to another server.
 func (p *Proxy) Lead(to string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.to = to
 }
 
-// Cut closes every connection, as a network would that lost its state: with a reset.
+// Cut closes every connection with a reset, like a network that lost its state.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *Proxy) carry(client net.Conn) {
 	_, _ = io.Copy(client, server)
 }
 
-// keep makes a connection one that Cut closes, and returns what closes it otherwise.
+// keep registers a connection for Cut, and returns a function that closes and unregisters it.
 func (p *Proxy) keep(c net.Conn) (to string, closing func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

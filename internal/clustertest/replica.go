@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Replica is one server process, which clients speak to.
+// Replica is a server process that tests talk to.
 type Replica struct {
 	a2atest.Peer
 	Options Options
@@ -32,27 +32,27 @@ type Replica struct {
 
 	cmd     *exec.Cmd
 	log     log
-	serving chan struct{} // closed when the process has told its addresses
+	serving chan struct{} // closed when the process has logged its addresses
 	ended   chan struct{} // closed when the process has been waited for
 }
 
-// Options are how a server is started.
+// Options say how to start a server.
 type Options struct {
 	Name   string
-	DB     string   // URL; empty leaves the database to the server
+	DB     string   // URL; empty: an embedded database
 	Config string   // YAML; empty: none
 	Env    []string // added to a clean environment
 	Dir    string
 	User   *syscall.Credential
-	Binary string // empty: the one that was built
-	// Async leaves the waiting to the test: WaitServing, then WaitReady.
+	Binary string // empty: the one that Build made
+	// Async makes Start return at once; the test calls WaitServing, then WaitReady.
 	Async bool
 }
 
-// running are the processes that must not outlive an interrupted test.
+// running are the processes that an interrupted test must kill.
 var running sync.Map // *os.Process to nothing
 
-// KillAll ends all replicas at once. It is for a test process that is interrupted.
+// KillAll kills all replicas, when the test process is interrupted.
 func KillAll() {
 	running.Range(func(p, _ any) bool {
 		_ = p.(*os.Process).Kill()
@@ -77,7 +77,7 @@ func Start(t testing.TB, o Options) *Replica {
 	return r
 }
 
-// Together starts servers at once, and waits until all are ready.
+// Together starts servers concurrently, and waits until all are ready.
 func Together(t testing.TB, all ...Options) []*Replica {
 	t.Helper()
 	out := make([]*Replica, len(all))
@@ -88,7 +88,7 @@ func Together(t testing.TB, all ...Options) []*Replica {
 	for _, r := range out {
 		r.WaitServing()
 		r.WaitReady()
-		r.Options.Async = false // when it is started again
+		r.Options.Async = false // for later starts
 	}
 	return out
 }
@@ -113,8 +113,8 @@ func Pair(t testing.TB, o Options) (a, b *Replica) {
 	return both[0], both[1]
 }
 
-// Run starts the process, again if it has ended. It keeps the addresses it had, but for that of gRPC: no client goes back
-// to it, and each port that was left may be another's by now.
+// Run starts the process, or restarts it. A restarted process keeps its addresses, except that of gRPC: no client
+// needs the old one, and another process may have its port by now.
 func (r *Replica) Run() {
 	r.T.Helper()
 	args := []string{"serve"}
@@ -138,7 +138,7 @@ func (r *Replica) Run() {
 	cmd := exec.Command(binary, args...)
 	cmd.Env, cmd.Dir = env, r.Options.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.Options.User, Setpgid: true}
-	// A pipe of our own: with one of exec's, Wait would wait for a PostgreSQL that outlives its server.
+	// A pipe of our own: with exec's pipe, Wait would wait for a PostgreSQL that outlives its server.
 	reader, writer, err := os.Pipe()
 	require.NoError(r.T, err)
 	cmd.Stdout, cmd.Stderr = writer, writer
@@ -150,7 +150,7 @@ func (r *Replica) Run() {
 	go r.log.follow(reader, func(line *logLine) {
 		if line.Msg == "holdfast serves" || line.Msg == "holdfast runs agents" {
 			r.URL, r.GRPC, r.Admin = line.URL, line.GRPC, line.Admin
-			if line.Listen != "" { // where it is, whatever its cards say
+			if line.Listen != "" { // the address, whatever public_url says
 				r.URL = "http://" + line.Listen
 			}
 			close(serving)
@@ -179,7 +179,7 @@ func (r *Replica) WaitServing() {
 	}
 }
 
-// WaitReady waits until every check is ok: also the one that notifications arrive.
+// WaitReady waits until every check is ok, including the one of the listener.
 func (r *Replica) WaitReady() {
 	r.T.Helper()
 	waittest.Eventually(r.T, r.Name+" is ready", func() error {
@@ -188,7 +188,7 @@ func (r *Replica) WaitReady() {
 	})
 }
 
-// Ready asks /readyz. The status is 0 when nobody answers.
+// Ready reads /readyz. The status is 0 if there is no answer.
 func (r *Replica) Ready() (status int, body string) {
 	client := http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Get(r.Admin + "/readyz")
@@ -203,7 +203,7 @@ func (r *Replica) Ready() (status int, body string) {
 // PID is the id of the process.
 func (r *Replica) PID() int { return r.cmd.Process.Pid }
 
-// Is reports whether the process has the name of a worker in the database.
+// Is reports whether a worker's name in the database is that of the process.
 func (r *Replica) Is(worker string) bool { return strings.HasSuffix(worker, "/"+strconv.Itoa(r.PID())) }
 
 // Signal sends a signal to the process.
@@ -212,7 +212,7 @@ func (r *Replica) Signal(sig syscall.Signal) {
 	require.NoError(r.T, r.cmd.Process.Signal(sig))
 }
 
-// Kill ends the process at once, and reaps it.
+// Kill kills the process and waits for its end.
 func (r *Replica) Kill() {
 	if r.cmd == nil {
 		return
@@ -221,27 +221,27 @@ func (r *Replica) Kill() {
 	<-r.ended
 }
 
-// Freeze stops the process from running until Thaw.
+// Freeze stops the process with SIGSTOP until Thaw.
 func (r *Replica) Freeze() { r.T.Helper(); r.Signal(syscall.SIGSTOP) }
 
-// Thaw undoes Freeze.
+// Thaw continues the process.
 func (r *Replica) Thaw() { r.T.Helper(); r.Signal(syscall.SIGCONT) }
 
-// Stop stops the process as an operator would, and waits until it has ended well.
+// Stop stops the process as an operator would, and waits for a clean exit.
 func (r *Replica) Stop() {
 	r.T.Helper()
 	r.Signal(syscall.SIGTERM)
 	require.Zero(r.T, r.Wait())
 }
 
-// Wait returns the exit code of a process that is to end.
+// Wait waits for the end of the process, and returns its exit code.
 func (r *Replica) Wait() int {
 	r.T.Helper()
 	waittest.Within(r.T, r.Name+" ends", r.ended)
 	return r.cmd.ProcessState.ExitCode()
 }
 
-// Ended tells whether the process has ended, and how.
+// Ended reports whether the process has ended, and how.
 func (r *Replica) Ended() (how string, ended bool) {
 	select {
 	case <-r.ended:
@@ -251,7 +251,7 @@ func (r *Replica) Ended() (how string, ended bool) {
 	}
 }
 
-// Page reads a page of the admin address. A header Host replaces the address.
+// Page reads a page of the admin address. A Host header replaces the host of the address.
 func (r *Replica) Page(path string, headers ...string) (status int, body string, header http.Header) {
 	r.T.Helper()
 	req, err := http.NewRequestWithContext(waittest.Context(r.T), http.MethodGet, r.Admin+path, nil)
@@ -268,7 +268,7 @@ func (r *Replica) Page(path string, headers ...string) (status int, body string,
 	return resp.StatusCode, string(b), resp.Header
 }
 
-// Samples are the metrics of the replica, such as a_total{b="c"}, and the sums of each family under its name.
+// Samples are the metrics of the replica, such as a_total{b="c"}, and the sum of each family under its name.
 func (r *Replica) Samples() (map[string]float64, error) {
 	client := http.Client{Timeout: waittest.Patience}
 	resp, err := client.Get(r.Admin + "/metrics")
@@ -296,7 +296,7 @@ func (r *Replica) Samples() (map[string]float64, error) {
 	return out, in.Err()
 }
 
-// Metric is the sum of a family, which must be there.
+// Metric is the sum of a metric family, which must exist.
 func (r *Replica) Metric(name string) float64 {
 	r.T.Helper()
 	all, err := r.Samples()
@@ -305,7 +305,7 @@ func (r *Replica) Metric(name string) float64 {
 	return all[name]
 }
 
-// Counted is a sample; 0 when there is none yet.
+// Counted is a sample; 0 if it does not exist yet.
 func (r *Replica) Counted(sample string) int {
 	r.T.Helper()
 	all, err := r.Samples()
@@ -313,7 +313,7 @@ func (r *Replica) Counted(sample string) int {
 	return int(all[sample])
 }
 
-// Log is what the process has written, over all its lives.
+// Log is the output of the process, including earlier runs.
 func (r *Replica) Log() string { return string(r.log.tail(0)) }
 
 // log is the output of a process.

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Finished is what a verb of the command line left.
+// Finished is the outcome of a verb of the command line.
 type Finished struct {
 	Code     int
 	Out, Err string
@@ -30,7 +30,7 @@ func Command(t testing.TB, dir string, env []string, args ...string) Finished {
 	return Finished{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
-// Verb is a verb that is to be started.
+// Verb prepares a verb that the caller starts.
 func Verb(t testing.TB, dir string, env []string, args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
 	t.Helper()
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
@@ -42,5 +42,5 @@ func Verb(t testing.TB, dir string, env []string, args ...string) (cmd *exec.Cmd
 	return cmd, out, errs
 }
 
-// cleanEnv is an environment that configures nothing.
+// cleanEnv is an environment without configuration.
 func cleanEnv() []string { return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} }

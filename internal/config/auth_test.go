@@ -42,7 +42,7 @@ agents:
 	require.Equal(t, "https://127.0.0.1:8080", c.BaseURL(c.Listen))
 }
 
-func TestMistakesInSchemes(t *testing.T) {
+func TestInvalidSchemes(t *testing.T) {
 	t.Parallel()
 	scheme := func(s string) string { return "auth: {schemes: [" + s + "]}" }
 	jwt := func(more string) string {
@@ -77,11 +77,11 @@ func TestMistakesInSchemes(t *testing.T) {
 			scheme(`{name: a, ` + jwt(`, tenant: acme`) + `}, {name: b, kind: jwt, jwt: {issuer: "https://other.example.com", audience: [a], tenant_claim: org}}`),
 			"does not keep its subjects apart",
 		},
-		"no authorities":     {scheme(`{name: a, kind: mtls}`), "needs tls.client_ca_file"},
-		"half of TLS":        {"tls: {cert_file: c.pem}", "needs both"},
-		"authorities alone":  {"tls: {client_ca_file: c.pem}", "needs cert_file"},
-		"an unknown scheme":  {"agents: [{name: a, executor: {kind: demo}, auth: {schemes: [x]}}]", `"x" is not among auth.schemes`},
-		"a scope for nobody": {"agents: [{name: a, executor: {kind: demo}, auth: {scope: x}}]", "needs a scheme"},
+		"no authorities":          {scheme(`{name: a, kind: mtls}`), "needs tls.client_ca_file"},
+		"half of TLS":             {"tls: {cert_file: c.pem}", "needs both"},
+		"authorities alone":       {"tls: {client_ca_file: c.pem}", "needs cert_file"},
+		"an unknown scheme":       {"agents: [{name: a, executor: {kind: demo}, auth: {schemes: [x]}}]", `"x" is not among auth.schemes`},
+		"a scope without schemes": {"agents: [{name: a, executor: {kind: demo}, auth: {scope: x}}]", "needs a scheme"},
 		"tasks for tenants, and tokens without": {
 			scheme(`{name: a, `+jwt("")+`}`) + "\nagents: [{name: a, executor: {kind: demo}, auth: {visibility: tenant}}]", "agents[0].auth.visibility: tenant: whom auth.schemes[0] lets in has no tenant: set jwt.tenant",
 		},
@@ -117,7 +117,7 @@ func TestExposed(t *testing.T) {
 	}
 }
 
-func TestWhoSeesTasks(t *testing.T) {
+func TestVisibility(t *testing.T) {
 	t.Parallel()
 	c, err := Load(Source{File: file(t, `
 auth:
@@ -136,8 +136,8 @@ agents:
 	require.Equal(t, RowSecurityRequire, c.Auth.RowSecurity)
 }
 
-// A scheme without tenants is fine where an agent does not take it, and so are keys, of which each may have one.
-func TestTenantsAreNeededWhereTheyMeanSomething(t *testing.T) {
+// A scheme without tenants is fine if the agent does not accept it. So are keys, because each key may have a tenant.
+func TestTenantVisibilityRequiresTenants(t *testing.T) {
 	t.Parallel()
 	c, err := Load(Source{File: file(t, `
 auth:
@@ -162,12 +162,12 @@ func TestLocalOnly(t *testing.T) {
 		return c
 	}
 	require.True(t, load("").LocalOnly())
-	require.False(t, load("auth: {none: true}").LocalOnly(), "the operator has said that anybody is meant")
-	require.False(t, load("auth: {schemes: [{name: keys, kind: api_key}]}").LocalOnly(), "who asks may be called by any name")
+	require.False(t, load("auth: {none: true}").LocalOnly(), "the operator has allowed open access")
+	require.False(t, load("auth: {schemes: [{name: keys, kind: api_key}]}").LocalOnly(), "a browser's page may use any host name")
 	require.False(t, load(`listen: ":0"`).LocalOnly())
 }
 
-// Off loopback metrics and profiles are for operators, or for nobody; everybody has to be said.
+// Beyond loopback, metrics and profiles are for operators or for nobody, unless the configuration opens them.
 func TestAdminAccess(t *testing.T) {
 	t.Parallel()
 	const schemes = `
@@ -179,15 +179,15 @@ tls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}
 		want    AdminAccess
 		schemes []string
 	}{
-		"on loopback":                    {schemes, AdminLocal, nil},
-		"on loopback, asking":            {schemes + "admin: {schemes: [keys]}", AdminAsks, []string{"keys"}},
-		"reachable":                      {schemes + `admin_listen: ":9090"`, AdminAsks, []string{"keys"}},
-		"reachable, with certificates":   {schemes + "admin_listen: \":9090\"\nadmin: {tls: true}", AdminAsks, []string{"keys", "certs"}},
-		"reachable, with some":           {schemes + "admin_listen: \":9090\"\nadmin: {tls: true, schemes: [certs]}", AdminAsks, []string{"certs"}},
-		"reachable, and nobody asked":    {`admin_listen: ":9090"`, AdminProbes, nil},
-		"reachable, asking is off":       {schemes + "admin_listen: \":9090\"\nadmin: {schemes: []}", AdminProbes, nil},
-		"reachable, and for everybody":   {"admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
-		"for everybody, and be it asked": {schemes + "admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
+		"on loopback":                  {schemes, AdminLocal, nil},
+		"on loopback, asking":          {schemes + "admin: {schemes: [keys]}", AdminAsks, []string{"keys"}},
+		"reachable":                    {schemes + `admin_listen: ":9090"`, AdminAsks, []string{"keys"}},
+		"reachable, with certificates": {schemes + "admin_listen: \":9090\"\nadmin: {tls: true}", AdminAsks, []string{"keys", "certs"}},
+		"reachable, with some":         {schemes + "admin_listen: \":9090\"\nadmin: {tls: true, schemes: [certs]}", AdminAsks, []string{"certs"}},
+		"reachable, without schemes":   {`admin_listen: ":9090"`, AdminProbes, nil},
+		"reachable, asking is off":     {schemes + "admin_listen: \":9090\"\nadmin: {schemes: []}", AdminProbes, nil},
+		"reachable, and open":          {"admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
+		"open in spite of schemes":     {schemes + "admin_listen: \":9090\"\nadmin: {open: true}", AdminOpen, nil},
 	} {
 		cfg, err := Load(Source{File: file(t, c.content)})
 		require.NoError(t, err, about)

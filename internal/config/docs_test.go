@@ -13,11 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documented is what docs/configuration.md says about a key.
+// documented is the default and variable of a key in docs/configuration.md.
 type documented struct{ Default, Variable string }
 
-// inWords are the keys whose default follows from other keys or is required, so that
-// the table describes it in words.
+// inWords are the keys whose default depends on other keys, or which are required: the table describes them in words.
 var inWords = map[string]bool{
 	"agents[].name": true, "agents[].card.name": true, "agents[].card.description": true, "agents[].card.skills": true,
 	"agents[].card.extensions[].uri": true, "agents[].card.skills[].id": true, "agents[].card.skills[].name": true, "agents[].card.skills[].description": true,
@@ -28,7 +27,7 @@ var inWords = map[string]bool{
 	"agents[].executor.command.argv": true, "agents[].executor.command.dir": true, "agents[].limits.concurrency": true,
 }
 
-func TestEveryKeyIsDocumented(t *testing.T) {
+func TestDocumentationListsEveryKey(t *testing.T) {
 	t.Parallel()
 	inCode := map[string]documented{}
 	collect(inCode, "", reflect.ValueOf(*Default()))
@@ -67,7 +66,7 @@ func collect(keys map[string]documented, path string, section reflect.Value) {
 			}
 			collect(keys, key+"[]", element.Elem())
 			if key == "agents" {
-				continue // the page has a paragraph for the list itself
+				continue // a paragraph of the page describes the list itself
 			}
 		}
 		d := documented{Variable: field.Tag.Get("env")}
@@ -98,7 +97,7 @@ func text(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-func TestTheExampleLoads(t *testing.T) {
+func TestExampleConfigurationLoads(t *testing.T) {
 	t.Parallel()
 	c, err := Load(Source{
 		File: "../../examples/holdfast.yaml",

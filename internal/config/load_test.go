@@ -43,7 +43,7 @@ func problems(t *testing.T, content string, vars map[string]string) []string {
 	return texts
 }
 
-func TestNothingConfiguredServesTheDemoAgent(t *testing.T) {
+func TestDefaultConfigurationServesDemoAgent(t *testing.T) {
 	t.Parallel()
 	for name, source := range map[string]Source{
 		"no file":                  {},
@@ -73,7 +73,7 @@ func TestNothingConfiguredServesTheDemoAgent(t *testing.T) {
 	}
 }
 
-func TestAnAgentIsCompletedFromWhatIsThere(t *testing.T) {
+func TestAgentDefaults(t *testing.T) {
 	t.Parallel()
 	c, err := Load(Source{File: file(t, `
 agents:
@@ -86,7 +86,7 @@ agents:
 `)})
 	require.NoError(t, err)
 	weather, notes := c.Agents[0], c.Agents[1]
-	require.True(t, weather.Default, "the first agent is the default when none is marked")
+	require.True(t, weather.Default, "without a mark the first agent is the default")
 	require.False(t, notes.Default)
 	require.Equal(t, "1.10", weather.Card.Version, "a version that looks like a number keeps its digits")
 	require.Equal(t, 256, weather.Limits.Concurrency)
@@ -98,7 +98,7 @@ agents:
 	require.Equal(t, "notes", notes.Card.Skills[0].ID)
 }
 
-func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
+func TestFlagsOverrideEnvironmentOverridesFile(t *testing.T) {
 	t.Parallel()
 	path := file(t, "listen: 127.0.0.1:1\nadmin_listen: 127.0.0.1:2\ndata_dir: from-file\nroles: [api, nonsense]\n")
 	c, err := Load(Source{
@@ -113,12 +113,12 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 	require.Equal(t, ":5", c.Listen)
 	require.Equal(t, ":4", c.AdminListen)
 	require.Equal(t, "from-file", c.DataDir, "an empty variable counts as unset")
-	require.Equal(t, []Role{RoleWorker, RoleAPI}, c.Roles, "the environment replaces a list, mistakes and all")
+	require.Equal(t, []Role{RoleWorker, RoleAPI}, c.Roles, "the environment replaces the list of the file, with its errors")
 	require.Equal(t, "debug", c.Log.Level)
 	require.Equal(t, "postgres://db/holdfast", c.DatabaseURL)
 }
 
-func TestMistakesOutsideTheFileNameTheirOrigin(t *testing.T) {
+func TestErrorsNameTheirSource(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Source{
 		Env:   environment(map[string]string{"HOLDFAST_LOG_FORMAT": "xml"}),
@@ -128,7 +128,7 @@ func TestMistakesOutsideTheFileNameTheirOrigin(t *testing.T) {
 	require.ErrorContains(t, err, "flag for listen: listen: \"nowhere\" is not host:port")
 }
 
-func TestSecretsOfWebhooks(t *testing.T) {
+func TestWebhookSecrets(t *testing.T) {
 	t.Parallel()
 	const first, second = "NJfK9ku2EF2Ln7j6Xh3gsYxV6MC1mBv4qS9yF0sGgbk=", "c2Vjb25kIGtleSB0aGF0IGlzIG9mIHRoaXJ0eSB0d28="
 	c, err := Load(Source{Env: environment(map[string]string{
@@ -173,7 +173,7 @@ agents:
 	}, problems(t, "data_dir: ${NOT_SET}/${NEITHER}\npublic_url: http://${HOST\n", nil))
 }
 
-func TestEveryMistakeIsListedWithItsLine(t *testing.T) {
+func TestErrorsNameEveryLine(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/mistakes.yaml")
 	require.NoError(t, err)
@@ -184,10 +184,10 @@ func TestEveryMistakeIsListedWithItsLine(t *testing.T) {
 	want, err := os.ReadFile("testdata/mistakes.txt")
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(string(want), got))
-	require.NotContains(t, got, "sesame", "a password of the configuration is never repeated")
+	require.NotContains(t, got, "sesame", "errors never repeat a password")
 }
 
-func TestOriginsAreTakenWhole(t *testing.T) {
+func TestInvalidOrigins(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
 		`holdfast.yaml:2: cors.allowed_origins: * stands for every origin, so that it stands alone`,
@@ -226,7 +226,7 @@ agents:
 `, nil))
 }
 
-func TestMistakesOfYAML(t *testing.T) {
+func TestInvalidYAML(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		content string
@@ -250,7 +250,7 @@ func TestMistakesOfYAML(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
+func TestUnreadableFile(t *testing.T) {
 	t.Parallel()
 	_, err := Load(Source{File: "/does/not/exist.yaml"})
 	require.ErrorIs(t, err, os.ErrNotExist)

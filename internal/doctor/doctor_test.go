@@ -40,7 +40,7 @@ func configuration(t testing.TB, url string) *config.Config {
 	return cfg
 }
 
-// report is what was found, by check.
+// report is the findings by check.
 type report map[string][]Finding
 
 func examine(t testing.TB, o Options) report {
@@ -57,7 +57,7 @@ func examine(t testing.TB, o Options) report {
 	return out
 }
 
-// is the one finding of a check that has this status.
+// is returns the only finding of a check with this status.
 func (r report) is(t testing.TB, check string, status Status, says string) {
 	t.Helper()
 	for _, f := range r[check] {
@@ -68,7 +68,7 @@ func (r report) is(t testing.TB, check string, status Status, says string) {
 	require.Failf(t, "not found", "%s %s %q in %v", check, status, says, r[check])
 }
 
-// only are the checks that are not ok.
+// only returns the checks that are not ok.
 func (r report) only(t testing.TB, checks ...string) {
 	t.Helper()
 	bad := map[string]bool{}
@@ -124,7 +124,7 @@ func create(t testing.TB, s *store.Store, agent string) task.ID {
 	return id
 }
 
-// hook sets a webhook that is idle.
+// hook sets a webhook with nothing to deliver.
 func hook(t testing.TB, s *store.Store, token string) task.ID {
 	t.Helper()
 	id := create(t, s, "demo")
@@ -132,7 +132,7 @@ func hook(t testing.TB, s *store.Store, token string) task.ID {
 	return id
 }
 
-func TestADatabaseInGoodHealth(t *testing.T) {
+func TestHealthyDatabase(t *testing.T) {
 	t.Parallel()
 	pg := storetest.Server(t, nil)
 	s := open(t, pg.URL)
@@ -153,14 +153,14 @@ func TestADatabaseInGoodHealth(t *testing.T) {
 	require.Len(t, r, 29)
 }
 
-func TestWhatMayBeWrongInADatabase(t *testing.T) {
+func TestDatabaseFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, url string, do func(string, ...any))
 		url   func(url string) string
 		want  map[string]Finding
 	}{
-		"nothing but that it is fast and new": { // as the throwaway cluster is
+		"nothing but that it is fast and new": { // like the throwaway cluster
 			want: map[string]Finding{},
 		},
 		"synchronous_commit is off": {
@@ -189,7 +189,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 			},
 			want: map[string]Finding{"schema": {Status: Fail, Detail: "made by an unreleased version of Holdfast"}},
 		},
-		"a table that the checks want is not there": {
+		"a table that the checks need is missing": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) { do("DROP TABLE holdfast.workers CASCADE") },
 			want: map[string]Finding{
 				"workers": {Status: Fail, Detail: "could not be checked"}, "runs": {Status: Fail, Detail: "could not be checked"},
@@ -212,7 +212,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 				"runs":    {Status: Warn, Detail: "1 tasks run on processes that are not alive"},
 			},
 		},
-		"tasks that nobody will run": {
+		"tasks without workers": {
 			spoil: func(t *testing.T, url string, do func(string, ...any)) {
 				t.Helper()
 				s := open(t, url)
@@ -224,7 +224,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 				"queue": {Status: Warn, Detail: "forgotten: 1 wait, 0 run, the oldest is due"},
 			},
 		},
-		"a queue that stands": {
+		"a queue that does not move": {
 			spoil: func(t *testing.T, url string, do func(string, ...any)) {
 				t.Helper()
 				create(t, open(t, url), "demo")
@@ -250,7 +250,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 			},
 			want: map[string]Finding{"partitions": {Status: Warn, Detail: "is half detached"}},
 		},
-		"nobody delivers": {
+		"no process delivers": {
 			spoil: func(t *testing.T, url string, _ func(string, ...any)) {
 				t.Helper()
 				require.NoError(t, open(t, url).Register(t.Context(), store.Process{ID: store.NewID(), Name: "x", Version: "1", Roles: "api,worker"}, time.Hour))
@@ -319,7 +319,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 			url:  func(url string) string { return url + "&role=" + reader },
 			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write api_keys, audit_chains, audit_log"}},
 		},
-		"a standby, or what looks like it": {
+		"a standby, or a read-only database": {
 			url:  func(url string) string { return url + "&default_transaction_read_only=on" },
 			want: map[string]Finding{"database": {Status: Fail, Detail: "transactions are read-only by default"}},
 		},
@@ -344,7 +344,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 			if c.want["schema"].Detail != "not there yet" && !strings.Contains(c.want["schema"].Detail, "unreleased") {
 				r.is(t, "partitions", Warn, "not there")
 			}
-			// What else it says is true of every throwaway database.
+			// The other findings are true of every throwaway database.
 			bad := []string{"commit"}
 			for check := range c.want {
 				bad = append(bad, check)
@@ -362,7 +362,7 @@ func TestWhatMayBeWrongInADatabase(t *testing.T) {
 
 var reader = fmt.Sprintf("holdfast_doctor_reader_%d", time.Now().UnixNano())
 
-// Keys come and go, and secrets stay behind.
+// Secrets stay sealed with keys that the configuration no longer has.
 func TestWebhookSecrets(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
@@ -403,7 +403,7 @@ func TestWebhookSecrets(t *testing.T) {
 	found().is(t, "webhook secrets", Fail, "3 webhooks")
 }
 
-func TestNotificationsThatDoNotArrive(t *testing.T) {
+func TestNotificationsDoNotArrive(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	p := pgproxytest.New(t, url)
@@ -424,8 +424,8 @@ func TestNotificationsThatDoNotArrive(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(r), "sesame")
 }
 
-// Something accepts connections and says nothing.
-func TestADatabaseThatHangsIsNotWaitedFor(t *testing.T) {
+// A server accepts connections and never answers.
+func TestHangingDatabase(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -435,7 +435,7 @@ func TestADatabaseThatHangsIsNotWaitedFor(t *testing.T) {
 	r.is(t, "database", Fail, "no answer within 200ms")
 	require.NotContains(t, r, "commit")
 
-	// One that falls silent later is given up after a few checks.
+	// If the database hangs later, doctor gives up after a few checks.
 	url := storetest.New(t).URL
 	lock := connect(t, url)
 	lock("BEGIN")
@@ -496,7 +496,7 @@ func TestSurroundings(t *testing.T) {
 	r.is(t, "grpc_listen", Fail, "is taken")
 	r.is(t, "admin_listen", Fail, "is taken")
 	r.is(t, "database", Fail, "is not reachable")
-	require.NotContains(t, fmt.Sprint(r), "sesame", "no secret is shown")
+	require.NotContains(t, fmt.Sprint(r), "sesame", "output contains no secret")
 	require.Equal(t, int64(1), asked.Load())
 
 	for listen, c := range map[string]struct {
@@ -582,7 +582,7 @@ func TestSubjectsOfAFile(t *testing.T) {
 	cfg.Auth.Schemes = []config.AuthScheme{
 		{Name: "users", Kind: config.AuthBasic, Basic: config.BasicAuth{UsersFile: file}}, {Name: "sso", Kind: config.AuthJWT},
 	}
-	d := &database{examination: &examination{Options: Options{Config: cfg}}} // which is asked for keys alone
+	d := &database{examination: &examination{Options: Options{Config: cfg}}} // used for the subjects of keys only
 	found, err := d.subjects(t.Context())
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -595,7 +595,7 @@ func TestSubjectsOfAFile(t *testing.T) {
 	require.Contains(t, found[0].Detail, "were not looked at")
 }
 
-func TestItChangesNothing(t *testing.T) {
+func TestDoctorChangesNothing(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	s := open(t, url)

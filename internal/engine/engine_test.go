@@ -44,13 +44,13 @@ func TestMain(m *testing.M) {
 
 const patience = 60 * time.Second
 
-// replica is a whole server but for its wire.
+// replica is a whole server without its API.
 type replica struct {
 	*engine.Engine
 	store *store.Store
 	hub   *hub.Hub
 	gate  chan struct{} // "hold" waits for it
-	begun chan struct{} // "hold" says that it does
+	begun chan struct{} // receives when "hold" begins
 }
 
 type setup struct {
@@ -58,7 +58,7 @@ type setup struct {
 	pageKey   string
 	push      *engine.Push
 	noWorkers bool
-	// withoutRowSecurity leaves the predicates alone to keep callers apart.
+	// withoutRowSecurity leaves only the predicates to keep callers apart.
 	withoutRowSecurity bool
 	maxBlock           time.Duration
 	cancelWait         time.Duration
@@ -111,7 +111,7 @@ func start(t testing.TB, s setup) *replica {
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, g.Wait())
-		require.Zero(t, r.hub.Topics(), "a topic was left behind")
+		require.Zero(t, r.hub.Topics(), "a topic was not removed")
 		closing, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		r.store.Close(closing)
@@ -119,9 +119,9 @@ func start(t testing.TB, s setup) *replica {
 			require.NoError(t, invarianttest.Check(closing, s.url))
 		}
 	})
-	waittest.Eventually(t, "the hub listens", func() error {
+	waittest.Eventually(t, "the listener works", func() error {
 		_, degraded := r.hub.Health()
-		return waittest.Unless(!degraded, "it is degraded")
+		return waittest.Unless(!degraded, "the hub is degraded")
 	})
 	return r
 }
@@ -171,7 +171,7 @@ func (r *replica) execute(ctx context.Context, run *executor.Run, out executor.E
 
 var alice = asker{Caller: identity.Caller{Tenant: "t", Subject: "alice"}, Agent: "a"}
 
-// asker is who calls, and which agent.
+// asker is a caller, and the agent that it calls.
 type asker struct {
 	identity.Caller
 	Agent string
@@ -179,7 +179,7 @@ type asker struct {
 
 func (r *replica) as(c asker) *engine.View { return r.As(c.Caller, c.Agent) }
 
-// sending is a message, and who sends it.
+// sending is a message with its caller.
 type sending struct {
 	by asker
 	engine.SendRequest
@@ -225,7 +225,7 @@ func await[T any](t testing.TB, ch <-chan T) T {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatal("waited in vain")
+		t.Fatal("timed out")
 		panic("unreachable")
 	}
 }
@@ -242,7 +242,7 @@ func TestSend(t *testing.T) {
 	stored, err := r.as(alice).Get(t.Context(), &engine.GetRequest{TaskID: got.PublicID, WithArtifacts: true})
 	require.NoError(t, err)
 	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.EquateEmpty()}
-	require.Empty(t, cmp.Diff(stored, got, same), "what a blocking caller folds is what is stored")
+	require.Empty(t, cmp.Diff(stored, got, same), "the task that a blocking caller gets is the stored one")
 
 	now := send("hold")
 	now.Wait = false
@@ -266,8 +266,8 @@ func TestSend(t *testing.T) {
 	require.ErrorIs(t, err, task.NotFound)
 }
 
-// The metadata of a task is in every list that shows it.
-func TestMetadataIsBounded(t *testing.T) {
+// The size of a task's metadata is limited, because every list that has the task shows it.
+func TestMetadataSizeIsLimited(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{noWorkers: true})
 	of := func(size int) *sending {
@@ -283,7 +283,7 @@ func TestMetadataIsBounded(t *testing.T) {
 	require.ErrorContains(t, err, "metadata")
 }
 
-func TestABlockingSendIsBounded(t *testing.T) {
+func TestBlockingSendIsBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{maxBlock: 30 * time.Millisecond})
 	got := r.must(t, send("hold"))
@@ -291,13 +291,13 @@ func TestABlockingSendIsBounded(t *testing.T) {
 	require.NotZero(t, got.LastSeq)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := r.Send(ctx, send("hold")) // the client has gone; no harm is done
+	_, err := r.Send(ctx, send("hold")) // the client is gone; the task stays
 	if err != nil {
 		require.ErrorIs(t, err, task.Unavailable)
 	}
 }
 
-func TestMessagesToABusyTask(t *testing.T) {
+func TestMessagesToBusyTask(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	for _, agent := range []string{"a", "strict"} {
@@ -320,14 +320,14 @@ func TestMessagesToABusyTask(t *testing.T) {
 			}
 			got <- x
 		}()
-		waittest.Eventually(t, "its message has come", func() error { return waittest.Unless(len(r.log(t, h)) >= 3, "not yet") })
+		waittest.Eventually(t, "its message is there", func() error { return waittest.Unless(len(r.log(t, h)) >= 3, "not yet") })
 		r.gate <- struct{}{}
-		require.Equal(t, task.StateCompleted, await(t, got).Status.State, "the second run ends it")
+		require.Equal(t, task.StateCompleted, await(t, got).Status.State, "the second run ends the task")
 	}
 	close(r.gate)
 }
 
-func TestClientsIDs(t *testing.T) {
+func TestClientChosenIDs(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	named := func(text, id string) *sending {
@@ -351,7 +351,7 @@ func TestClientsIDs(t *testing.T) {
 		other.by.Subject = "bob"
 		require.NotEqual(t, first.ID, r.must(t, other).ID)
 	}
-	// A server-made id is continued by whoever owns it, and the same name is free for others.
+	// An id made by the server is continued by its owner, and stays free as a name for other callers.
 	mine := r.must(t, send("ask"))
 	require.Equal(t, mine.ID, r.must(t, named("done", mine.PublicID)).ID)
 	other := named("hi", mine.PublicID)
@@ -359,12 +359,12 @@ func TestClientsIDs(t *testing.T) {
 	require.NotEqual(t, mine.ID, r.must(t, other).ID)
 
 	_, err := r.Send(t.Context(), to(send("hi"), &task.Task{PublicID: store.NewID().String()}))
-	require.ErrorIs(t, err, task.NotFound, "later versions do not choose ids")
+	require.ErrorIs(t, err, task.NotFound, "clients of later versions do not choose ids")
 	_, err = r.Send(t.Context(), to(send("hi"), &task.Task{PublicID: "my-other-task"}))
 	require.ErrorIs(t, err, task.NotFound)
 }
 
-func TestTheContextMustBeTheTasks(t *testing.T) {
+func TestContextMustMatchTask(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	q := send("ask")
@@ -383,7 +383,7 @@ func TestTheContextMustBeTheTasks(t *testing.T) {
 	require.Equal(t, task.StateCompleted, r.must(t, right).Status.State)
 }
 
-func TestATaskOfAnotherOwnerDoesNotExist(t *testing.T) {
+func TestTaskOfOtherOwnerDoesNotExist(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	h := r.must(t, send("ask"))
@@ -419,10 +419,10 @@ func TestATaskOfAnotherOwnerDoesNotExist(t *testing.T) {
 			require.ErrorIs(t, do(), task.NotFound, "%s by another %s", op, name)
 		}
 	}
-	require.Len(t, r.log(t, h), 4, "and nothing has happened to it")
+	require.Len(t, r.log(t, h), 4, "the task is unchanged")
 }
 
-// drain reads a stream until its task has settled, or for as many events.
+// drain reads a stream until its task is parked or has ended, or reads n events.
 func drain(ctx context.Context, st *engine.Stream, until task.Seq) ([]*task.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -447,7 +447,7 @@ func seqs(evs []*task.Event) []task.Seq {
 	return out
 }
 
-// settled reads until a settling status with nothing behind it.
+// settled reads until a parked or terminal status that no event follows.
 func settled(ctx context.Context, st *engine.Stream) ([]*task.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -466,7 +466,7 @@ func settled(ctx context.Context, st *engine.Stream) ([]*task.Event, error) {
 	}
 }
 
-func TestAStreamGivesEveryEventOnce(t *testing.T) {
+func TestStreamGivesEveryEventOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	ctx := t.Context()
@@ -510,7 +510,7 @@ func TestAStreamGivesEveryEventOnce(t *testing.T) {
 	close(r.gate)
 	evs, err = settled(ctx, busy)
 	require.NoError(t, err)
-	require.Equal(t, task.StateCompleted, evs[len(evs)-1].State, "a status that would have parked it did not")
+	require.Equal(t, task.StateCompleted, evs[len(evs)-1].State, "a status that would park the task did not park it")
 	check(busy, evs)
 
 	q := send("bare")
@@ -525,7 +525,7 @@ func TestAStreamGivesEveryEventOnce(t *testing.T) {
 	require.True(t, evs[0].Direct)
 }
 
-func TestResumeAnywhereOnAnyReplica(t *testing.T) {
+func TestResumeFromAnyEventOnAnyReplica(t *testing.T) {
 	t.Parallel()
 	a := start(t, setup{url: storetest.New(t).URL})
 	asked := a.must(t, send("ask"))
@@ -556,7 +556,7 @@ func TestResumeAnywhereOnAnyReplica(t *testing.T) {
 	}
 }
 
-func TestAStreamIsCutAndResumedWhileItsTaskRuns(t *testing.T) {
+func TestCutStreamResumesWhileTaskRuns(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
@@ -588,7 +588,7 @@ func TestAStreamIsCutAndResumedWhileItsTaskRuns(t *testing.T) {
 			}
 			for i, seq := range got {
 				if seq != task.Seq(i+1) {
-					return fmt.Errorf("%d came as number %d", seq, i+1)
+					return fmt.Errorf("event %d came as number %d", seq, i+1)
 				}
 			}
 			if len(got) != 403 {
@@ -600,7 +600,7 @@ func TestAStreamIsCutAndResumedWhileItsTaskRuns(t *testing.T) {
 	require.NoError(t, g.Wait())
 }
 
-func TestBlockingCallersAnywhereSeeTheEnd(t *testing.T) {
+func TestBlockingCallersOnAllReplicasSeeEnd(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	works, asks := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
@@ -640,8 +640,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A login that may do nothing else can send a hint. The run that it names goes on; a real wish is heard as before.
-func TestAForgedCancel(t *testing.T) {
+// Any login can send a hint. A forged one does not cancel the run that it names, and a real cancel still works.
+func TestForgedCancelHint(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	a, b := start(t, setup{url: url}), start(t, setup{url: url, noWorkers: true})
@@ -657,7 +657,7 @@ func TestAForgedCancel(t *testing.T) {
 	defer func() { _ = conn.Close(t.Context()) }()
 	_, err = conn.Exec(t.Context(), "SELECT pg_notify($1, $2)", store.Channel, "forger,c:"+hex.EncodeToString(hs[0].ID[:]))
 	require.NoError(t, err)
-	// The process hears hints in their order, and looks at them in that order.
+	// The process receives hints in order, and checks them in that order.
 	got, err := b.as(alice).Cancel(t.Context(), &engine.CancelRequest{TaskID: hs[1].PublicID})
 	require.NoError(t, err)
 	require.Equal(t, task.StateCanceled, got.Status.State)
@@ -675,7 +675,7 @@ func TestAForgedCancel(t *testing.T) {
 	}
 }
 
-func TestCancelDoesNotWaitForEver(t *testing.T) {
+func TestCancelWaitIsBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{noWorkers: true, cancelWait: 20 * time.Millisecond})
 	q := send("x")
@@ -683,7 +683,7 @@ func TestCancelDoesNotWaitForEver(t *testing.T) {
 	h := r.must(t, q)
 	won, err := r.store.Claim(t.Context(), store.NewID(), []store.Demand{{Agent: "a", Slots: 1}})
 	require.NoError(t, err)
-	require.Len(t, won, 1, "by somebody who does nothing")
+	require.Len(t, won, 1, "claimed by a process that does nothing")
 	got, err := r.as(alice).Cancel(t.Context(), &engine.CancelRequest{TaskID: h.PublicID})
 	require.NoError(t, err)
 	require.Equal(t, task.StateSubmitted, got.Status.State)
@@ -724,7 +724,7 @@ func TestIdempotency(t *testing.T) {
 		got := r.must(t, key(to(send("ask again"), asked), "m"))
 		require.Equal(t, task.StateInputRequired, got.Status.State)
 		require.Equal(t, asked.ID, got.ID)
-		require.Len(t, got.History, 3, "one message each")
+		require.Len(t, got.History, 3, "one message for each key")
 	}
 	_, err = r.Send(t.Context(), key(to(send("other"), asked), "m"))
 	require.ErrorIs(t, err, task.Invalid)
@@ -743,7 +743,7 @@ func TestIdempotency(t *testing.T) {
 	require.Equal(t, task.StateCompleted, st.Task.Status.State)
 }
 
-func TestMessagesThatComeTwice(t *testing.T) {
+func TestRepeatedMessages(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	message := func(text, id string) *sending {
@@ -772,7 +772,7 @@ func TestMessagesThatComeTwice(t *testing.T) {
 	require.Contains(t, ids, first.ID)
 	require.Len(t, r.log(t, first), 4, "one message, one run")
 
-	// Whatever makes it another message.
+	// Any difference makes it another message.
 	inContext := message("hi", "m")
 	inContext.ContextID = "c"
 	bob := message("hi", "m")
@@ -783,13 +783,13 @@ func TestMessagesThatComeTwice(t *testing.T) {
 	for _, tt := range []struct {
 		what    string
 		q       *sending
-		repeats bool // said again, it is found
+		repeats bool // the repetition finds the first task
 	}{
 		{"another id", message("hi", "m-2"), true},
 		{"another text under one id", message("ho", "m"), true},
 		{"another context", inContext, true},
 		{"another caller", bob, true},
-		{"an agent that does not look", elsewhere, false},
+		{"an agent that does not compare messages", elsewhere, false},
 		{"no id", message("hi", ""), false},
 	} {
 		again, text := *tt.q, *tt.q.Message
@@ -804,10 +804,10 @@ func TestMessagesThatComeTwice(t *testing.T) {
 	for range 3 {
 		got := r.must(t, to(message("ask again", "q"), asked))
 		require.Equal(t, asked.ID, got.ID)
-		require.Len(t, got.History, 3, "one message each")
+		require.Len(t, got.History, 3, "one message for each key")
 	}
 
-	// The client's own key is stronger: it says that this is another message.
+	// The client's key overrides the message id: with a new key it is another message.
 	keyed := message("hi", "m")
 	keyed.IdempotencyKey = "k"
 	require.NotEqual(t, first.ID, r.must(t, keyed).ID)

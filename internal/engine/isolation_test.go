@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// aboutATask are the operations that name one. The answer is all that a caller gets: an error in its words, or what was done.
+// aboutATask are the operations that name a task. The answer is all that a caller gets: an error, or the result.
 var aboutATask = map[string]func(ctx context.Context, r *replica, c asker, id string) (any, error){
 	"find": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
 		return r.as(c).Find(ctx, id)
@@ -34,7 +34,7 @@ var aboutATask = map[string]func(ctx context.Context, r *replica, c asker, id st
 	"resume behind its last event": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
 		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: 3}))
 	},
-	"resume behind what it has not": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
+	"resume after an event that does not exist": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
 		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: 1000}))
 	},
 	"send": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
@@ -88,7 +88,7 @@ func webhook() *engine.PushSetting {
 	return &engine.PushSetting{PushConfig: task.PushConfig{ID: "hook", URL: "http://receiver.example/"}}
 }
 
-// words is what becomes of an error in every version and binding: all that their fault tables read.
+// words are the parts of an error that the fault tables of all versions and bindings read.
 func words(err error) string {
 	var e *task.Error
 	if !errors.As(err, &e) {
@@ -97,7 +97,7 @@ func words(err error) string {
 	return fmt.Sprintf("kind %v, %q, field %q, reason %v, retry %s", e.Kind, e.Msg, e.Field, e.Challenges, e.RetryAfter)
 }
 
-// isolated is a task of alice's, at an agent, that waits for her and has a webhook.
+// isolated is a parked task of alice's with a webhook, at an agent.
 func isolated(t *testing.T, r *replica, agent, name string) *task.Task {
 	t.Helper()
 	q := send("ask")
@@ -112,8 +112,8 @@ func isolated(t *testing.T, r *replica, agent, name string) *task.Task {
 	return h
 }
 
-// The predicates hold without row-level security, and what it adds changes no word.
-func TestOthersTasksAreNotThere(t *testing.T) {
+// The predicates work without row-level security, and with it the errors have the same text.
+func TestTasksOfOthersDoNotExist(t *testing.T) {
 	t.Parallel()
 	for _, without := range []bool{true, false} {
 		t.Run(fmt.Sprintf("row-level security %v", !without), func(t *testing.T) {
@@ -170,8 +170,8 @@ func everything(t *testing.T, r *replica, of ...*task.Task) (all []any) {
 	return all
 }
 
-// A name, a key and a page token are worth something to their owner only.
-func TestNamesKeysAndTokensOfOthers(t *testing.T) {
+// A name, a key or a page token works for its owner only.
+func TestNamesKeysAndPageTokensOfOthers(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{push: &engine.Push{MaxPerTask: 5}, pageKey: "key"})
 	named, unnamed := isolated(t, r, "a", "chosen"), isolated(t, r, "a", "")
@@ -180,7 +180,7 @@ func TestNamesKeysAndTokensOfOthers(t *testing.T) {
 	q := send("ask")
 	q.by, q.IdempotencyKey, q.ContextID = mallory, "key", "context"
 	got := r.must(t, q)
-	require.NotEqual(t, unnamed.ID, got.ID, "the same key, and the same request")
+	require.NotEqual(t, unnamed.ID, got.ID, "the same key with the same request")
 	q = send("ask")
 	q.by, q.TaskID, q.MayCreate = mallory, "chosen", true
 	got = r.must(t, q)
@@ -195,8 +195,8 @@ func TestNamesKeysAndTokensOfOthers(t *testing.T) {
 	require.Equal(t, words(garbage), words(err))
 }
 
-// What all of a tenant may see they may also continue; what is a subject's own stays so.
-func TestTasksThatATenantShares(t *testing.T) {
+// A tenant's callers may continue the tasks that they see; each subject's keys and tokens stay its own.
+func TestTasksSharedByTenant(t *testing.T) {
 	t.Parallel()
 	for _, without := range []bool{true, false} {
 		t.Run(fmt.Sprintf("row-level security %v", !without), func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestTasksThatATenantShares(t *testing.T) {
 			bob := asker{Caller: identity.Caller{Tenant: "t", Subject: "bob"}, Agent: "shared"}
 			for name, op := range aboutATask {
 				if name == "cancel" || name == "send" || name == "stream" || strings.HasPrefix(name, "send ") || strings.HasPrefix(name, "push ") {
-					continue // which change it
+					continue // they change the task
 				}
 				for _, h := range []*task.Task{named, unnamed} {
 					_, err := op(t.Context(), r, bob, h.PublicID)
@@ -216,7 +216,7 @@ func TestTasksThatATenantShares(t *testing.T) {
 			own := send("ask")
 			own.by, own.IdempotencyKey, own.ContextID = bob, "key", "context"
 			mine := r.must(t, own)
-			require.NotEqual(t, unnamed.ID, mine.ID, "keys are a subject's own")
+			require.NotEqual(t, unnamed.ID, mine.ID, "a key belongs to a subject")
 			for _, exact := range []bool{true, false} {
 				for _, contextID := range []string{"", "context"} {
 					q := &engine.ListRequest{PageSize: 2, ExactTotal: exact, ContextID: contextID}
@@ -232,10 +232,10 @@ func TestTasksThatATenantShares(t *testing.T) {
 							break
 						}
 					}
-					require.Equal(t, []task.ID{mine.ID, unnamed.ID, named.ID}, ids, "newest first, whoever's")
+					require.Equal(t, []task.ID{mine.ID, unnamed.ID, named.ID}, ids, "newest first, of all subjects")
 				}
 			}
-			// A name of 0.1 that a colleague's task has is that task.
+			// A client-chosen id of a colleague's task means that task.
 			q := send("more")
 			q.by, q.TaskID, q.MayCreate, q.IdempotencyKey = bob, "chosen", true, "another key"
 			got := r.must(t, q)
@@ -244,14 +244,14 @@ func TestTasksThatATenantShares(t *testing.T) {
 			require.Equal(t, "alice", got.Owner)
 			again := send("more")
 			again.by, again.TaskID, again.MayCreate, again.IdempotencyKey = bob, "chosen", true, "another key"
-			require.Equal(t, got.LastSeq, r.must(t, again).LastSeq, "a repetition, by bob's key")
+			require.Equal(t, got.LastSeq, r.must(t, again).LastSeq, "a repetition, with bob's key")
 			again.by.Subject = "carol"
 			again.Message.ID = ""
 			_, err := r.Send(t.Context(), again)
-			require.ErrorIs(t, err, task.Terminal, "the key is bob's")
+			require.ErrorIs(t, err, task.Terminal, "the key belongs to bob")
 			again.MayReopen, again.IdempotencyKey = true, ""
 			_, err = r.Send(t.Context(), again)
-			require.ErrorIs(t, err, task.Terminal, "a name passes on to its owner's next task only")
+			require.ErrorIs(t, err, task.Terminal, "only the owner's next task may take the name over")
 			canceled, err := r.as(bob).Cancel(t.Context(), &engine.CancelRequest{TaskID: unnamed.PublicID})
 			require.NoError(t, err)
 			require.Equal(t, task.StateCanceled, canceled.Status.State)
@@ -259,8 +259,8 @@ func TestTasksThatATenantShares(t *testing.T) {
 	}
 }
 
-// Those without a tenant have nothing in common.
-func TestNoTenantIsNoneToShareWith(t *testing.T) {
+// Callers without a tenant share nothing.
+func TestCallersWithoutTenantShareNothing(t *testing.T) {
 	t.Parallel()
 	for _, without := range []bool{true, false} {
 		t.Run(fmt.Sprintf("row-level security %v", !without), func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestNoTenantIsNoneToShareWith(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, page.Tasks)
 			require.Zero(t, page.Total)
-			// A name of 0.1 that somebody else has is free for bob.
+			// Another caller's client-chosen id is free for bob.
 			q := send("ask")
 			q.by, q.TaskID, q.MayCreate = bob, "chosen", true
 			require.Equal(t, "bob", r.must(t, q).Owner)

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// listing is a list, and who asks for it.
+// listing is a list request with its caller.
 type listing struct {
 	by asker
 	engine.ListRequest
@@ -42,7 +42,7 @@ func (r *replica) list(t testing.TB, q *listing) *engine.Page {
 	return page
 }
 
-// counting holds exact counts.
+// counting delays exact counts.
 type counting struct {
 	engine.Store
 	inside      atomic.Int64
@@ -65,9 +65,8 @@ func (c *counting) Count(_ context.Context, _ *store.Listing, bound int) (int, e
 	return bound, nil
 }
 
-// Whoever asks for an exact total has it counted to the end, which may take seconds of a connection: one at a time, and
-// one caller as often as another.
-func TestExactTotalsAreCountedOneAtATime(t *testing.T) {
+// An exact total may take seconds of a connection: the process counts one at a time, and callers take turns.
+func TestExactTotalsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{begun: make(chan struct{}, 1), goOn: make(chan struct{})}
@@ -102,13 +101,13 @@ func TestExactTotalsAreCountedOneAtATime(t *testing.T) {
 			refused(err)
 		}
 		_, err := e.List(t.Context(), list(nil))
-		require.NoError(t, err, "others are counted up to a bound, beside it")
+		require.NoError(t, err, "totals up to the bound are counted meanwhile")
 		c.goOn <- struct{}{}
 		require.NoError(t, <-first)
 		again := asks("one")
 		<-c.begun
 		c.goOn <- struct{}{}
-		require.NoError(t, <-second, "who has waited comes before who has been")
+		require.NoError(t, <-second, "a caller that has waited comes before one that was served")
 		<-c.begun
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -127,7 +126,7 @@ func TestExactTotalsAreCountedOneAtATime(t *testing.T) {
 	})
 }
 
-func TestListShowsTheCallersTasks(t *testing.T) {
+func TestListShowsTasksOfCaller(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	first := r.must(t, send("chunks 3"))
@@ -156,7 +155,7 @@ func TestListShowsTheCallersTasks(t *testing.T) {
 	require.Len(t, page.Tasks, 1)
 	require.Len(t, page.Tasks[0].Artifacts[0].Parts, 3)
 
-	// What happens to a task brings it to the front.
+	// A change of a task moves it to the front.
 	r.must(t, to(send("done"), asked))
 	r.must(t, send("newest"))
 	page = r.list(t, list(func(q *listing) { q.ContextID = asked.ContextID }))
@@ -164,10 +163,10 @@ func TestListShowsTheCallersTasks(t *testing.T) {
 	require.Equal(t, task.StateCompleted, page.Tasks[0].Status.State)
 	since := page.Tasks[0].Status.At
 	page = r.list(t, list(func(q *listing) { q.Since = since }))
-	require.Len(t, page.Tasks, 2, "the moment itself included")
+	require.Len(t, page.Tasks, 2, "the limit itself is included")
 }
 
-func TestListLeavesBareMessagesOut(t *testing.T) {
+func TestListOmitsBareMessages(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	bare := send("bare")
@@ -181,7 +180,7 @@ func TestListLeavesBareMessagesOut(t *testing.T) {
 	require.Equal(t, 1, page.Total)
 }
 
-func TestListPageByPage(t *testing.T) {
+func TestListPages(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	const n = 7
@@ -206,7 +205,7 @@ func TestListPageByPage(t *testing.T) {
 	}
 	require.Equal(t, []int{3, 3, 1}, sizes)
 
-	// A total that is asked for is counted anew, on any page.
+	// A requested total is counted again on every page.
 	first := r.list(t, list(func(q *listing) { q.PageSize = 3 }))
 	r.must(t, send("one more"))
 	next := func(exact bool) int {
@@ -259,7 +258,7 @@ func TestPageTokens(t *testing.T) {
 		require.Equal(t, task.Invalid, fault.Kind, name)
 		require.Equal(t, "pageToken", fault.Field, name)
 	}
-	// What is shown of the tasks may change on the way.
+	// Later pages may show other parts of the tasks.
 	page := r.list(t, list(func(q *listing) { q.PageToken, q.PageSize, q.WithArtifacts = token, 2, true }))
 	require.Len(t, page.Tasks, 2)
 }

@@ -18,10 +18,10 @@ func TestNegotiate(t *testing.T) {
 		writes      []string
 		parts       []task.Part
 		wants       []string
-		field, says string // of the error; none when empty
+		field, says string // of the error; empty: accepted
 	}{
 		{name: "an agent that declares nothing", parts: []task.Part{text, file("image/png")}, wants: []string{"image/png"}},
-		{name: "what is declared", reads: []string{"text/plain", "image/png"}, parts: []task.Part{text, file("Image/PNG; q=1")}},
+		{name: "a declared mode", reads: []string{"text/plain", "image/png"}, parts: []task.Part{text, file("Image/PNG; q=1")}},
 		{name: "a file that does not say", reads: []string{"text/plain"}, parts: []task.Part{file("")}},
 		{name: "a pattern", reads: []string{"text/plain", "image/*"}, parts: []task.Part{file("image/png")}},
 		{name: "any", reads: []string{"*/*"}, parts: []task.Part{data, file("a/b")}},
@@ -67,7 +67,7 @@ func TestNegotiate(t *testing.T) {
 			require.Equal(t, tt.field, fault.Field)
 			require.Equal(t, tt.says, fault.Msg)
 			r.Negotiate = false
-			require.NoError(t, agent.negotiate(r), "a version that does not negotiate")
+			require.NoError(t, agent.negotiate(r), "a version without negotiation")
 		})
 	}
 }

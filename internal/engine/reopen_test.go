@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// reopening is a message of 0.1 under an id of the client's, where the operator lets tasks be reopened.
+// reopening is a message of 0.1 with a client-chosen id, where the operator allows clients to reopen tasks.
 func reopening(text, id string) *sending {
 	q := send(text)
 	q.TaskID, q.MayCreate, q.MayReopen, q.Dialect = id, true, true, "0.1"
@@ -26,7 +26,7 @@ func (r *replica) get(t testing.TB, id string) *task.Task {
 	return got
 }
 
-// A task that has ended is begun anew under its id by another task. What has ended stays what it is.
+// A message with the id of an ended task creates another task with that id. The ended task stays unchanged.
 func TestReopening(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
@@ -45,19 +45,19 @@ func TestReopening(t *testing.T) {
 		require.JSONEq(t, `{"a":1}`, string(fresh.Metadata))
 		require.Len(t, fresh.History, 1)
 		require.Equal(t, "again", fresh.History[0].FirstText())
-		require.Equal(t, []string{old.ID.String()}, fresh.History[0].References, "the way back")
+		require.Equal(t, []string{old.ID.String()}, fresh.History[0].References, "the later task refers to the earlier one")
 		require.Equal(t, fresh.ID, r.get(t, id).ID)
 
 		kept := r.get(t, old.ID.String())
 		require.Equal(t, old.ID.String(), kept.PublicID)
 		require.Equal(t, end, kept.Status.State)
-		require.Empty(t, cmp.Diff(before, r.log(t, old)), "not an event more")
+		require.Empty(t, cmp.Diff(before, r.log(t, old)), "no event was added")
 		_, err := r.Send(t.Context(), reopening("more", old.ID.String()))
-		require.ErrorIs(t, err, task.Terminal, "under its own id it has ended for good")
+		require.ErrorIs(t, err, task.Terminal, "its UUID names the ended task")
 	}
 }
 
-func TestWhatIsNotReopened(t *testing.T) {
+func TestTasksThatAreNotReopened(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	r.must(t, reopening("hi", "t"))
@@ -70,7 +70,7 @@ func TestWhatIsNotReopened(t *testing.T) {
 	later.Dialect = "0.3"
 	r.must(t, later)
 	_, err = r.Send(t.Context(), reopening("more", "later"))
-	require.ErrorIs(t, err, task.Terminal, "clients of later versions rely on the end")
+	require.ErrorIs(t, err, task.Terminal, "clients of later versions rely on the terminal state")
 
 	serverMade := r.must(t, send("hi"))
 	_, err = r.Send(t.Context(), reopening("more", serverMade.PublicID))
@@ -88,11 +88,11 @@ func TestWhatIsNotReopened(t *testing.T) {
 	require.Equal(t, mine.ID, r.get(t, "t").ID)
 
 	parked := r.must(t, reopening("ask", "parked"))
-	require.Equal(t, parked.ID, r.must(t, reopening("done", "parked")).ID, "what has not ended goes on")
+	require.Equal(t, parked.ID, r.must(t, reopening("done", "parked")).ID, "a task that has not ended continues")
 }
 
-// The ids on the streams of one public id never go back, so a client that saw some of an earlier task misses nothing.
-func TestStreamsOfAReopenedTask(t *testing.T) {
+// Event ids on the streams of one public id never decrease, so a client that saw an earlier task misses nothing.
+func TestStreamsOfReopenedTask(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	first := r.must(t, reopening("chunks 3", "t"))
@@ -134,7 +134,8 @@ func TestStreamsOfAReopenedTask(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, st.Over)
 		st.Close()
-		// Before it: something was missed that this log does not have. Behind it: there is no such event.
+		// An id before the present task: the client missed events that are not in this log. An id after its end:
+		// there is no such event.
 		for _, after := range []task.Seq{0, first.LastSeq, base - 1, base + third.LastSeq + 1} {
 			st, err := subscribe(after)
 			if live {
@@ -149,7 +150,7 @@ func TestStreamsOfAReopenedTask(t *testing.T) {
 	}
 }
 
-func TestRepetitionsOfReopening(t *testing.T) {
+func TestRepeatedReopening(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	keyed := func(text, key string) *sending {
@@ -161,14 +162,14 @@ func TestRepetitionsOfReopening(t *testing.T) {
 	second := r.must(t, keyed("two", "2"))
 	require.NotEqual(t, first.ID, second.ID)
 	require.Equal(t, second.ID, r.must(t, keyed("two", "2")).ID)
-	require.Equal(t, first.ID, r.must(t, keyed("one", "1")).ID, "what the first message led to")
+	require.Equal(t, first.ID, r.must(t, keyed("one", "1")).ID, "the task of the first message")
 	_, err := r.Send(t.Context(), keyed("three", "2"))
 	require.ErrorIs(t, err, task.Invalid)
 	require.Equal(t, second.ID, r.get(t, "t").ID)
 }
 
-// Messages that come at once all find a place: each begins a task, or goes to the one that another has begun.
-func TestManyReopenAtOnce(t *testing.T) {
+// Of concurrent messages, each creates a task or goes to the one that another message created.
+func TestConcurrentReopening(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	first := r.must(t, reopening("first", "t"))

@@ -19,7 +19,7 @@ func (r *replica) retry(t *testing.T, h *task.Task, last bool) (*task.Task, erro
 	return engine.NewOperator(r.store, identity.Caller{Subject: "root", Method: identity.MethodOperator}).Retry(t.Context(), h, last)
 }
 
-func TestRetryOfATaskThatHasEndedMakesANewOne(t *testing.T) {
+func TestRetryOfEndedTaskCreatesTask(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	q := send("ask which?")
@@ -52,10 +52,10 @@ func TestRetryOfATaskThatHasEndedMakesANewOne(t *testing.T) {
 	}
 	h, err := r.store.Header(t.Context(), old.ID)
 	require.NoError(t, err)
-	require.Equal(t, ends, h.LastSeq, "what has ended stays as it is")
+	require.Equal(t, ends, h.LastSeq, "the ended task is unchanged")
 }
 
-func TestWhatCannotBeRetried(t *testing.T) {
+func TestRefusedRetries(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	_, err := r.retry(t, r.must(t, send("x")), false)
@@ -82,7 +82,7 @@ func TestWhatCannotBeRetried(t *testing.T) {
 	require.ErrorContains(t, err, "it waits for a free worker of agent a")
 }
 
-func TestRetryDoesNotWaitForTheBackoff(t *testing.T) {
+func TestRetrySkipsBackoff(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{noWorkers: true})
 	q := send("x")

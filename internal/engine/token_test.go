@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// FuzzPageToken: whatever is taken for a token is one that was issued, to the last bit.
+// FuzzPageToken: the server accepts only tokens that it issued, bit for bit.
 func FuzzPageToken(f *testing.F) {
 	v := New(Options{PageKey: []byte("key"), Store: func(identity.Caller, store.Visibility) Store { return nil }}).As(identity.Caller{}, "a")
 	r := &ListRequest{ContextID: "c"}

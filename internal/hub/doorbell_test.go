@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func TestADoorbellIsHeardByTheReplicas(t *testing.T) {
+func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	ready, cancels := make(chan string, 10), make(chan task.ID, 10)
@@ -24,11 +24,11 @@ func TestADoorbellIsHeardByTheReplicas(t *testing.T) {
 	bus.Webhooks.Subscribe(func(struct{}) { pushes <- struct{}{} })
 	bus.Keys.Subscribe(func(string) { revoked <- struct{}{} })
 	r := start(t, url, hub.Options{PollInterval: never, Signals: &bus}).listening()
-	require.Empty(t, heard(t, ready), "after it began to listen, anything may be due")
+	require.Empty(t, heard(t, ready), "a new listener announces the queues of all agents")
 	heard(t, pushes)
 	heard(t, revoked)
 	bell := hub.NewDoorbell(url)
-	require.NoError(t, bell.Ring(t.Context()), "nothing to tell")
+	require.NoError(t, bell.Ring(t.Context()), "no hints to send")
 
 	visitor, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2, Listener: bell})
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func heard[T any](t *testing.T, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-time.After(patience):
-		t.Fatal("waited in vain")
+		t.Fatal("timed out")
 		panic("unreachable")
 	}
 }

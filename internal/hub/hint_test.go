@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// FuzzHear hears any payload: anybody who may connect to the database can send one. What is an
-// entry is acted on, once each and in order; what is none is passed over.
+// FuzzHear passes any payload to the hub, because any client of the database can send one. Each valid entry is acted
+// on once, in order; invalid entries are ignored.
 func FuzzHear(f *testing.F) {
 	const id = "0192f0c1d2e3f4a5b6c7d8e9fa0b1c2d"
 	for _, payload := range []string{
@@ -54,7 +54,7 @@ func FuzzHear(f *testing.F) {
 			}
 			switch {
 			case sender == "self":
-				dirty = dirty || m[1] == "t" // others may have been lost before it
+				dirty = dirty || m[1] == "t" // hints before a self-test may be lost
 			case m[1] == "q":
 				want = append(want, part)
 			case m[1] == "r":
@@ -71,8 +71,8 @@ func FuzzHear(f *testing.F) {
 		}
 		require.Equal(t, want, heard)
 		require.Equal(t, highest, int64(h.topic(followed).want))
-		require.Equal(t, dirty || highest > 5, len(h.takeDirty()) == 1, "the log is read again")
+		require.Equal(t, dirty || highest > 5, len(h.takeDirty()) == 1, "the hub reads the log again")
 		tail, _ := h.topic(followed).position()
-		require.Equal(t, task.Seq(5), tail, "a hint is no event")
+		require.Equal(t, task.Seq(5), tail, "a hint carries no event")
 	})
 }

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 const (
 	patience = 60 * time.Second
-	never    = time.Hour // a poll that does not come during the test
+	never    = time.Hour // a poll interval longer than the test
 )
 
 // replica is a hub with its store.
@@ -79,7 +79,7 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
-		require.Zero(t, r.hub.Topics(), "a topic was left behind")
+		require.Zero(t, r.hub.Topics(), "a topic was not removed")
 		closing, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		r.store.Close(closing)
@@ -87,7 +87,7 @@ func start(t testing.TB, url string, o hub.Options) *replica {
 	return r
 }
 
-// mute is a store without a hub: nobody hears of what it commits.
+// mute is a store without a hub: its commits cause no hints.
 func mute(t testing.TB, url string) *replica {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 3})
@@ -112,7 +112,7 @@ func (r *replica) eventually(what string, holds func() bool) {
 	waittest.Eventually(r.t, what, func() error { return waittest.Unless(holds(), "not yet") })
 }
 
-// run is a task under way, and how much its only attempt has written.
+// run is a running task, and how much its only attempt has written.
 type run struct {
 	h       *task.Task
 	ordinal atomic.Int64
@@ -153,7 +153,7 @@ func (r *replica) must(u *run, n int) {
 	require.NoError(r.t, r.write(u, n))
 }
 
-// read takes events until seq upto and checks that they come without a gap.
+// read reads events up to a seq, and checks that they have no gap.
 func read(ctx context.Context, s *hub.Subscription, upto task.Seq) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -165,7 +165,7 @@ func read(ctx context.Context, s *hub.Subscription, upto task.Seq) error {
 		}
 		for _, e := range evs {
 			if seen++; e.Seq != seen {
-				return fmt.Errorf("%d came instead of %d", e.Seq, seen)
+				return fmt.Errorf("event %d came instead of %d", e.Seq, seen)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 		a.must(u, 2)
 		require.NoError(t, read(t.Context(), s, task.Seq(3+2*i)))
 	}
-	require.LessOrEqual(t, b.pollFound.Load(), int64(1), "but for the one poll that was due before it listened")
+	require.LessOrEqual(t, b.pollFound.Load(), int64(1), "only the one poll that was due before it listened")
 	a.bus.Ready("agent")
 	a.bus.CancelWanted(u.h.ID)
 	for agent := ""; agent != "agent"; {
@@ -211,7 +211,7 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 	require.Equal(t, u.h.ID, <-cancels)
 }
 
-func TestAnEventWithoutAHintIsFoundByThePoll(t *testing.T) {
+func TestPollFindsEventWithoutHint(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	a := mute(t, url)
@@ -222,11 +222,11 @@ func TestAnEventWithoutAHintIsFoundByThePoll(t *testing.T) {
 	s.Start(1)
 	a.must(u, 2)
 	require.NoError(t, read(t.Context(), s, 3))
-	// It is counted behind the delivery.
+	// The count follows the delivery.
 	require.Eventually(t, func() bool { return b.pollFound.Load() > 0 }, patience, time.Millisecond)
 }
 
-func TestAListenerThatLostItsConnectionMissesNothing(t *testing.T) {
+func TestReconnectedListenerMissesNothing(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	a := start(t, url, hub.Options{PollInterval: never}).listening()
@@ -253,14 +253,14 @@ func TestAListenerThatLostItsConnectionMissesNothing(t *testing.T) {
 	}
 }
 
-func TestADeafListenerIsNoticedAndPolls(t *testing.T) {
+func TestDeafListenerPolls(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	proxy := pgproxytest.New(t, url)
 	proxy.Deafen(true)
 	a := start(t, url, hub.Options{PollInterval: never})
 	b := start(t, url, hub.Options{URL: proxy.URL, PollInterval: never, PingInterval: 50 * time.Millisecond})
-	b.eventually("it says that notifications do not arrive", func() bool {
+	b.eventually("/readyz says that notifications do not arrive", func() bool {
 		detail, degraded := b.hub.Health()
 		return degraded && strings.Contains(detail, "do not arrive")
 	})
@@ -269,15 +269,15 @@ func TestADeafListenerIsNoticedAndPolls(t *testing.T) {
 	defer s.Close()
 	s.Start(1)
 	a.must(u, 2)
-	require.NoError(t, read(t.Context(), s, 3), "it polls often, whatever its interval")
-	// What ails it may pass, on the same connection.
+	require.NoError(t, read(t.Context(), s, 3), "a deaf listener polls often, whatever its interval")
+	// The connection may recover.
 	proxy.Deafen(false)
 	b.listening()
 }
 
-// The first thing that a replica says may be lost with its connection, and with it the test whether it hears itself.
-// That others talk all the time must not keep it from trying again.
-func TestALostSelfTestIsRepeatedAmongOthersTalk(t *testing.T) {
+// A replica's first self-test may be lost with its connection. It must be repeated even while other replicas send
+// hints all the time.
+func TestLostSelfTestIsRepeatedDuringTraffic(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	proxy := pgproxytest.New(t, url)
@@ -302,7 +302,7 @@ func TestALostSelfTestIsRepeatedAmongOthersTalk(t *testing.T) {
 	require.NoError(t, <-talk)
 }
 
-func TestASlowSubscriberRereads(t *testing.T) {
+func TestSlowSubscriberRereads(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]hub.Options{
 		"too many events": {PollInterval: never, RingEvents: 4},
@@ -321,16 +321,16 @@ func TestASlowSubscriberRereads(t *testing.T) {
 				r.must(u, 2)
 				require.NoError(t, read(t.Context(), quick, task.Seq(3+2*i)))
 			}
-			require.Zero(t, r.rereads.Load(), "the quick one")
+			require.Zero(t, r.rereads.Load(), "only the slow subscriber reads the table again")
 			require.NoError(t, read(t.Context(), slow, 21))
 			require.Positive(t, r.rereads.Load())
 		})
 	}
 }
 
-// Whoever registers, reads a snapshot and starts behind it misses nothing and
-// sees nothing twice, wherever the writers are and however small the ring is.
-func TestStartBehindASnapshotMissesNothing(t *testing.T) {
+// A subscriber that registers, reads a snapshot and starts behind it gets each later event exactly once, whichever
+// replica writes and however small the ring is.
+func TestStartAfterSnapshotMissesNothing(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	o := hub.Options{PollInterval: never, RingEvents: 8}
@@ -384,8 +384,8 @@ func TestStartBehindASnapshotMissesNothing(t *testing.T) {
 	require.NoError(t, readers.Wait())
 }
 
-// The task has ended: no hint and no commit will ever speak of it again.
-func TestResumeInALogThatIsComplete(t *testing.T) {
+// The task has ended, so no hint or commit will follow.
+func TestResumeAfterTaskHasEnded(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	a := start(t, url, hub.Options{PollInterval: never})
@@ -400,7 +400,7 @@ func TestResumeInALogThatIsComplete(t *testing.T) {
 	}
 }
 
-func TestCloseEndsEverySubscription(t *testing.T) {
+func TestCloseEndsSubscriptions(t *testing.T) {
 	t.Parallel()
 	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never})
 	u := r.run()
@@ -468,7 +468,7 @@ func TestHintsFitIntoNotifications(t *testing.T) {
 	require.Less(t, notes, 60)
 }
 
-func TestAloneItSendsNothing(t *testing.T) {
+func TestLoneProcessSendsNoHints(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	conn, err := pgx.Connect(t.Context(), url)
@@ -482,7 +482,8 @@ func TestAloneItSendsNothing(t *testing.T) {
 	r.must(u, 5)
 	r.bus.Ready("a")
 	r.bus.CancelWanted(u.h.ID)
-	// The next one to come is of a process that has just started; from then on hints are sent.
+	// The next notification is of the process that has just started. The first replica sends hints when it knows
+	// that process.
 	other := start(t, url, hub.Options{PollInterval: never}).listening()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -494,7 +495,7 @@ func TestAloneItSendsNothing(t *testing.T) {
 	s.Start(6)
 	var g sync.WaitGroup
 	defer g.Wait()
-	r.eventually("a hint comes", func() bool {
+	r.eventually("a hint arrives", func() bool {
 		r.must(u, 1)
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()
@@ -503,7 +504,7 @@ func TestAloneItSendsNothing(t *testing.T) {
 	})
 }
 
-func TestEncodingsAreMadeOnce(t *testing.T) {
+func TestEventIsEncodedOnce(t *testing.T) {
 	t.Parallel()
 	e := &hub.Entry{Event: &task.Event{Seq: 1}}
 	calls := 0

@@ -1,4 +1,4 @@
-// Package issuertest is an OpenID Connect issuer of tokens that a test can kill, and that misbehaves as it is told.
+// Package issuertest is an OpenID Connect issuer of tokens for tests. A test can kill it, and make it misbehave.
 package issuertest
 
 import (
@@ -38,15 +38,15 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
-// Issuer is an authority for tokens that is a process of its own, over TLS, as OpenID Connect has it: metadata, keys, and
-// an endpoint where clients get tokens for their credentials. It is this test's binary once more.
+// Issuer is an issuer in a process of its own, over TLS, with the endpoints of OpenID Connect: metadata, keys, and
+// tokens for client credentials. The process runs this test's binary again.
 //
-// Its folder is what it lives on: it looks into state.json for every request, and so keeps its keys when it is killed. A
-// test changes that file, whether the issuer runs or not.
+// It keeps its state in a folder: it reads state.json for every request, so its keys survive a kill. A test changes
+// that file, whether the issuer runs or not.
 type Issuer struct {
 	t    testing.TB
 	dir  string
-	URL  string // which is the iss of its tokens
+	URL  string // the iss of its tokens
 	http *http.Client
 
 	mu     sync.Mutex
@@ -59,39 +59,39 @@ type Issuer struct {
 	ended chan struct{}
 }
 
-// State is what an issuer knows.
+// State is the content of state.json.
 type State struct {
 	Address string
-	// Keys are the private ones. The first signs what the token endpoint gives out; all are published.
+	// Keys are private keys. The first one signs tokens of the token endpoint; all are published.
 	Keys []jose.JSONWebKey
-	// Mood is what comes of requests for metadata and keys.
+	// Mood says how it answers requests for metadata and keys.
 	Mood Mood
-	// Secret is that of every client.
+	// Secret is the secret of every client.
 	Secret string
 }
 
 // Mood is how an issuer answers.
 type Mood string
 
-// The moods. In all but Well nobody gets keys.
+// The moods. Only Well returns keys.
 const (
 	Well      Mood = ""
-	Slow      Mood = "slow"      // never
+	Slow      Mood = "slow"      // never answers
 	Broken    Mood = "broken"    // 500
-	Nonsense  Mood = "nonsense"  // no JSON
-	Imposter  Mood = "imposter"  // the metadata are of another issuer
-	Elsewhere Mood = "elsewhere" // the keys are behind a redirect
-	Huge      Mood = "huge"      // keys, and blanks without end
-	Keyless   Mood = "keyless"   // JSON that is no set of keys
+	Nonsense  Mood = "nonsense"  // not JSON
+	Imposter  Mood = "imposter"  // metadata of another issuer
+	Elsewhere Mood = "elsewhere" // a redirect to the keys
+	Huge      Mood = "huge"      // keys, and endless blanks
+	Keyless   Mood = "keyless"   // JSON that is no key set
 )
 
-// Moods are those in which nobody gets keys.
+// Moods are the moods without keys.
 var Moods = []Mood{Slow, Broken, Nonsense, Imposter, Elsewhere, Huge, Keyless}
 
-// Audience is whom tokens are usually meant for.
+// Audience is the default audience of tokens.
 const Audience = "https://agents.example.com"
 
-// Start starts one, with a key for RS256 named one.
+// Start starts an issuer with one key, for RS256, named one.
 func Start(t testing.TB) *Issuer {
 	t.Helper()
 	i := &Issuer{t: t, dir: t.TempDir(), asked: map[string]int{}}
@@ -118,7 +118,7 @@ func Start(t testing.TB) *Issuer {
 	return i
 }
 
-// Change tells the issuer something. What it answers from then on follows that.
+// Change changes the state; later answers depend on it.
 func (i *Issuer) Change(how func(s *State)) {
 	i.t.Helper()
 	i.mu.Lock()
@@ -129,7 +129,7 @@ func (i *Issuer) Change(how func(s *State)) {
 	require.NoError(i.t, os.Rename(whole+".new", whole))
 }
 
-// Run starts the process, again if it was killed, and at the address that it had.
+// Run starts the process, or restarts it after a kill, always at the same address.
 func (i *Issuer) Run() {
 	i.t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -163,7 +163,7 @@ func (i *Issuer) Run() {
 	}
 }
 
-// Kill ends the process at once. Nobody answers at its address until it runs again.
+// Kill kills the process. Its address refuses connections until it runs again.
 func (i *Issuer) Kill() {
 	if i.cmd == nil {
 		return
@@ -173,15 +173,15 @@ func (i *Issuer) Kill() {
 	_ = i.stdin.Close()
 }
 
-// Scheme is the configuration of a scheme that takes its tokens; more goes into its jwt.
+// Scheme is the configuration of a scheme for its tokens; more is added to the scheme's jwt.
 func (i *Issuer) Scheme(name, more string) string {
 	return fmt.Sprintf("{name: %s, kind: jwt, jwt: {issuer: %q, audience: [%q], algorithms: [RS256, ES256, EdDSA]%s}}", name, i.URL, Audience, more)
 }
 
-// Trust is the environment of a server that believes the issuer's certificate.
+// Trust is the environment of a server that trusts the issuer's certificate.
 func (i *Issuer) Trust() []string { return []string{"SSL_CERT_FILE=" + filepath.Join(i.dir, "ca.pem")} }
 
-// Count is how often something was asked for, such as "/keys".
+// Count is the number of requests for a path, such as "/keys".
 func (i *Issuer) Count(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -194,14 +194,14 @@ func (i *Issuer) Be(m Mood) {
 	i.Change(func(s *State) { s.Mood = m })
 }
 
-// Rotate makes a key, which signs from now on. The others stay published.
+// Rotate adds a key, which signs from now on. The others stay published.
 func (i *Issuer) Rotate(kid string, algorithm jose.SignatureAlgorithm) {
 	i.t.Helper()
 	key := NewKey(i.t, kid, algorithm)
 	i.Change(func(s *State) { s.Keys = append([]jose.JSONWebKey{key}, s.Keys...) })
 }
 
-// Withdraw forgets keys.
+// Withdraw removes keys.
 func (i *Issuer) Withdraw(kids ...string) {
 	i.t.Helper()
 	i.Change(func(s *State) {
@@ -209,7 +209,7 @@ func (i *Issuer) Withdraw(kids ...string) {
 	})
 }
 
-// Key is one of its private keys; "" for the one that signs.
+// Key is one of its private keys; "" means the one that signs.
 func (i *Issuer) Key(kid string) jose.JSONWebKey {
 	i.t.Helper()
 	i.mu.Lock()
@@ -223,7 +223,7 @@ func (i *Issuer) Key(kid string) jose.JSONWebKey {
 	panic("unreachable")
 }
 
-// Token is what a client gets from the token endpoint (client credentials).
+// Token is a token from the token endpoint (client credentials).
 func (i *Issuer) Token(client string, scopes ...string) string {
 	i.t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "audience": {Audience}, "scope": {strings.Join(scopes, " ")}}
@@ -246,7 +246,7 @@ func (i *Issuer) Token(client string, scopes ...string) string {
 	return i.remember(answer.Token)
 }
 
-// Claims are those of a good token. Pairs of a name and a value change them; nil takes one away.
+// Claims are the claims of a valid token. Pairs of a name and a value change them; nil removes one.
 func (i *Issuer) Claims(subject string, pairs ...any) a2atest.Object {
 	c := usualClaims(i.URL, Audience, subject, "")
 	for n := 0; n < len(pairs); n += 2 {
@@ -259,14 +259,14 @@ func (i *Issuer) Claims(subject string, pairs ...any) a2atest.Object {
 	return c
 }
 
-// Sign makes a token that the endpoint would not give out, by the key that signs. Members replace those of its header; nil
-// takes one away.
+// Sign makes a token that the endpoint would not issue, with the signing key. Members replace those of its header;
+// nil removes one.
 func (i *Issuer) Sign(claims a2atest.Object, members ...any) string {
 	i.t.Helper()
 	return i.SignWith(i.Key(""), claims, members...)
 }
 
-// SignWith is sign by any key.
+// SignWith is Sign with any key.
 func (i *Issuer) SignWith(key jose.JSONWebKey, claims a2atest.Object, members ...any) string {
 	i.t.Helper()
 	token, err := signed(key, claims, members...)
@@ -274,7 +274,7 @@ func (i *Issuer) SignWith(key jose.JSONWebKey, claims a2atest.Object, members ..
 	return i.remember(token)
 }
 
-// remember is for silent.
+// remember records a token for Silent.
 func (i *Issuer) remember(token string) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -282,7 +282,7 @@ func (i *Issuer) remember(token string) string {
 	return token
 }
 
-// Silent checks that the log of a server has nothing of its tokens.
+// Silent checks that a server's log contains none of its tokens.
 func (i *Issuer) Silent(r *clustertest.Replica) {
 	i.t.Helper()
 	i.mu.Lock()
@@ -290,8 +290,8 @@ func (i *Issuer) Silent(r *clustertest.Replica) {
 	log := r.Log()
 	for _, token := range i.issued {
 		for part := range strings.SplitSeq(token, ".") {
-			if len(part) > 20 { // else it would be anything
-				require.NotContains(i.t, log, part, "no log of %s has a token", r.Name)
+			if len(part) > 20 { // shorter parts may match anything
+				require.NotContains(i.t, log, part, "no log of %s contains a token", r.Name)
 			}
 		}
 	}
@@ -325,7 +325,7 @@ func usualClaims(issuer, Audience, subject, scope string) a2atest.Object {
 	}
 }
 
-// signed signs claims as a key says. Members replace those of the header; nil takes one away.
+// signed signs claims with a key. Members replace those of the header; nil removes one.
 func signed(key jose.JSONWebKey, claims a2atest.Object, members ...any) (string, error) {
 	header := a2atest.Object{"alg": key.Algorithm, "kid": key.KeyID, "typ": "at+jwt"}
 	for n := 0; n < len(members); n += 2 {
@@ -349,10 +349,11 @@ func signed(key jose.JSONWebKey, claims a2atest.Object, members ...any) (string,
 	return s.CompactSerialize()
 }
 
-// env has the folder of the issuer that this binary is to be.
+// env names the variable with the folder of the issuer that this process becomes.
 const env = "HOLDFAST_TEST_ISSUER"
 
-// Main makes this process the issuer, and does not return, if a test has started it as one. Call it from TestMain.
+// Main turns this process into the issuer, and does not return, if a test has started it as one. Call it from
+// TestMain.
 func Main() {
 	if dir := os.Getenv(env); dir != "" {
 		fmt.Fprintln(os.Stderr, "the issuer:", serve(dir))
@@ -360,7 +361,7 @@ func Main() {
 	}
 }
 
-// serve is the issuer's process. It ends with the test that started it, if nothing else ends it.
+// serve is the issuer's process. It ends with the test that started it at the latest.
 func serve(dir string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -448,7 +449,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token gives a client what it may have: anything that it asks for, under its own name.
+// token answers a client's request for a token with any claims, under the client's own name.
 func (s *server) token(w http.ResponseWriter, r *http.Request, now *State) {
 	client, secret, _ := r.BasicAuth()
 	switch {

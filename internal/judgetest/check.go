@@ -15,19 +15,19 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// most bounds how many violations are told.
+// most is the most violations that are reported.
 const most = 20
 
-// Check tells what is wrong with the database behind url, by itself (package invariant) and held against the ledger,
-// or nil. It may run at any moment: whatever was recorded before it began must be there.
+// Check returns the violations in the database behind url, or nil. It checks the database alone (package invariant)
+// and against the ledger. It may run at any time: everything recorded before it began must be stored.
 func Check(ctx context.Context, url string, l *Ledger) error { return open(ctx, url, l, false) }
 
-// CheckAtRest is Check when every client is done. Then every task has ended or waits for its client, as was expected of
-// it, and every stream came to its end.
+// CheckAtRest is Check after all clients are done. Then every task has ended or is parked, as expected, and every
+// stream has ended.
 func CheckAtRest(ctx context.Context, url string, l *Ledger) error { return open(ctx, url, l, true) }
 
 func open(ctx context.Context, url string, l *Ledger, rest bool) error {
-	l = l.copy() // before the snapshot that it is held against
+	l = l.copy() // before the snapshot that it is compared with
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("judge: %w", err)
@@ -46,7 +46,7 @@ func check(ctx context.Context, tx pgx.Tx, l *Ledger, rest bool) error {
 		return fmt.Errorf("judge: %w", err)
 	}
 	if l.Exports != "" {
-		// Behind the snapshot: what it does not hold any more was exported before.
+		// After the snapshot: rows that it no longer has were exported before.
 		if err := readExports(l.Exports, logs); err != nil {
 			return fmt.Errorf("judge: %w", err)
 		}
@@ -60,16 +60,16 @@ func check(ctx context.Context, tx pgx.Tx, l *Ledger, rest bool) error {
 	return errors.Join(a.found...)
 }
 
-// log is what the tables hold of one task.
+// log is the stored log of one task.
 type log struct {
 	id     string // as clients know it
 	events []row
 }
 
-// row is an event of a log, in the ledger's words.
+// row is an event of a log.
 type row struct {
 	Event
-	shown bool   // on streams
+	shown bool   // in streams
 	mark  string // of a user's message
 }
 
@@ -126,7 +126,7 @@ func (a *auditor) violation(format string, args ...any) {
 	}
 }
 
-// messages finds each message where its sender was told that it is, and nowhere else.
+// messages finds each message in the task that its sender was told, and nowhere else.
 func (a *auditor) messages(l *Ledger) {
 	places := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(a.logs)) {
@@ -135,9 +135,9 @@ func (a *auditor) messages(l *Ledger) {
 				continue
 			}
 			if l.messages[e.mark] == nil {
-				// A message that was sent after the ledger was copied is no concern of this check.
+				// Ignore a message that was sent after the copy of the ledger.
 				if a.rest {
-					a.violation("message %q, event %d of task %s: nobody sent it", e.mark, e.Seq, id)
+					a.violation("message %q, event %d of task %s: no client sent it", e.mark, e.Seq, id)
 				}
 				continue
 			}
@@ -159,16 +159,16 @@ func (a *auditor) messages(l *Ledger) {
 	}
 }
 
-// expected looks at what became of the tasks.
+// expected checks the final states of the tasks.
 func (a *auditor) expected(l *Ledger) {
 	if !a.rest {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.logs)) {
-		stands := a.logs[id].stands()
-		switch stands.State {
+		present := a.logs[id].present()
+		switch present.State {
 		case "submitted", "working":
-			a.violation("task %s is still %s", id, stands.State)
+			a.violation("task %s is still %s", id, present.State)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.expected)) {
@@ -178,7 +178,7 @@ func (a *auditor) expected(l *Ledger) {
 			a.violation("task %s was acknowledged, and is lost", id)
 			continue
 		}
-		if got := lg.stands(); got.State != want.State {
+		if got := lg.present(); got.State != want.State {
 			a.violation("task %s is %s, and should be %s", id, got.State, want.State)
 		}
 		if want.Chunks > 0 {
@@ -208,7 +208,7 @@ func (l *log) indexed(n int) error {
 	return nil
 }
 
-// reading walks along the log with a client.
+// reading follows the log along with a client.
 func (a *auditor) reading(r *Reading) {
 	if len(r.entries) == 0 {
 		return
@@ -221,9 +221,9 @@ func (a *auditor) reading(r *Reading) {
 	fail := func(i int, format string, args ...any) {
 		a.violation("task %s, a client's entry %d of %d: %w", r.task, i+1, len(r.entries), fmt.Errorf(format, args...))
 	}
-	at := -1        // position in the log that the client's stream has come to; -1 before it began
-	f := lg.start() // never goes back: what a client was told later is not older
-	final := false  // the last thing told was the end of a stream
+	at := -1        // the event that the client's stream has reached; -1 before it began
+	f := lg.start() // never goes back: a later answer is not older
+	final := false  // the last entry was the end of a stream
 	streamed := false
 	for i, e := range r.entries {
 		switch {
@@ -276,7 +276,7 @@ func (a *auditor) reading(r *Reading) {
 				f.step()
 			}
 			if final && (f.State == "submitted" || f.State == "working") {
-				fail(i, "event %d is final, and the task goes on", e.event.Seq)
+				fail(i, "event %d is final, and the task continues", e.event.Seq)
 				return
 			}
 		}
@@ -286,14 +286,14 @@ func (a *auditor) reading(r *Reading) {
 	}
 }
 
-// differs compares an event that was shown with the one that is stored at its place.
+// differs compares an event of a stream with the stored one at its place.
 func (r *row) differs(e *Event) error {
 	got := *e
 	got.Final = false
 	if got == r.Event {
 		return nil
 	}
-	return fmt.Errorf("was told %+v, and the log goes on with %+v", cut(got), cut(r.Event))
+	return fmt.Errorf("was told %+v, and the log continues with %+v", cut(got), cut(r.Event))
 }
 
 func cut(e Event) Event {
@@ -301,18 +301,18 @@ func cut(e Event) Event {
 	return e
 }
 
-// fold is a task as it stood after some of its events.
+// fold is a task after some of its events.
 type fold struct {
 	log  *log
-	at   int // events that are in it
-	View     // Seq is not used
+	at   int // number of events
+	View     // without Seq
 }
 
 func (l *log) start() *fold {
 	return &fold{log: l, View: View{State: "submitted", Artifacts: map[string]string{}}}
 }
 
-// step takes the next event in.
+// step applies the next event.
 func (f *fold) step() bool {
 	if f.at == len(f.log.events) {
 		return false
@@ -347,8 +347,8 @@ func size(artifacts map[string]string) (n int) {
 	return n
 }
 
-// stands is the task as it is now.
-func (l *log) stands() *fold {
+// present is the task after its last event.
+func (l *log) present() *fold {
 	f := l.start()
 	for f.step() {
 	}

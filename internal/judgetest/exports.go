@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// readExports reads the logs of tasks that retention has deleted and exported (docs/retention.md): what was acknowledged is in
-// the tables or, whole, in a file. Tasks that are in logs already stay as the tables have them.
+// readExports reads the logs of tasks that retention has deleted and exported (docs/retention.md): an acknowledged
+// event is in the tables, or in a file with its whole task. Tasks that are in logs already stay as the tables have
+// them.
 func readExports(dir string, logs map[string]*log) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ndjson"))
 	if err != nil {
@@ -28,7 +29,7 @@ func readExports(dir string, logs map[string]*log) error {
 	return nil
 }
 
-// exported is a line of a file; a later one of the same task holds.
+// exported is a line of a file; the last line of a task counts.
 type exported struct {
 	TaskID string `json:"task_id"`
 	Events []struct {

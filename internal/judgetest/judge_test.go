@@ -20,7 +20,7 @@ const (
 	askID    = "0199a3c1-5b7e-7c3a-9a51-000000000002" // a question that waits for its answer
 )
 
-// life is what the two tasks have left in the database.
+// life is what the two tasks left in the database.
 const life = `
 	INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, attempt, run_ordinal, runs, dialect) VALUES
 	 ('` + chunksID + `', 'demo', 'c', 5, 6, 6, 1, 5, 1, '0.3'),
@@ -49,8 +49,8 @@ func live(t *testing.T, db *storetest.DB) {
 	require.NoError(t, err)
 }
 
-// told is what honest clients have recorded of that. The first reading is a stream from the task's beginning, cut and
-// resumed; the second asks now and then; the third reads the log again from event 2 on.
+// told is the ledger of honest clients of these tasks. The first reading is a stream from the task's beginning, cut
+// and resumed; the second polls; the third reads the log again from event 2 on.
 func told() *Ledger {
 	l := New()
 	for i, id := range []string{chunksID, askID} {
@@ -89,15 +89,15 @@ func told() *Ledger {
 	return l
 }
 
-// swap exchanges two positions in the log of the stream.
+// swap exchanges two events in the log of the stream.
 func swap(a, b int) string {
 	return fmt.Sprintf(`UPDATE holdfast.task_events SET seq = CASE seq WHEN %[1]d THEN 100 + %[2]d ELSE 100 + %[1]d END
 		 WHERE task = '%[3]s' AND seq IN (%[1]d, %[2]d);
 		UPDATE holdfast.task_events SET seq = seq - 100 WHERE seq > 100`, a, b, chunksID)
 }
 
-// A judge that never condemns proves nothing.
-func TestTheCheckNotices(t *testing.T) {
+// A check that never fails proves nothing.
+func TestCheckFindsViolations(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	live(t, db)
@@ -106,8 +106,8 @@ func TestTheCheckNotices(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		stored string        // what is done to the database
-		told   func(*Ledger) // what is done to the ledger
+		stored string        // damage to the database
+		told   func(*Ledger) // damage to the ledger
 		says   string
 	}{
 		{"the log: an event removed", "DELETE FROM holdfast.task_events WHERE task = '" + chunksID + "' AND seq = 4", nil, "without a gap"},
@@ -121,11 +121,11 @@ func TestTheCheckNotices(t *testing.T) {
 			UPDATE holdfast.task_events SET seq = 6 WHERE task = '` + chunksID + `' AND seq = 5;
 			INSERT INTO holdfast.task_events (task, seq, kind, attempt, append, artifact_id, payload)
 			SELECT task, 5, kind, attempt, append, artifact_id, payload FROM holdfast.task_events WHERE task = '` + chunksID + `' AND seq = 4;
-			UPDATE holdfast.tasks SET last_seq = 7, status_seq = 7, run_ordinal = 6 WHERE id = '` + chunksID + `'`, nil, "the log goes on with"},
-		{"the log: two chunks in another order", swap(4, 5), nil, "the log goes on with"},
-		{"the log: a chunk before its status", swap(2, 3), nil, "the log goes on with"},
+			UPDATE holdfast.tasks SET last_seq = 7, status_seq = 7, run_ordinal = 6 WHERE id = '` + chunksID + `'`, nil, "the log continues with"},
+		{"the log: two chunks in another order", swap(4, 5), nil, "the log continues with"},
+		{"the log: a chunk before its status", swap(2, 3), nil, "the log continues with"},
 		{"the log: another text", `UPDATE holdfast.task_events SET payload = '{"parts":[{"text":"00000001 x"}]}'
-			WHERE task = '` + chunksID + `' AND seq = 4`, nil, "the log goes on with"},
+			WHERE task = '` + chunksID + `' AND seq = 4`, nil, "the log continues with"},
 		{"the log: the end taken back", `
 			DELETE FROM holdfast.task_events WHERE task = '` + chunksID + `' AND seq = 6;
 			INSERT INTO holdfast.task_queue (id, agent, message_seq) VALUES ('` + chunksID + `', 'demo', 1);
@@ -137,33 +137,33 @@ func TestTheCheckNotices(t *testing.T) {
 			INSERT INTO holdfast.task_events SELECT (jsonb_populate_record(e, '{"task":"0199a3c1-5b7e-7c3a-9a51-000000000003"}')).*
 			FROM holdfast.task_events e WHERE task = '` + askID + `'`, nil, "is stored 2 times"},
 
-		{"a stream: an event removed", "", remove(0, 3), "the log goes on with"},
+		{"a stream: an event removed", "", remove(0, 3), "the log continues with"},
 		{"a stream: the opening removed", "", remove(0, 0), "before the stream was opened"},
 		{"a stream: an event doubled", "", func(l *Ledger) {
 			l.readings[0].entries = slices.Insert(l.readings[0].entries, 3, l.readings[0].entries[3])
-		}, "the log goes on with"},
+		}, "the log continues with"},
 		{"a stream: the end doubled", "", func(l *Ledger) {
 			l.readings[0].entries = append(l.readings[0].entries, l.readings[0].entries[5])
 		}, "but the log ends with"},
 		{"a stream: two events in another order", "", func(l *Ledger) {
 			e := l.readings[2].entries
 			e[2], e[3] = e[3], e[2]
-		}, "the log goes on with"},
+		}, "the log continues with"},
 		{"a stream: no end", "", remove(0, 5), "had no end"},
 		{"a stream: one event of another's", "", func(l *Ledger) {
 			l.readings[3].entries[1] = l.readings[0].entries[2]
-		}, "the log goes on with"},
+		}, "the log continues with"},
 		{"answers: older ones later", "", func(l *Ledger) {
 			e := l.readings[1].entries
 			e[0], e[1] = e[1], e[0]
 		}, "no position of the log from there on"},
-		{"answers: what never was", "", func(l *Ledger) {
+		{"answers: a view that never existed", "", func(l *Ledger) {
 			l.Follow(chunksID).Saw(View{State: "canceled"})
 		}, "no position of the log"},
 		{"an acknowledgement of nothing", "", func(l *Ledger) { l.Stored("mark-5", chunksID) }, "is lost"},
 		{"an acknowledgement for another task", "", func(l *Ledger) { l.Stored("mark-2", chunksID) }, "is in task"},
-		{"a refusal of what is stored", "", func(l *Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
-		{"a message that nobody sent", "", func(l *Ledger) { delete(l.messages, "mark-2") }, "nobody sent it"},
+		{"a refusal of a stored message", "", func(l *Ledger) { l.Refused("mark-2") }, "was refused, and is stored"},
+		{"a message that no client sent", "", func(l *Ledger) { delete(l.messages, "mark-2") }, "no client sent it"},
 		{"another end than was expected", "", func(l *Ledger) { l.Expect(askID, Outcome{State: "completed"}) }, "and should be completed"},
 		{"fewer chunks than were expected", "", func(l *Ledger) {
 			l.Expect(chunksID, Outcome{State: "completed", Chunks: 4})
@@ -174,7 +174,7 @@ func TestTheCheckNotices(t *testing.T) {
 			conn, err := pgx.Connect(t.Context(), db.URL)
 			require.NoError(t, err)
 			defer func() { _ = conn.Close(context.Background()) }()
-			tx, err := conn.Begin(t.Context()) // and never committed
+			tx, err := conn.Begin(t.Context()) // never committed
 			require.NoError(t, err)
 			l := told()
 			require.NoError(t, check(t.Context(), tx, l.copy(), true), "before the damage")
@@ -190,8 +190,8 @@ func TestTheCheckNotices(t *testing.T) {
 	}
 }
 
-// Check may look while clients and servers are at work.
-func TestACheckInTheMiddleAsksForNoEnd(t *testing.T) {
+// Check may run while clients and servers work.
+func TestCheckDuringLoadExpectsNoEnd(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	live(t, db)

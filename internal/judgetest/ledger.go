@@ -1,11 +1,9 @@
-// Package judgetest holds what clients were told against what is stored. A test's clients
-// write into a Ledger whatever reaches them: acknowledgements, answers, the events of
-// their streams. Check then compares it with the database: nothing that was
-// acknowledged is missing or there twice, and whatever was shown is in the log, in its
-// order and without a gap.
+// Package judgetest compares the answers that clients got with stored data. A test's clients write every answer into
+// a Ledger: acknowledgements, results, and events of streams. Check then compares the ledger with the database: no
+// acknowledged message is missing or stored twice, and every shown event is in the log, in order and without a gap.
 //
-// It is the one judge of the tests that break things (integration, TestChaos) and
-// knows nothing of faults, transports or versions: its words are those of the log.
+// The tests that inject faults (integration/faults, TestChaos) share it. It knows nothing of faults, bindings or
+// versions: its terms are those of the log.
 package judgetest
 
 import (
@@ -14,10 +12,10 @@ import (
 	"sync"
 )
 
-// Ledger is what the clients of a test were told. Its methods may be called from many
-// goroutines, also while Check reads it.
+// Ledger records the answers that the clients of a test got. Many goroutines may call its methods, also while Check
+// reads it.
 type Ledger struct {
-	// Exports is the directory where servers write tasks to that retention deletes; "" where it deletes none.
+	// Exports is the directory where servers export tasks that retention deletes; "" without exports.
 	Exports string
 
 	mu       sync.Mutex
@@ -26,33 +24,33 @@ type Ledger struct {
 	expected map[string]Outcome // by task
 }
 
-// message is one message of a user, by however many tries it was sent.
+// message is a user's message, however often it was sent.
 type message struct {
 	fate fate
-	task string // that it was stored in
+	task string // the task that it was stored in
 }
 
 type fate int
 
 const (
-	unknown fate = iota // no answer came: stored once, or not at all
+	unknown fate = iota // no answer: stored once, or not at all
 	stored
 	refused
 )
 
-// Outcome is what must have become of a task when all is over.
+// Outcome is the expected end of a task.
 type Outcome struct {
 	State string
-	// Chunks, if not zero, is how many chunks of the demo agent's stream the task's artifact holds: each begins with
-	// its index in eight digits.
+	// Chunks, if not zero, is the number of chunks in the artifact of the demo agent's stream: each begins with its
+	// index in eight digits.
 	Chunks int
 }
 
 // View is a task as an answer showed it.
 type View struct {
-	Seq   int64  // the position that came with it; 0 when none did
+	Seq   int64  // the event id that came with it; 0 if none did
 	State string // submitted, working, input-required, …
-	// Artifacts are the texts by artifact id; nil when the answer shows no artifacts.
+	// Artifacts are the texts by artifact id; nil if the answer has no artifacts.
 	Artifacts map[string]string
 }
 
@@ -63,7 +61,7 @@ type Event struct {
 	Text         string // of the status message, or of the chunk
 	Artifact     string // id; empty for a status
 	Append, Last bool   // of a chunk
-	Final        bool   // the stream said that it ends here
+	Final        bool   // the stream says that it ends here
 }
 
 // New makes an empty ledger.
@@ -71,14 +69,14 @@ func New() *Ledger {
 	return &Ledger{messages: map[string]*message{}, expected: map[string]Outcome{}}
 }
 
-// Sending says that a message is about to be sent for the first time. Its mark is the text of its last part, and of no
-// other message's. All tries of it carry the same idempotency key.
+// Sending records that a message will be sent for the first time. Its mark is the text of its last part, which no
+// other message has. All tries carry the same idempotency key.
 func (l *Ledger) Sending(mark string) { l.settle(mark, message{}) }
 
-// Stored says that the message was acknowledged, as one of the task.
+// Stored records that the message was acknowledged, with its task.
 func (l *Ledger) Stored(mark, task string) { l.settle(mark, message{stored, task}) }
 
-// Refused says that the message was answered with an error that means: not stored, and never will be.
+// Refused records that the message got an error that means: not stored, and never will be.
 func (l *Ledger) Refused(mark string) { l.settle(mark, message{fate: refused}) }
 
 func (l *Ledger) settle(mark string, m message) {
@@ -87,15 +85,15 @@ func (l *Ledger) settle(mark string, m message) {
 	l.messages[mark] = &m
 }
 
-// Expect says what must have become of a task when all is over.
+// Expect records the expected end of a task.
 func (l *Ledger) Expect(task string, o Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expected[task] = o
 }
 
-// Follow begins the record of what one client is told about a task, in the order in which it is told: a stream with all
-// its resumes, or a row of answers. A client that reads twice is two.
+// Follow begins the record of one client's answers about a task, in order: a stream with all its resumes, or a series
+// of polls. A client that reads twice needs two.
 func (l *Ledger) Follow(task string) *Reading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +102,7 @@ func (l *Ledger) Follow(task string) *Reading {
 	return r
 }
 
-// Reading is what one client was told about one task.
+// Reading is the record of one client about one task.
 type Reading struct {
 	ledger  *Ledger
 	task    string
@@ -112,23 +110,23 @@ type Reading struct {
 	left    bool
 }
 
-// entry is one thing told: a view, an event, or the position from which the client asked to be told.
+// entry is one entry of a record: a view, an event, or a position from which the client resumed.
 type entry struct {
 	view  *View
 	event *Event
 	from  int64
 }
 
-// Saw records an answer, or the task with which a stream opened.
+// Saw records an answer, or the task at the beginning of a stream.
 func (r *Reading) Saw(v View) { r.add(entry{view: &v}) }
 
-// From records that the client, which has seen nothing yet, asked for all events after seq.
+// From records that the client, before its first answer, asked for all events after seq.
 func (r *Reading) From(seq int64) { r.add(entry{from: seq}) }
 
 // Read records an event of the stream.
 func (r *Reading) Read(e Event) { r.add(entry{event: &e}) }
 
-// Left records that the client went away before the end of its stream, and will not come back.
+// Left records that the client left before the end of its stream, for good.
 func (r *Reading) Left() {
 	r.ledger.mu.Lock()
 	defer r.ledger.mu.Unlock()
@@ -141,13 +139,13 @@ func (r *Reading) add(e entry) {
 	r.entries = append(r.entries, e)
 }
 
-// Count says how much a ledger holds.
+// Count says how much a ledger contains.
 type Count struct {
 	Messages, Stored, Refused int
 	Readings, Views, Events   int
 }
 
-// Count says how much has been recorded.
+// Count returns how much has been recorded.
 func (l *Ledger) Count() Count {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,13 +172,13 @@ func (l *Ledger) Count() Count {
 	return c
 }
 
-// copy is the ledger as it stands. What the database holds afterwards must agree with it.
+// copy is the present ledger. The database must agree with it from now on.
 func (l *Ledger) copy() *Ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := &Ledger{Exports: l.Exports, messages: maps.Clone(l.messages), expected: maps.Clone(l.expected)}
 	for _, r := range l.readings {
-		// Entries are never changed, so a shorter slice of the same is a copy.
+		// Entries never change, so a shorter slice is a copy.
 		out.readings = append(out.readings, &Reading{task: r.task, entries: slices.Clip(r.entries), left: r.left})
 	}
 	return out

@@ -161,7 +161,7 @@ func (r *Ring) active() (*key, error) {
 	return nil, errNone
 }
 
-// KeyID returns the id of the key that signs now, or "" if there is none.
+// KeyID returns the id of the key that signs now, or "" without such a key.
 func (r *Ring) KeyID() string {
 	k, err := r.active()
 	if err != nil {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const day = 24 * time.Hour
 
-// replica is a ring on its own connections.
+// replica is a ring with connections of its own.
 func replica(t *testing.T, url string) *keys.Ring {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
@@ -33,7 +33,7 @@ func replica(t *testing.T, url string) *keys.Ring {
 	return keys.New(keys.Options{Store: s, RotateEvery: 90 * day, Overlap: 30 * day, Log: slog.New(slog.DiscardHandler)})
 }
 
-// exec is what the test does to the database behind the rings' back.
+// exec changes the database without the rings.
 func exec(t *testing.T, url, sql string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -50,7 +50,7 @@ func published(t *testing.T, r *keys.Ring) []string {
 	require.NoError(t, json.Unmarshal(r.Set(), &set))
 	var ids []string
 	for _, k := range set.Keys {
-		require.NotContains(t, k, "d", "the private part")
+		require.NotContains(t, k, "d", "the set has no private part")
 		require.Equal(t, "EC P-256 ES256 sig", strings.Join([]string{k["kty"], k["crv"], k["alg"], k["use"]}, " "))
 		ids = append(ids, k["kid"])
 	}
@@ -78,7 +78,7 @@ func verify(t *testing.T, set []byte, compact string) error {
 	return err
 }
 
-func TestReplicasShareTheFirstKey(t *testing.T) {
+func TestReplicasShareFirstKey(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	var rings [8]*keys.Ring
@@ -98,11 +98,11 @@ func TestReplicasShareTheFirstKey(t *testing.T) {
 	require.NoError(t, verify(t, rings[0].Set(), first))
 	require.Len(t, published(t, rings[0]), 1)
 	for _, r := range rings {
-		require.Equal(t, first, sign(t, r), "the same bytes from every replica")
+		require.Equal(t, first, sign(t, r), "every replica serves the same bytes")
 		require.Equal(t, rings[0].Set(), r.Set())
 		require.Equal(t, published(t, rings[0])[0], r.KeyID())
 	}
-	require.Equal(t, first, sign(t, rings[0]), "and every time")
+	require.Equal(t, first, sign(t, rings[0]), "the same bytes every time")
 }
 
 func TestRotation(t *testing.T) {
@@ -115,7 +115,7 @@ func TestRotation(t *testing.T) {
 			require.NoError(t, r.Refresh(t.Context()))
 		}
 	}
-	// pass lets time pass, as the database's clock tells it.
+	// pass lets time pass on the database's clock.
 	pass := func(interval string) {
 		t.Helper()
 		exec(t, url, "UPDATE holdfast.signing_keys SET created_at = created_at - interval '"+interval+"', active_at = active_at - interval '"+interval+"'")
@@ -130,18 +130,18 @@ func TestRotation(t *testing.T) {
 	refresh(a)
 	require.Len(t, published(t, a), 2)
 	require.Equal(t, old, a.KeyID(), "the new key is published before it signs")
-	require.Equal(t, []string{old}, published(t, b), "b has not heard of it")
-	require.NoError(t, verify(t, b.Set(), sign(t, a)), "and can do without")
+	require.Equal(t, []string{old}, published(t, b), "b has not read the new key")
+	require.NoError(t, verify(t, b.Set(), sign(t, a)), "b does not need it yet")
 	refresh(b)
 	require.Equal(t, a.Set(), b.Set())
 
 	pass("1 hour")
-	require.Equal(t, old, a.KeyID(), "what it read")
+	require.Equal(t, old, a.KeyID(), "b has read the new key")
 	refresh(a, b)
 	next := a.KeyID()
 	require.NotEqual(t, old, next)
 	require.Equal(t, []string{next, old}, published(t, b))
-	require.NoError(t, verify(t, b.Set(), signed), "what the old key has signed holds")
+	require.NoError(t, verify(t, b.Set(), signed), "signatures of the old key are still valid")
 	require.NoError(t, verify(t, b.Set(), sign(t, a)))
 	require.Equal(t, sign(t, a), sign(t, b))
 
@@ -155,7 +155,7 @@ func TestRotation(t *testing.T) {
 	require.Error(t, verify(t, a.Set(), signed))
 }
 
-func TestWithdrawingAKeyGivesWayToTheOneBefore(t *testing.T) {
+func TestEarlierKeySignsAfterWithdrawal(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	r := replica(t, url)
@@ -169,10 +169,10 @@ func TestWithdrawingAKeyGivesWayToTheOneBefore(t *testing.T) {
 	exec(t, url, "DELETE FROM holdfast.signing_keys WHERE key_id = '"+r.KeyID()+"'")
 	require.NoError(t, r.Refresh(t.Context()))
 	require.Equal(t, before, r.KeyID())
-	require.Len(t, published(t, r), 2, "and its successor, anew")
+	require.Len(t, published(t, r), 2, "a new successor is made")
 }
 
-func TestWithdrawingEveryKeyMakesANewOneAtOnce(t *testing.T) {
+func TestNewKeyAfterAllAreWithdrawn(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	r := replica(t, url)
@@ -185,7 +185,7 @@ func TestWithdrawingEveryKeyMakesANewOneAtOnce(t *testing.T) {
 	require.Len(t, published(t, r), 1)
 }
 
-func TestAKeyThatCannotBeReadLeavesTheRingAsItWas(t *testing.T) {
+func TestUnreadableKeyKeepsRing(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	r := replica(t, url)
@@ -196,7 +196,7 @@ func TestAKeyThatCannotBeReadLeavesTheRingAsItWas(t *testing.T) {
 	require.Equal(t, before, sign(t, r))
 }
 
-func TestAnOutageLeavesTheRingAsItWas(t *testing.T) {
+func TestOutageKeepsRing(t *testing.T) {
 	t.Parallel()
 	r := replica(t, storetest.New(t).URL)
 	require.NoError(t, r.Refresh(t.Context()))
@@ -207,8 +207,9 @@ func TestAnOutageLeavesTheRingAsItWas(t *testing.T) {
 	require.Equal(t, before, sign(t, r))
 }
 
-// A key may be withdrawn while its successor is only published: that one signs early, for there is no other.
-func TestAWithdrawnKeyWithAPendingSuccessor(t *testing.T) {
+// A key may be withdrawn while its successor is published but not in use. The successor then signs early, because
+// there is no other key.
+func TestPendingSuccessorSignsAfterWithdrawal(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	a := replica(t, url)
@@ -221,7 +222,7 @@ func TestAWithdrawnKeyWithAPendingSuccessor(t *testing.T) {
 	exec(t, url, "DELETE FROM holdfast.signing_keys WHERE key_id = '"+old+"'")
 	require.NoError(t, a.Refresh(t.Context()))
 	next := published(t, a)
-	require.Len(t, next, 1, "none was made besides")
+	require.Len(t, next, 1, "no further key was made")
 	require.Equal(t, next[0], a.KeyID())
 	require.NoError(t, verify(t, a.Set(), sign(t, a)))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// greeter says hello on each connection that it has, and keeps it until the client leaves.
+// greeter greets each connection, and keeps it until the client closes it.
 func greeter(t *testing.T, c *Connections) (address string) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,7 +28,7 @@ func greeter(t *testing.T, c *Connections) (address string) {
 			go func() {
 				_, _ = conn.Write([]byte{'!'})
 				_, _ = io.Copy(io.Discard, conn)
-				_ = conn.Close() // once more does no harm
+				_ = conn.Close() // a second Close is harmless
 			}()
 		}
 	}()
@@ -54,14 +54,14 @@ func greeted(t *testing.T, c net.Conn) {
 	require.NoError(t, err)
 }
 
-func TestWhoComesToAFullServerWaits(t *testing.T) {
+func TestConnectionWaitsForFullServer(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int64
 	all := NewConnections(ConnectionOptions{Most: 3, Opened: func() func() {
 		open.Add(1)
 		return func() { open.Add(-1) }
 	}})
-	// Two ports share the places.
+	// Two ports share the limit.
 	a, b := greeter(t, all), greeter(t, all)
 	first, second := dial(t, a), dial(t, b)
 	greeted(t, first)
@@ -70,10 +70,10 @@ func TestWhoComesToAFullServerWaits(t *testing.T) {
 	greeted(t, third)
 	waits := dial(t, b)
 	require.Eventually(t, func() bool { return open.Load() == 4 }, time.Minute, time.Millisecond)
-	require.Equal(t, 3, len(all.places)) //nolint:testifylint // which would print, and so read, what others write
+	require.Equal(t, 3, len(all.places)) //nolint:testifylint // Len would print the channel, and race with its writers
 	require.NoError(t, waits.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 	_, err := waits.Read(make([]byte, 1))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nobody serves it")
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the server does not serve it yet")
 	require.NoError(t, waits.SetReadDeadline(time.Now().Add(time.Minute)))
 	require.NoError(t, first.Close())
 	greeted(t, waits)
@@ -91,7 +91,7 @@ func TestWhoComesToAFullServerWaits(t *testing.T) {
 	}
 }
 
-func TestAnAddressHasItsShare(t *testing.T) {
+func TestConnectionsPerAddressAreLimited(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64
 	all := NewConnections(ConnectionOptions{OfAddress: 2, Refused: func() { refused.Add(1) }})
@@ -100,8 +100,8 @@ func TestAnAddressHasItsShare(t *testing.T) {
 	greeted(t, first)
 	greeted(t, second)
 	_, err := dial(t, address).Read(make([]byte, 1))
-	require.Error(t, err, "it is closed without a word")
-	require.Eventually(t, func() bool { return refused.Load() == 1 }, time.Minute, time.Millisecond) // counted when it is closed
+	require.Error(t, err, "the server closes it without an answer")
+	require.Eventually(t, func() bool { return refused.Load() == 1 }, time.Minute, time.Millisecond) // counted at the close
 	elsewhere, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}).Dial("tcp", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = elsewhere.Close() })

@@ -15,7 +15,7 @@ type caller struct{ tenant, subject string }
 
 var alice, bob = caller{"t", "alice"}, caller{"t", "bob"}
 
-// Who only looks takes nothing.
+// Ready takes nothing from the bucket.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	c, who := New[caller](Options{Rate: 1, Burst: 2}), caller{subject: "a"}
@@ -47,15 +47,15 @@ func TestRate(t *testing.T) {
 		for range 5 {
 			wait, ok := c.Allow(alice)
 			require.False(t, ok)
-			require.Equal(t, 100*time.Millisecond, wait, "being refused costs nothing")
+			require.Equal(t, 100*time.Millisecond, wait, "a refusal takes nothing from the bucket")
 		}
 		_, ok := c.Allow(bob)
-		require.True(t, ok, "nobody pays for another")
+		require.True(t, ok, "callers have buckets of their own")
 		_, ok = c.Allow(caller{"other", "alice"})
-		require.True(t, ok, "nor for another tenant's namesake")
+		require.True(t, ok, "a namesake in another tenant has a bucket of its own")
 		time.Sleep(100 * time.Millisecond)
 		_, ok = c.Allow(alice)
-		require.True(t, ok, "whoever waits as told is served")
+		require.True(t, ok, "a caller that waits as told is served")
 		_, ok = c.Allow(alice)
 		require.False(t, ok)
 		time.Sleep(time.Hour)
@@ -65,7 +65,7 @@ func TestRate(t *testing.T) {
 				served++
 			}
 		}
-		require.Equal(t, 3, served, "an hour of silence is no claim to more than a burst")
+		require.Equal(t, 3, served, "after an hour the bucket holds no more than a burst")
 	})
 }
 
@@ -81,7 +81,7 @@ func TestStreams(t *testing.T) {
 	_, ok = c.Open(bob)
 	require.True(t, ok)
 	first()
-	first() // by whoever is not sure
+	first() // a second call is harmless
 	third, ok := c.Open(alice)
 	require.True(t, ok)
 	_, ok = c.Open(alice)
@@ -90,11 +90,11 @@ func TestStreams(t *testing.T) {
 	third()
 	for range 100 {
 		_, ok := c.Allow(alice)
-		require.True(t, ok, "without a rate there is none")
+		require.True(t, ok, "without a rate there is no limit")
 	}
 }
 
-func TestNothingIsLimitedUnlessAsked(t *testing.T) {
+func TestNoLimitsByDefault(t *testing.T) {
 	t.Parallel()
 	c := New[caller](Options{Burst: 5})
 	require.Nil(t, c)
@@ -105,7 +105,7 @@ func TestNothingIsLimitedUnlessAsked(t *testing.T) {
 	closed()
 }
 
-func TestAccountsAreBounded(t *testing.T) {
+func TestAccountsAreLimited(t *testing.T) {
 	t.Parallel()
 	c := New[caller](Options{Rate: 1, Burst: 1, Streams: 1, Accounts: 10})
 	closed, ok := c.Open(alice)
@@ -117,13 +117,13 @@ func TestAccountsAreBounded(t *testing.T) {
 		require.True(t, ok)
 		if i%5 == 0 {
 			_, ok = c.Allow(bob)
-			require.False(t, ok, "who keeps coming is remembered")
+			require.False(t, ok, "an active caller is kept")
 		}
 	}
 	require.Len(t, c.busy, 1)
 	require.Equal(t, 10, c.idle.Len())
 	_, ok = c.Open(alice)
-	require.False(t, ok, "and so is who has something open")
+	require.False(t, ok, "a caller with an open stream is kept")
 	closed()
 	require.Empty(t, c.busy)
 	require.Equal(t, 10, c.idle.Len())

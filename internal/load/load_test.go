@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// request is what an agent of these tests reads.
+// request is a request as the agents of these tests read it.
 type request struct {
 	Method string
 	Params struct {
@@ -85,7 +85,7 @@ func run(t *testing.T, target *Target, mode Mode, count int) *Result {
 	return r
 }
 
-func TestBlockingSendsMessagesThatDiffer(t *testing.T) {
+func TestBlockingSendsDistinctMessages(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -104,7 +104,7 @@ func TestBlockingSendsMessagesThatDiffer(t *testing.T) {
 	require.Len(t, seen, 25)
 }
 
-func TestStreamsAreReadToTheirEnd(t *testing.T) {
+func TestStreamsAreReadToEnd(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200<<10) // longer than any buffer
 	agent := serve(t, func(w http.ResponseWriter, r request) {
@@ -124,7 +124,7 @@ func TestStreamsAreReadToTheirEnd(t *testing.T) {
 	require.Equal(t, 27, r.Chunks)
 }
 
-func TestPollAsksUntilTheTaskHasEnded(t *testing.T) {
+func TestPollUntilTaskHasEnded(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	agent := serve(t, func(w http.ResponseWriter, r request) {
@@ -144,7 +144,7 @@ func TestPollAsksUntilTheTaskHasEnded(t *testing.T) {
 	require.Equal(t, int(asked.Load()), r.Polls)
 }
 
-func TestTasksThatDoNotCompleteAreCountedByKind(t *testing.T) {
+func TestFailuresAreCountedByKind(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		mode   Mode
@@ -178,8 +178,8 @@ func TestTasksThatDoNotCompleteAreCountedByKind(t *testing.T) {
 	}
 }
 
-// A balancer in front may speak another HTTP/1 than the server does.
-func TestFormsOfHTTP(t *testing.T) {
+// A load balancer may use another version of HTTP/1 than the server.
+func TestHTTPVersionsAndFraming(t *testing.T) {
 	t.Parallel()
 	body := `{"jsonrpc":"2.0","id":1,"result":` + taskIn("completed") + `}`
 	for name, answer := range map[string]string{
@@ -240,7 +240,7 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, 4, run(t, agent, Blocking, 4).Tasks)
 }
 
-func TestEndings(t *testing.T) {
+func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	agent := serve(t, func(w http.ResponseWriter, _ request) { result(w, "%s", taskIn("completed")) })
 	r, err := Run(t.Context(), Options{Targets: []*Target{agent}, Mode: Blocking, InFlight: 1, Duration: 50 * time.Millisecond})
@@ -255,7 +255,7 @@ func TestEndings(t *testing.T) {
 	})
 	r, err = Run(ctx, Options{Targets: []*Target{hangs}, Mode: Blocking, InFlight: 1, Count: 5})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Zero(t, r.Failed(), "what the caller cut off has not failed")
+	require.Zero(t, r.Failed(), "a request that the caller canceled did not fail")
 
 	_, err = Run(t.Context(), Options{Targets: []*Target{target(t, "http://127.0.0.1:1")}, Mode: Blocking, InFlight: 1, Count: 1})
 	require.Error(t, err)

@@ -27,17 +27,17 @@ func await[T any](t *testing.T, c <-chan T, what string) T {
 	case v := <-c:
 		return v
 	case <-time.After(patience):
-		t.Fatal("waited in vain until " + what)
+		t.Fatal("timed out waiting until " + what)
 		panic("unreachable")
 	}
 }
 
-// process is a store with an id, as a server has them.
+// process is a store with an id, like that of a server.
 type process struct {
 	*store.Store
 	id   task.ID
-	dead atomic.Bool // it reaches its database no more
-	took chan bool   // what came of each attempt to lead
+	dead atomic.Bool // it cannot reach its database
+	took chan bool   // the results of Lead
 }
 
 func newProcess(t *testing.T, url string) *process {
@@ -66,7 +66,7 @@ func (p *process) Resign(ctx context.Context, duty string, holder task.ID) error
 
 func (p *process) holder() task.ID { return p.id }
 
-// holders lists who has a lease.
+// holders lists the holder of each lease.
 func holders(t *testing.T, url string) []task.ID {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -92,7 +92,7 @@ func execute(t *testing.T, url, sql string, args ...any) {
 	require.NoError(t, err)
 }
 
-// until gives a duty whose piece says who works, and then works until it is interrupted.
+// until is a duty that reports its process, and then works until it is interrupted.
 func until(who string, began, ended chan<- string) maintenance.Duty {
 	return maintenance.Duty{
 		Name: "d", Every: 10 * time.Millisecond, Timeout: time.Hour, Alone: true,
@@ -105,7 +105,7 @@ func until(who string, began, ended chan<- string) maintenance.Duty {
 	}
 }
 
-func TestAnotherProcessTakesOverFromOneThatDied(t *testing.T) {
+func TestDutyMovesFromDeadProcess(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	began, ended := make(chan string, 1000), make(chan string, 1000)
@@ -114,18 +114,18 @@ func TestAnotherProcessTakesOverFromOneThatDied(t *testing.T) {
 	require.Equal(t, "first", await(t, began, "it leads"))
 	require.Equal(t, []task.ID{first.id}, holders(t, url))
 	run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: second, Holder: second.holder, TTL: time.Second})
-	require.False(t, await(t, second.took, "it has looked"), "the duty is taken")
+	require.False(t, await(t, second.took, "it has looked"), "a process has the duty")
 
 	first.dead.Store(true)
 	kill()
-	require.Equal(t, "first", await(t, ended, "it is gone"))
-	require.Equal(t, []task.ID{first.id}, holders(t, url), "its lease stays")
-	require.False(t, await(t, second.took, "it has looked"))
-	execute(t, url, "UPDATE holdfast.leases SET until = now() - interval '1 s'") // the hour has passed
-	require.Equal(t, "second", await(t, began, "the other one takes over"))
+	require.Equal(t, "first", await(t, ended, "the process has stopped"))
+	require.Equal(t, []task.ID{first.id}, holders(t, url), "its lease remains")
+	require.False(t, await(t, second.took, "the other process has looked"))
+	execute(t, url, "UPDATE holdfast.leases SET until = now() - interval '1 s'") // as if the hour had passed
+	require.Equal(t, "second", await(t, began, "the other process takes the duty"))
 }
 
-func TestAStopGivesTheLeaseBack(t *testing.T) {
+func TestStopReleasesLease(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	began, ended := make(chan string, 10), make(chan string, 10)
@@ -133,13 +133,13 @@ func TestAStopGivesTheLeaseBack(t *testing.T) {
 	stop := run(t, maintenance.Options{Duties: []maintenance.Duty{until("first", began, ended)}, Leases: first, Holder: first.holder})
 	require.Equal(t, "first", await(t, began, "it leads"))
 	stop()
-	require.Equal(t, "first", await(t, ended, "its piece is interrupted"))
+	require.Equal(t, "first", await(t, ended, "the stop interrupts the piece"))
 	require.Empty(t, holders(t, url))
 	run(t, maintenance.Options{Duties: []maintenance.Duty{until("second", began, ended)}, Leases: second, Holder: second.holder})
-	require.Equal(t, "second", await(t, began, "it leads"), "without waiting for a lease to run out")
+	require.Equal(t, "second", await(t, began, "it leads"), "before the lease would run out")
 }
 
-func TestALeaseThatWasTakenAwayInterruptsThePiece(t *testing.T) {
+func TestLostLeaseInterruptsPiece(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	began, ended := make(chan string, 10), make(chan string, 10)
@@ -153,8 +153,8 @@ func TestALeaseThatWasTakenAwayInterruptsThePiece(t *testing.T) {
 	require.Equal(t, []task.ID{other}, holders(t, url))
 }
 
-// The pieces together take much longer than a lease.
-func TestALeaderKeepsItsLeaseThroughALongBacklog(t *testing.T) {
+// All pieces together take much longer than a lease.
+func TestLeaseIsRenewedDuringBacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var leases table
@@ -176,7 +176,7 @@ func TestALeaderKeepsItsLeaseThroughALongBacklog(t *testing.T) {
 			Leases: &leases, Holder: is(2),
 		})
 		<-ended
-		time.Sleep(10 * time.Minute) // it leads while it waits for its next round, too
+		time.Sleep(10 * time.Minute) // it keeps the lease while it waits for the next round
 		synctest.Wait()
 		require.Zero(t, runs)
 		leader()
@@ -186,15 +186,15 @@ func TestALeaderKeepsItsLeaseThroughALongBacklog(t *testing.T) {
 	})
 }
 
-func TestALeaderGivesUpAtOnce(t *testing.T) {
+func TestHolderStopsWithoutLease(t *testing.T) {
 	t.Parallel()
 	const ttl = 30 * time.Second
 	for name, c := range map[string]struct {
 		happens func(leases *table, holder *atomic.Uint32)
-		from    time.Duration // the soonest
+		from    time.Duration // the earliest
 		within  time.Duration // the latest
 		reason  string
-		next    byte // who leads in the end
+		next    byte // the holder at the end
 	}{
 		"taken by another process": {
 			func(l *table, _ *atomic.Uint32) {
@@ -204,7 +204,7 @@ func TestALeaderGivesUpAtOnce(t *testing.T) {
 		},
 		"the database is away": {
 			func(l *table, _ *atomic.Uint32) { l.change(func() { l.err = errors.New("away") }) },
-			// The last renewal was up to a quarter, and its jitter, ago.
+			// The last renewal was up to a quarter of the lease, with its jitter, before.
 			ttl * 2 / 3, ttl, "the lease was not renewed in time", 1,
 		},
 		"the database does not answer": {
@@ -230,7 +230,7 @@ func TestALeaderGivesUpAtOnce(t *testing.T) {
 					Log:    slog.New(slog.NewTextHandler(&said, nil)),
 				})
 				<-began
-				time.Sleep(time.Minute - time.Millisecond) // renewed several times
+				time.Sleep(time.Minute - time.Millisecond) // several renewals
 				require.Empty(t, ended)
 				at := time.Now()
 				c.happens(&leases, &holder)
@@ -251,7 +251,7 @@ func TestALeaderGivesUpAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhoHasNoIdLeadsNothing(t *testing.T) {
+func TestProcessWithoutIDTakesNoLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began, ended := make(chan string, 10), make(chan string, 10)
@@ -269,7 +269,7 @@ func TestWhoHasNoIdLeadsNothing(t *testing.T) {
 	})
 }
 
-func TestALeaseThatCannotBeTakenIsReportedOnce(t *testing.T) {
+func TestLeaseErrorIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		leases := table{err: errors.New("no such table")}

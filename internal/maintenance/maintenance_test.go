@@ -30,12 +30,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// table is the leases without a database, for tests with a clock of their own.
+// table holds leases without a database, for tests with a fake clock.
 type table struct {
 	mu   sync.Mutex
 	rows map[string]row
-	err  error // of every call
-	hang bool  // until the caller gives up
+	err  error // the result of every call
+	hang bool  // calls block until their context ends
 }
 
 type row struct {
@@ -81,7 +81,7 @@ func (l *table) change(do func()) {
 	do()
 }
 
-// is gives an id that does not change.
+// is returns an id that does not change.
 func is(id byte) func() task.ID { return func() task.ID { return task.ID{id} } }
 
 // run starts a runner. The returned function stops it and waits.
@@ -98,14 +98,14 @@ func run(t *testing.T, o maintenance.Options) (stop func()) {
 	return stop
 }
 
-// around checks an interval, whose jitter is a quarter.
+// around checks an interval with a jitter of a quarter.
 func around(t *testing.T, want, got time.Duration) {
 	t.Helper()
 	require.GreaterOrEqual(t, got, want*3/4)
 	require.LessOrEqual(t, got, want*5/4)
 }
 
-func TestADutyRunsAtOnceAndThenPeriodically(t *testing.T) {
+func TestDutyRunsAtOnceAndPeriodically(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := make(chan time.Time)
@@ -125,7 +125,7 @@ func TestADutyRunsAtOnceAndThenPeriodically(t *testing.T) {
 	})
 }
 
-func TestPiecesFollowEachOtherWhileMoreIsLeft(t *testing.T) {
+func TestPiecesFollowWhileMoreIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start, ended := time.Now(), make(chan time.Duration)
@@ -149,7 +149,7 @@ func TestPiecesFollowEachOtherWhileMoreIsLeft(t *testing.T) {
 	})
 }
 
-func TestErrorsAreRetriedLaterEachTime(t *testing.T) {
+func TestErrorsAreRetriedWithBackoff(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for every, waits := range map[time.Duration][]time.Duration{
@@ -166,14 +166,14 @@ func TestErrorsAreRetriedLaterEachTime(t *testing.T) {
 				stop := run(t, maintenance.Options{
 					Duties: []maintenance.Duty{{
 						Name: "d", Every: every,
-						// More may be left, but an error comes first.
+						// More may be left, but the error decides.
 						Run: func(context.Context) (bool, error) { began <- time.Now(); err := <-outcome; return err != nil, err },
 					}},
 					Ran: func(_ string, _ time.Duration, err error) { seen = append(seen, err) },
 					Log: slog.New(slog.NewJSONHandler(&said, nil)),
 				})
 				var want []error
-				for range 2 { // what was counted is forgotten after a success
+				for range 2 { // a success resets the backoff
 					last := <-began
 					for _, wait := range waits {
 						outcome <- broken
@@ -195,7 +195,7 @@ func TestErrorsAreRetriedLaterEachTime(t *testing.T) {
 	}
 }
 
-func TestAPieceIsBoundedAndDelaysNoOtherDuty(t *testing.T) {
+func TestSlowPieceDelaysNoOtherDuty(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -220,7 +220,7 @@ func TestAPieceIsBoundedAndDelaysNoOtherDuty(t *testing.T) {
 	})
 }
 
-func TestAStopInterruptsAPieceAndIsNoFailure(t *testing.T) {
+func TestStopInterruptsPieceWithoutFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := make(chan struct{})
@@ -231,7 +231,7 @@ func TestAStopInterruptsAPieceAndIsNoFailure(t *testing.T) {
 				<-ctx.Done()
 				return true, ctx.Err()
 			}}},
-			Ran: func(string, time.Duration, error) { t.Error("it was interrupted") },
+			Ran: func(string, time.Duration, error) { t.Error("Ran was called for an interrupted piece") },
 			Log: slog.New(slog.NewTextHandler(&said, nil)),
 		})
 		<-began

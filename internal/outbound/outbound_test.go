@@ -41,7 +41,7 @@ func TestExcerptIsOneShortLine(t *testing.T) {
 	require.Len(t, outbound.Excerpt([]byte(strings.Repeat("a", 10_000))), outbound.ExcerptBytes)
 }
 
-// endless never ends by itself.
+// endless is a body that never ends.
 type endless struct {
 	ctx  context.Context
 	read int
@@ -56,14 +56,14 @@ func (e *endless) Read(p []byte) (int, error) {
 	return copy(p, "x"), nil
 }
 
-func TestASenderThatNeverEndsIsCutOff(t *testing.T) {
+func TestReadExcerptCutsOffEndlessBody(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	require.Equal(t, strings.Repeat("x", 101), outbound.ReadExcerpt(&http.Response{StatusCode: 500, Body: io.NopCloser(&endless{ctx: ctx})}, cancel))
 	require.Error(t, ctx.Err())
 
 	switched := &http.Response{StatusCode: 101, Body: io.NopCloser(&endless{ctx: t.Context()})}
-	require.Empty(t, outbound.ReadExcerpt(switched, func() {}), "its reads end with the connection alone")
+	require.Empty(t, outbound.ReadExcerpt(switched, func() {}), "a read ends when the connection does")
 
 	ctx, cancel = context.WithCancel(t.Context())
 	outbound.Drain(&endless{ctx: ctx}, cancel)
@@ -71,7 +71,7 @@ func TestASenderThatNeverEndsIsCutOff(t *testing.T) {
 
 	huge := &io.LimitedReader{R: zeros{}, N: 10 << 20}
 	outbound.Drain(huge, func() {})
-	require.Greater(t, huge.N, int64(9<<20), "the rest is left unread")
+	require.Greater(t, huge.N, int64(9<<20), "the rest is not read")
 }
 
 type zeros struct{}

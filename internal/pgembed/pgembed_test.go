@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 )
 
-// testDir is open to other users, which t.TempDir is not: as root, PostgreSQL runs as one of them.
+// testDir is open to other users, unlike t.TempDir: when root runs the tests, PostgreSQL runs as another user.
 func testDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "pgembed-") //nolint:usetesting // see above
@@ -75,7 +75,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-func TestDataIsThereAfterAStop(t *testing.T) {
+func TestDataSurvivesStop(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	s := start(t, dir)
@@ -92,12 +92,12 @@ func TestDataIsThereAfterAStop(t *testing.T) {
 	require.NoError(t, s.Stop(t.Context()))
 }
 
-func TestStartAfterThePostmasterWasKilled(t *testing.T) {
+func TestStartAfterKilledPostmaster(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	s := start(t, dir)
 	write(t, s)
-	// A session that is busy when its postmaster dies keeps the shared memory for a while.
+	// A session that is busy when its postmaster dies holds the shared memory for a while.
 	busy, err := pgx.Connect(t.Context(), s.DSN())
 	require.NoError(t, err)
 	go func() { _, _ = busy.Exec(context.Background(), "SELECT pg_sleep(1)") }()
@@ -109,7 +109,7 @@ func TestStartAfterThePostmasterWasKilled(t *testing.T) {
 	require.NoError(t, again.Stop(t.Context()))
 }
 
-func TestStartWhenThePidNowBelongsToAnotherProcess(t *testing.T) {
+func TestStartWithReusedPID(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	s := start(t, dir)
@@ -121,7 +121,7 @@ func TestStartWhenThePidNowBelongsToAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Stop(t.Context()))
 
-	// A bystander of the same user, for only such a process makes postgres refuse.
+	// A process of the same user: PostgreSQL refuses to start only for such a process.
 	id := owner.Sys().(*syscall.Stat_t)
 	bystander := exec.CommandContext(t.Context(), "sleep", "60")
 	bystander.Dir = "/"
@@ -139,7 +139,7 @@ func TestStartWhenThePidNowBelongsToAnotherProcess(t *testing.T) {
 	require.NoError(t, s.Stop(t.Context()))
 }
 
-func TestTwoUsersShareOneServerAndTheLastStopsIt(t *testing.T) {
+func TestLastUserStopsSharedServer(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	first, second := start(t, dir), start(t, dir)
@@ -160,7 +160,7 @@ func TestTwoUsersShareOneServerAndTheLastStopsIt(t *testing.T) {
 	require.False(t, alive(pid))
 }
 
-func TestWatchStartsADeadServerAgain(t *testing.T) {
+func TestWatchRestartsDeadServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, testDir(t))
 	write(t, s)
@@ -180,7 +180,7 @@ func TestWatchStartsADeadServerAgain(t *testing.T) {
 		}
 		return conn.Close(t.Context()) == nil
 	}, 30*time.Second, 50*time.Millisecond)
-	_, err := s.Alone(t.Context()) // waits for its turn, so the start has returned
+	_, err := s.Alone(t.Context()) // takes the lock, so the restart has returned
 	require.NoError(t, err)
 	cancel()
 	require.NoError(t, <-watched)
@@ -188,7 +188,7 @@ func TestWatchStartsADeadServerAgain(t *testing.T) {
 	require.NoError(t, s.Stop(t.Context()))
 }
 
-// envUser makes this test binary a user of the database in the named directory, for tests that kill it.
+// envUser makes this test binary a user of the database in the directory, for tests that kill it.
 const envUser = "PGEMBED_TEST_USER_OF"
 
 func TestMain(m *testing.M) {
@@ -203,7 +203,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestAServerOutlivesItsKilledUserAndIsAdopted(t *testing.T) {
+func TestServerOutlivesKilledUser(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	_, err := pgembed.Find(t.Context(), testLog(t), 0)
@@ -229,7 +229,7 @@ func TestAServerOutlivesItsKilledUserAndIsAdopted(t *testing.T) {
 	require.False(t, alive(pid), "the killed process no longer counts as a user")
 }
 
-func TestADirectoryBegunAnewIsNotOursToStop(t *testing.T) {
+func TestReplacedDirectoryIsNotStopped(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	old := start(t, dir)
@@ -244,15 +244,15 @@ func TestADirectoryBegunAnewIsNotOursToStop(t *testing.T) {
 	require.ErrorContains(t, old.Destroy(t.Context()), "was removed while in use")
 	require.Equal(t, 1, query[int](t, others, "SELECT 1"))
 	require.NoError(t, others.Stop(t.Context()))
-	require.Zero(t, others.PID(), "the new owner is alone and stops it")
+	require.Zero(t, others.PID(), "the new owner is the only user and stops it")
 }
 
-func TestAKillInTheMiddleOfInitdbBlocksNothing(t *testing.T) {
+func TestStartAfterKilledInitdb(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	s := start(t, dir)
 	require.NoError(t, s.Stop(t.Context()))
-	// What such a kill leaves: half of a cluster, under a name that is not yet the cluster's.
+	// Such a kill leaves half of a cluster, under a temporary name.
 	home := filepath.Join(dir, "postgres")
 	require.NoError(t, os.Rename(filepath.Join(home, "data"), filepath.Join(home, "initdb-1")))
 	require.NoError(t, os.RemoveAll(filepath.Join(home, "initdb-1", "global")))
@@ -265,10 +265,10 @@ func TestAKillInTheMiddleOfInitdbBlocksNothing(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestRootKeepsTheDataWhereItsUserCanReachIt(t *testing.T) {
+func TestRootKeepsDataReachable(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root lends postgresql to another user")
+		t.Skip("only root runs postgresql as another user")
 	}
 	dir := filepath.Join(t.TempDir(), "closed")
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -284,7 +284,7 @@ func TestRootKeepsTheDataWhereItsUserCanReachIt(t *testing.T) {
 	require.NoDirExists(t, filepath.Dir(home))
 }
 
-func TestALongPathGetsAShortSocket(t *testing.T) {
+func TestLongPathGetsShortSocket(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(testDir(t), strings.Repeat("long/", 25))
 	s := start(t, dir)
@@ -292,7 +292,7 @@ func TestALongPathGetsAShortSocket(t *testing.T) {
 	require.NoError(t, s.Destroy(t.Context()))
 }
 
-func TestAnyPathWillDo(t *testing.T) {
+func TestUnusualPaths(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{`it's [100% my\own #1?`, "one+two, a=b&c"} {
 		t.Run(name, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestAnyPathWillDo(t *testing.T) {
 	}
 }
 
-func TestPostgreSQLSeesNoSecrets(t *testing.T) {
+func TestPostgreSQLGetsNoSecrets(t *testing.T) {
 	t.Setenv("AGENT_TOKEN", "s3cret")
 	s := start(t, testDir(t))
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(s.PID()) + "/environ")
@@ -324,7 +324,7 @@ func TestPostgreSQLSeesNoSecrets(t *testing.T) {
 	require.NoError(t, s.Destroy(t.Context()))
 }
 
-func TestALinkInTheDataLeadsNobodyOutside(t *testing.T) {
+func TestLinksOutOfDataDirectoryAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	require.NoError(t, start(t, dir).Stop(t.Context()))
@@ -332,7 +332,7 @@ func TestALinkInTheDataLeadsNobodyOutside(t *testing.T) {
 	require.NoError(t, os.WriteFile(precious, []byte("1\nkept\n"), 0o600))
 	for _, name := range []string{"data/holdfast.conf", "data/postmaster.pid", "log"} {
 		link := filepath.Join(dir, "postgres", name)
-		_ = os.Remove(link) // not all are there
+		_ = os.Remove(link) // some do not exist
 		require.NoError(t, os.Symlink(precious, link))
 		_, err := pgembed.Start(t.Context(), pgembed.Options{Dir: dir, Log: testLog(t)})
 		require.ErrorContains(t, err, "path escapes from parent")
@@ -343,7 +343,7 @@ func TestALinkInTheDataLeadsNobodyOutside(t *testing.T) {
 	}
 }
 
-func TestNothingInstalledSaysWhatToInstall(t *testing.T) {
+func TestErrorNamesPackagesToInstall(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 	t.Setenv(pgembed.EnvBin, "")
 	missing := httptest.NewServer(http.NotFoundHandler())
@@ -356,22 +356,22 @@ func TestNothingInstalledSaysWhatToInstall(t *testing.T) {
 	require.ErrorContains(t, err, "brew install postgresql")
 }
 
-func TestAWrongDirectoryInTheEnvironmentIsAnError(t *testing.T) {
+func TestWrongDirectoryInEnvironment(t *testing.T) {
 	t.Setenv(pgembed.EnvBin, "/nowhere")
 	_, err := pgembed.Ensure(t.Context(), testLog(t), 0)
 	require.ErrorContains(t, err, "HOLDFAST_PG_BIN")
 }
 
-// TestAsAnOrdinaryUser repeats everything as the other kind of user.
-func TestAsAnOrdinaryUser(t *testing.T) {
+// TestAsOrdinaryUser repeats all tests as the other kind of user.
+func TestAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("this already is one")
+		t.Skip("the test runs as an ordinary user already")
 	}
 	dir := testDir(t)
 	copied := filepath.Join(dir, "pgembed.test")
-	// Another process writes it: what this one has open, a process that another test starts at this moment has for a moment, too,
-	// and what is open for writing cannot be run.
+	// Another process copies the program: a process that another test starts at this moment would inherit our open
+	// file for a moment, and a file that is open for writing cannot be executed.
 	require.NoError(t, exec.CommandContext(t.Context(), "cp", os.Args[0], copied).Run())
 	cmd := exec.CommandContext(t.Context(), copied, "-test.v", "-test.shuffle=on")
 	cmd.Dir = "/"

@@ -1,7 +1,7 @@
-// Package receivertest is a receiver of webhooks that a test can kill, and that misbehaves as it is told.
+// Package receivertest is a receiver of webhooks for tests. A test can kill it, and make it misbehave.
 //
-// It is the test binary once more, as a process of its own. It does with each request what the test has asked for, keeps in
-// a file what came, and is asked about it at another address. So it can be killed, and come back.
+// It is the test binary again, in a process of its own. It treats each request as the test has asked, keeps
+// notifications in a file, and answers the test at another address. So it survives a kill.
 package receivertest
 
 import (
@@ -37,26 +37,26 @@ import (
 
 const env = "HOLDFAST_INTEGRATION_RECEIVER" // a receiverSetup
 
-// Setup is what the process is told when it starts.
+// Setup is the configuration of the process.
 type Setup struct {
 	Addrs     []string
-	Cert, Key string // files; without them it is no TLS
+	Cert, Key string // files; without them it speaks plain HTTP
 	Journal   string // a file
 }
 
-// Act is what a receiver does with a request. The zero value accepts it.
+// Act is how a receiver treats a request. The zero value accepts it.
 type Act struct {
 	Do     Deed
-	Hold   bool          // until the test releases it, or the sender is gone
+	Hold   bool          // until the test releases it, or the sender closes the connection
 	Wait   time.Duration // before it answers
 	Status int           // default 204
 	Header http.Header
-	// RetryDate adds a Retry-After of a date: so long from the answer, in whole seconds.
+	// RetryDate adds a Retry-After with a date: so long after the answer, in whole seconds.
 	RetryDate time.Duration
 	Text      string
 }
 
-// Deed is what a receiver does in place of answering properly.
+// Deed is what a receiver does instead of a proper answer.
 type Deed string
 
 // The deeds.
@@ -72,27 +72,27 @@ const (
 	SpeaksOtherwise Deed = "does not speak HTTP"
 )
 
-// Notification is what a receiver got, whole.
+// Notification is a request that a receiver got.
 type Notification struct {
 	At         time.Time
 	Host, Path string
 	Header     http.Header
 	Body       []byte
-	RetryAfter string // what it was answered
+	RetryAfter string // in the answer
 }
 
-// Tally counts what came to a path, or to an address.
+// Tally counts requests to a path, or to an address.
 type Tally struct {
-	Posts   int // also those that are in no notification
-	Open    int // that are not answered yet
-	Most    int // that were open at once
-	Written int // bytes of floods that the sender took
+	Posts   int // including those without a notification
+	Open    int // without an answer yet
+	Most    int // open at once
+	Written int // bytes of floods that the sender read
 }
 
-// Hooked adds webhooks to the usual clustertest.Settings.
+// Hooked adds webhooks to clustertest.Settings.
 func Hooked(more a2atest.Object) string { return clustertest.Settings + Pushing(more) }
 
-// Pushing lets webhooks lead to this machine, quick to be tried again, with what else is said of push.
+// Pushing allows webhooks to this machine, with fast retries; more is added to push.
 func Pushing(more a2atest.Object) string {
 	push := a2atest.Object{"allow_private": true, "retry_first": "20ms", "retry_most": "200ms"}
 	maps.Copy(push, more)
@@ -104,14 +104,15 @@ type inbox struct {
 	journal *os.File
 
 	mu       sync.Mutex
-	got      [][]byte                 // the lines of the journal
-	more     chan struct{}            // closed when something came
-	acts     map[string][]Act         // by path or address, "" for those without
-	releases map[string]chan struct{} // as acts: what is held waits for that
+	got      [][]byte                 // lines of the journal
+	more     chan struct{}            // closed at the next notification
+	acts     map[string][]Act         // by path or address; "" for the others
+	releases map[string]chan struct{} // keys as in acts: held requests wait for them
 	tallies  map[string]*Tally        // by path, and by address
 }
 
-// Main makes this process the receiver, and does not return, if a test has started it as one. Call it from TestMain.
+// Main turns this process into the receiver, and does not return, if a test has started it as one. Call it from
+// TestMain.
 func Main() {
 	if setup := os.Getenv(env); setup != "" {
 		fmt.Fprintln(os.Stderr, "the receiver:", serve(setup))
@@ -119,7 +120,7 @@ func Main() {
 	}
 }
 
-// serve is the process. It ends when the test does.
+// serve is the receiver's process. It ends with the test.
 func serve(setup string) error {
 	var s Setup
 	if err := json.Unmarshal([]byte(setup), &s); err != nil {
@@ -159,7 +160,7 @@ func serve(setup string) error {
 	return <-ended
 }
 
-// open reads what came in earlier lives. The last line may be torn: its sender has no answer.
+// open reads the journal of earlier runs. The last line may be incomplete: its sender got no answer.
 func (b *inbox) open(journal string) error {
 	raw, err := os.ReadFile(journal)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -175,7 +176,7 @@ func (b *inbox) open(journal string) error {
 	return b.journal.Truncate(int64(len(raw)))
 }
 
-// ServeHTTP does with a request what the test has asked for.
+// ServeHTTP treats a request as the test has asked.
 func (b *inbox) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	path := q.URL.RequestURI()
 	a, release := b.arrive(path, q.Host)
@@ -245,7 +246,7 @@ func (b *inbox) answer(w http.ResponseWriter, q *http.Request, a *Act) {
 	}
 }
 
-// hangUp ends a connection without an answer.
+// hangUp closes a connection without an answer.
 func hangUp(w http.ResponseWriter, reset bool) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -257,7 +258,7 @@ func hangUp(w http.ResponseWriter, reset bool) {
 	_ = c.Close()
 }
 
-// hangIn writes something and leaves it to the sender to end the connection.
+// hangIn writes something, and waits until the sender closes the connection.
 func hangIn(w http.ResponseWriter, text string) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -268,8 +269,8 @@ func hangIn(w http.ResponseWriter, text string) {
 	_ = c.Close()
 }
 
-// arrive counts a request, and says what to do with it: each takes the next of the acts of its path, or else of its
-// address, or else of all. The last one stays.
+// arrive counts a request, and returns its act: the next one for its path, or else for its address, or else for all.
+// The last act stays.
 func (b *inbox) arrive(path, host string) (a Act, release <-chan struct{}) {
 	b.count(func(c *Tally) {
 		c.Posts++
@@ -302,7 +303,7 @@ func (b *inbox) count(how func(*Tally), keys ...string) {
 	}
 }
 
-// keep remembers what came, before it is answered.
+// keep stores a notification before the answer.
 func (b *inbox) keep(n *Notification) {
 	line, err := json.Marshal(n)
 	if err != nil {
@@ -319,7 +320,7 @@ func (b *inbox) keep(n *Notification) {
 	b.more = make(chan struct{})
 }
 
-// control is what the test asks and tells.
+// control serves the test's commands.
 func (b *inbox) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /got", func(w http.ResponseWriter, q *http.Request) {
@@ -366,21 +367,21 @@ func (b *inbox) control() http.Handler {
 	return mux
 }
 
-// Receiver is that process, as the test sees it.
+// Receiver is the process, as the test uses it.
 type Receiver struct {
 	t       testing.TB
 	Setup   Setup
-	URL     string   // of the first of its addresses
-	URLs    []string // of all
+	URL     string   // its first address
+	URLs    []string // its addresses
 	cmd     *exec.Cmd
 	errs    bytes.Buffer
 	control string
 
-	seen  int             // how many notifications were fetched
-	queue []*Notification // of these, those that the test has not taken
+	seen  int             // number of fetched notifications
+	queue []*Notification // fetched, and not taken by the test
 }
 
-// Start starts a receiver at one address or several, which are its own also while it is down.
+// Start starts a receiver at n addresses, which it keeps while it is down.
 func Start(t testing.TB, addrs int) *Receiver {
 	t.Helper()
 	r := New(t, "http://", addrs)
@@ -400,13 +401,13 @@ func New(t testing.TB, scheme string, addrs int) *Receiver {
 	t.Cleanup(func() {
 		r.Kill()
 		if bytes.Contains(r.errs.Bytes(), []byte("DATA RACE")) || t.Failed() && r.errs.Len() > 0 {
-			t.Errorf("the Receiver said:\n%s", r.errs.Bytes())
+			t.Errorf("output of the receiver:\n%s", r.errs.Bytes())
 		}
 	})
 	return r
 }
 
-// Run starts the process, again if it has been killed. It knows what came before, and no acts.
+// Run starts the process, or restarts it after a kill. It has its notifications, and no acts.
 func (r *Receiver) Run() {
 	r.t.Helper()
 	setup, err := json.Marshal(&r.Setup)
@@ -414,7 +415,7 @@ func (r *Receiver) Run() {
 	r.cmd = exec.Command(os.Args[0])
 	r.cmd.Env = append(os.Environ(), env+"="+string(setup))
 	r.cmd.Stderr = &r.errs
-	_, err = r.cmd.StdinPipe() // which ends when we do
+	_, err = r.cmd.StdinPipe() // closes when the test ends
 	require.NoError(r.t, err)
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(r.t, err)
@@ -424,7 +425,7 @@ func (r *Receiver) Run() {
 	r.control = "http://" + strings.TrimSpace(control)
 }
 
-// Kill ends the process at once.
+// Kill kills the process.
 func (r *Receiver) Kill() {
 	if r.cmd == nil {
 		return
@@ -434,7 +435,7 @@ func (r *Receiver) Kill() {
 	r.cmd = nil
 }
 
-// ask asks the process, and fails the test when there is no answer in time.
+// ask sends a command to the process, and fails the test if there is no answer in time.
 func (r *Receiver) ask(what, method, path string, in any) []byte {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waittest.Patience)
@@ -444,7 +445,7 @@ func (r *Receiver) ask(what, method, path string, in any) []byte {
 	req, err := http.NewRequestWithContext(ctx, method, r.control+path, bytes.NewReader(body))
 	require.NoError(r.t, err)
 	resp, err := http.DefaultClient.Do(req)
-	require.NoError(r.t, err, "waited in vain: %s", what)
+	require.NoError(r.t, err, "timed out: %s", what)
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
 	require.NoError(r.t, err)
@@ -452,14 +453,14 @@ func (r *Receiver) ask(what, method, path string, in any) []byte {
 	return got
 }
 
-// Behave says what happens to the next requests to a path, or to an address, one after the other; the last stays. "" is
-// all of which nothing was said. What is held there is released.
+// Behave sets the acts for the next requests to a path or an address, one after another; the last one stays. "" means
+// all paths and addresses without acts of their own. Held requests there are released.
 func (r *Receiver) Behave(of string, acts ...Act) {
 	r.t.Helper()
 	r.ask("acts", http.MethodPost, "/acts?of="+url.QueryEscape(of), acts)
 }
 
-// Tally is what has come to a path, or to an address, in this life of the process.
+// Tally returns the counts for a path or an address, in this run of the process.
 func (r *Receiver) Tally(of string) (sum Tally) {
 	r.t.Helper()
 	require.NoError(r.t, json.Unmarshal(r.ask("a tally", http.MethodGet, "/tally?of="+url.QueryEscape(of), nil), &sum))
@@ -477,7 +478,7 @@ func (r *Receiver) Next(what string) *Notification {
 	return n
 }
 
-// Rest are the notifications that have come, and were not taken.
+// Rest returns the notifications that have arrived and were not taken.
 func (r *Receiver) Rest() []*Notification {
 	r.t.Helper()
 	r.fetch("the rest", "")
@@ -497,7 +498,7 @@ func (r *Receiver) fetch(what, wait string) {
 	}
 }
 
-// Until takes notifications up to one with a state.
+// Until takes notifications until one has a state.
 func (r *Receiver) Until(state string) (all []*Notification, states []string) {
 	r.t.Helper()
 	for {
@@ -509,10 +510,10 @@ func (r *Receiver) Until(state string) (all []*Notification, states []string) {
 	}
 }
 
-// ID is that of the delivery.
+// ID is the id of the delivery.
 func (n *Notification) ID() string { return n.Header.Get("Idempotency-Key") }
 
-// State is that of the task, in the words of 0.3.
+// State is the state of the task, as 0.3 names it.
 func (n *Notification) State(t testing.TB) string {
 	t.Helper()
 	var doc struct {
@@ -532,7 +533,7 @@ func (n *Notification) State(t testing.TB) string {
 	return ""
 }
 
-// Claims are those of the JWT, which speaks of this delivery and this body. The signature is not looked at.
+// Claims are the claims of the JWT, which must match this delivery and this body. The signature is not checked.
 func (n *Notification) Claims(t testing.TB) (claims struct {
 	Iss, Aud, Sub, Jti string
 	Digest             string `json:"request_body_sha256"`
@@ -548,22 +549,22 @@ func (n *Notification) Claims(t testing.TB) (claims struct {
 	return claims
 }
 
-// Stories are what receivers were told, path by path.
+// Stories are the notifications that receivers got, by path.
 type Stories struct {
 	t      testing.TB
-	First  map[string]*Notification // by delivery
-	Times  map[string]int           // by delivery: how often it came
+	First  map[string]*Notification // by delivery id
+	Times  map[string]int           // by delivery id: how often it arrived
 	States map[string][]string      // by path, without repetitions
 }
 
-// NewStories makes Stories of nothing.
+// NewStories makes empty Stories.
 func NewStories(t testing.TB) *Stories {
 	t.Helper()
 	return &Stories{t, map[string]*Notification{}, map[string]int{}, map[string][]string{}}
 }
 
-// Add takes a notification in, and tells its path and state. What repeats an earlier one, as its id says, must say the same,
-// and counts for nothing: then the path is "".
+// Add adds a notification, and returns its path and state. A repetition, which has the same id, must have the same
+// content and does not count: then the path is "".
 func (s *Stories) Add(n *Notification) (path, state string) {
 	s.t.Helper()
 	n.Claims(s.t)
@@ -579,8 +580,8 @@ func (s *Stories) Add(n *Notification) (path, state string) {
 	return n.Path, state
 }
 
-// UntilAll takes notifications until so many paths have been told of an end of their tasks, nothing more is due, and
-// what has come since repeats what was known.
+// UntilAll takes notifications until n paths got the end of their task, no delivery is due, and all later
+// notifications are repetitions.
 func (r *Receiver) UntilAll(db *clustertest.DB, paths int) *Stories {
 	r.t.Helper()
 	s := NewStories(r.t)

@@ -16,15 +16,15 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A process is killed at every statement of a sweep in turn. Another one finishes the work: what may go is gone with all that
-// belongs to it, what outlives its period is whole, and each task that went has a line in the export.
-func TestASweepIsKilledAtEveryStatement(t *testing.T) {
+// A process is killed at every statement of a sweep in turn, and another one finishes the work. Afterwards expired
+// tasks are gone with all their rows, kept tasks are whole, and each deleted task has a line in the export.
+func TestSweepIsKilledAtEveryStatement(t *testing.T) {
 	t.Parallel()
 	t.Run("of a period", func(t *testing.T) {
 		t.Parallel()
 		killEverywhere(t, newFixture(t), false)
 	})
-	t.Run("of rows, since another agent keeps its tasks for longer", func(t *testing.T) {
+	t.Run("of rows, since another agent has a longer retention", func(t *testing.T) {
 		t.Parallel()
 		killEverywhere(t, newFixture(t), true)
 	})
@@ -78,7 +78,7 @@ func killEverywhere(t *testing.T, f *fixture, rows bool) {
 	}
 }
 
-// sweepUntil sweeps in a process that dies with its nth statement, and reports whether it did.
+// sweepUntil sweeps in a process that dies at its nth statement, and reports whether it died.
 func (f *fixture) sweepUntil(t *testing.T, o Options, n int) (killed bool) {
 	t.Helper()
 	proxy := pgproxytest.New(t, f.url)
@@ -109,7 +109,7 @@ func (f *fixture) sweepUntil(t *testing.T, o Options, n int) (killed bool) {
 	}
 }
 
-// exportedTasks are those with a line, each of which is whole.
+// exportedTasks are the tasks with a line in the export; each line must be whole.
 func exportedTasks(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.ndjson"))
@@ -128,8 +128,8 @@ func exportedTasks(t *testing.T, dir string) map[string]int {
 	return lines
 }
 
-// A file that ends in the middle of a line is what a killed process leaves: the rest of the line goes, and the next follows.
-func TestHalfALineOfAnExportIsCutOff(t *testing.T) {
+// A killed process may leave half a line at the end of a file. The next process cuts it off and appends its lines.
+func TestHalfLineOfExportIsCutOff(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ before, after string }{
 		{"", ""}, {"{}\n", "{}\n"}, {"{}\n{\"task\":\"x", "{}\n"}, {"{\"task\"", ""},

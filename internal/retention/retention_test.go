@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// fixture is a store whose periods are a day wide, on a database of its own with a past: periods from 60 days ago on.
+// fixture is a store with periods of a day, on a database of its own that has periods from 60 days ago on.
 type fixture struct {
 	*store.Store
 	t   testing.TB
@@ -49,7 +49,7 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
-// at is the store as the owner of the tasks sees it at an agent.
+// at is the view of the store for the tasks' owner at an agent.
 func (f *fixture) at(agent string) store.View {
 	return f.As(identity.Caller{Tenant: "tenant", Subject: "o"}, store.Visibility{Agent: agent})
 }
@@ -81,17 +81,17 @@ func scan[T any](f *fixture, sql string, args ...any) T {
 	return v
 }
 
-// past makes a task of an agent that was created so long ago. It is in the state that its age and the calls that follow say.
+// past is a task that was created a while ago. Its state follows from its age and the calls below.
 type past struct {
 	agent, owner, name string
 	age                time.Duration
 	state              task.State
-	since              time.Duration // its status is so old; default: its age
+	since              time.Duration // age of its status; default: its age
 	chunks             int
 	push               bool
 }
 
-// make writes a task with its log, by SQL: the store writes none of the past.
+// make writes a task with its log by SQL, because the store creates no tasks in the past.
 func (f *fixture) make(p past) *task.Task {
 	f.t.Helper()
 	if p.since == 0 {
@@ -125,7 +125,7 @@ func (f *fixture) make(p past) *task.Task {
 	return h
 }
 
-// there reports whether a task and its whole log are there; half of it fails the test.
+// there reports whether a task and its whole log exist; half a log fails the test.
 func (f *fixture) there(h *task.Task) bool {
 	f.t.Helper()
 	events := scan[int64](f, "SELECT count(*) FROM holdfast.task_events WHERE task = $1", h.ID.String())
@@ -141,7 +141,7 @@ func (f *fixture) there(h *task.Task) bool {
 
 const day = 24 * time.Hour
 
-// done does rounds until nothing is left.
+// done does rounds until nothing is left to do.
 func done(t testing.TB, do func(context.Context) (bool, error)) {
 	t.Helper()
 	for {
@@ -153,7 +153,7 @@ func done(t testing.TB, do func(context.Context) (bool, error)) {
 	}
 }
 
-func TestAPeriodGoesButForWhatOutlivesIt(t *testing.T) {
+func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
@@ -169,7 +169,7 @@ func TestAPeriodGoesButForWhatOutlivesIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, plan, 1)
 	require.Equal(t, "drop", plan[0].How)
-	require.EqualValues(t, 2, plan[0].Tasks, "old and held ended before the retention")
+	require.EqualValues(t, 2, plan[0].Tasks, "the tasks old and held ended before the retention")
 	require.EqualValues(t, 1, plan[0].Held)
 	require.Positive(t, plan[0].Bytes)
 
@@ -178,9 +178,9 @@ func TestAPeriodGoesButForWhatOutlivesIt(t *testing.T) {
 	for _, h := range []*task.Task{late, parked, held, young} {
 		require.True(t, f.there(h), "%s", h.PublicID)
 	}
-	require.Len(t, f.partitions(), was-3, "one period of tasks, logs and artifacts is gone")
+	require.Len(t, f.partitions(), was-3, "one period of tasks, logs and artifacts was dropped")
 
-	// Who has outlived their period goes on as any other: the client answers, the agent runs and completes it.
+	// A kept task works like any other: its client answers, an agent runs and completes it.
 	seq, err := f.AddMessage(t.Context(), &store.NewMessage{
 		Task: parked, Message: &task.Message{ID: "m2", Role: task.RoleUser, Parts: []task.Part{task.Text("go on")}}, RequestID: store.NewID(),
 	})
@@ -194,7 +194,7 @@ func TestAPeriodGoesButForWhatOutlivesIt(t *testing.T) {
 	require.Equal(t, task.StateCanceled, h.Status.State)
 	require.True(t, f.there(h))
 
-	// And they end in their turn, row by row.
+	// Kept tasks are deleted row by row when their retention is over.
 	require.NoError(t, f.Hold(t.Context(), held.ID, false))
 	f.exec("UPDATE holdfast.tasks SET status_at = now() - interval '31 days' WHERE state >= 5 AND kept")
 	done(t, r.Sweep)
@@ -202,7 +202,7 @@ func TestAPeriodGoesButForWhatOutlivesIt(t *testing.T) {
 		require.False(t, f.there(h), "%s", h.PublicID)
 	}
 	require.True(t, f.there(young))
-	// A name whose task is gone is free.
+	// The name of a deleted task is free.
 	_, err = f.Create(t.Context(), &store.NewTask{
 		Task:     task.Task{ID: store.NewID(), PublicID: "old", Agent: "a", Tenant: "tenant", Owner: "o", ContextID: "c", Dialect: "0.1"},
 		ClientID: true, Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("again")}},
@@ -217,8 +217,8 @@ func (f *fixture) partitions() []partition.Partition {
 	return all
 }
 
-// Where another agent keeps its tasks for longer, a period stays, and rows go.
-func TestAgentsHaveTheirOwnRetention(t *testing.T) {
+// If another agent has a longer retention, a period stays, and rows are deleted.
+func TestRetentionPerAgent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	r := New(Options{
@@ -243,7 +243,7 @@ func TestAgentsHaveTheirOwnRetention(t *testing.T) {
 	for _, h := range append(stay, fresh) {
 		require.True(t, f.there(h), "%s", h.Agent)
 	}
-	// A task that has lost its artifacts keeps the rest, and reads as one that never had any.
+	// A task without its artifacts keeps the rest, and reads like one that never had any.
 	for _, h := range []*task.Task{slim, alone} {
 		read, err := f.at("slim").ReadTask(t.Context(), h.PublicID, true)
 		require.NoError(t, err)
@@ -252,7 +252,7 @@ func TestAgentsHaveTheirOwnRetention(t *testing.T) {
 		require.Len(t, read.History, 1)
 		require.EqualValues(t, 2, scan[int64](f, "SELECT count(*) FROM holdfast.task_events WHERE task = $1", h.ID.String()))
 		f.exec("UPDATE holdfast.tasks SET artifact_bytes = 0 WHERE id = $1", h.ID.String())
-		f.exec("DELETE FROM holdfast.tasks WHERE id = $1", h.ID.String()) // its log has a hole, which the invariants at the end do not know
+		f.exec("DELETE FROM holdfast.tasks WHERE id = $1", h.ID.String()) // the invariants at the end do not allow the gap in its log
 		f.exec("DELETE FROM holdfast.task_events WHERE task = $1", h.ID.String())
 	}
 }
@@ -277,7 +277,7 @@ func TestParkedTasksExpire(t *testing.T) {
 	for _, h := range []*task.Task{short, patient, held} {
 		require.Equal(t, h.Status.State, must(f.Header(t.Context(), h.ID)).Status.State)
 	}
-	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND due_seq = 3"), "its webhook is told")
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND due_seq = 3"), "the webhook is due")
 	require.Equal(t, 2, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.expired'"))
 }
 
@@ -345,13 +345,13 @@ func TestPurge(t *testing.T) {
 	require.ErrorIs(t, err, task.Invalid)
 	got, err = r.Purge(t.Context(), &store.PurgeFilter{Owner: &owner})
 	require.NoError(t, err)
-	require.Equal(t, Purged{Held: 1}, got, "once more finds nothing new")
+	require.Equal(t, Purged{Held: 1}, got, "a second purge finds nothing new")
 	got, err = r.Purge(t.Context(), &store.PurgeFilter{OlderThan: 12 * time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, 1, got.Tasks, "his")
 }
 
-func TestRecordsGo(t *testing.T) {
+func TestSweepDeletesRecords(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.NoError(t, storetest.Days(t.Context(), f.url, f.now.Add(-9*day), f.now.Add(-3*day), f.now.Add(-40*day)))
@@ -367,18 +367,18 @@ func TestRecordsGo(t *testing.T) {
 	require.Equal(t, "{p0,p3}", scan[string](f, "SELECT array_agg(name ORDER BY name)::text FROM holdfast.processes"))
 	r.Keys = time.Minute
 	done(t, r.Records)
-	require.Equal(t, "{k0}", scan[string](f, "SELECT array_agg(key ORDER BY key)::text FROM holdfast.idempotency_keys"), "shorter than a day, too")
+	require.Equal(t, "{k0}", scan[string](f, "SELECT array_agg(key ORDER BY key)::text FROM holdfast.idempotency_keys"), "also with a retention shorter than a day")
 }
 
-// The audit log goes from its beginning, and what is left is verified as before.
-func TestTheAuditLogGoes(t *testing.T) {
+// The audit log is deleted from its beginning, and the rest can still be verified.
+func TestSweepDeletesAuditLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for i := range 5 {
 		h := f.make(past{agent: "a", owner: "o", age: day, state: task.StateCompleted, name: fmt.Sprint("t", i)})
 		require.NoError(t, f.Hold(t.Context(), h.ID, true))
 	}
-	// Its partition is one of long ago.
+	// A partition of old entries.
 	c := f.conn()
 	name := scan[string](f, "SELECT tableoid::regclass::text FROM holdfast.audit_log LIMIT 1")
 	_, err := c.Exec(t.Context(), "ALTER TABLE holdfast.audit_log DETACH PARTITION "+name)
@@ -403,8 +403,8 @@ func TestTheAuditLogGoes(t *testing.T) {
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.audit_log"))
 }
 
-// A purge of one task takes nothing else of its conversation along, nor does its retention.
-func TestAConversationStaysWithoutOneOfItsTasks(t *testing.T) {
+// A purge of one task, or its retention, deletes no other task of its conversation.
+func TestConversationSurvivesPurgeOfTask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	r := New(Options{Store: f.Store, Default: Policy{Tasks: 30 * day}})
@@ -421,8 +421,8 @@ func TestAConversationStaysWithoutOneOfItsTasks(t *testing.T) {
 	require.True(t, f.there(third))
 }
 
-// Retention does not wait for a quiet moment: it ends while others create, continue and end tasks as fast as they can, and none
-// of them fails.
+// Retention needs no quiet moment: it finishes while clients create, continue and end tasks at full speed, and no
+// request fails.
 func TestRetentionUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

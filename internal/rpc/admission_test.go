@@ -162,7 +162,7 @@ func only(t *testing.T, about string, answers map[string]string) string {
 
 // A caller that is not admitted gets the same answer to every request, in the shape of the version,
 // and the request has no effect.
-func TestWhoIsNotLetIn(t *testing.T) {
+func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)
 	for version, methods := range map[string][]string{
@@ -226,7 +226,7 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		}
 		golden(t, "admission-grpc-"+version, got)
 	}
-	require.Nil(t, g.engine.Last(), "nothing was asked of the engine")
+	require.Nil(t, g.engine.Last(), "the engine got no request")
 }
 
 // call makes a call without a message and returns its status.
@@ -261,7 +261,7 @@ func golden(t *testing.T, name string, got map[string]string) {
 }
 
 // Unreadable requests also get an answer, and the server does not read a long body.
-func TestWhoIsNotLetInSaysNothing(t *testing.T) {
+func TestUnreadableRequestsWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)
 	for about, c := range map[string]struct{ path, body, id, code string }{
@@ -295,7 +295,7 @@ func (g *gated) asked(t *testing.T, request any) identity.Caller {
 }
 
 // The engine sees the admitted caller, over every binding.
-func TestWhoIsLetIn(t *testing.T) {
+func TestAdmittedCallerReachesEngine(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, false)
 	token := []string{"Authorization", "Bearer " + g.sign(g.claims("jti", "j"))}
@@ -312,7 +312,7 @@ func TestWhoIsLetIn(t *testing.T) {
 }
 
 // On an endpoint for all agents, the agent that the request names admits the caller.
-func TestTheAgentThatIsNamedAsks(t *testing.T) {
+func TestNamedAgentChecksCredentials(t *testing.T) {
 	t.Parallel()
 	g := serveGated(t, true)
 	send := func(tenant string, headers ...string) *reply {
@@ -323,7 +323,7 @@ func TestTheAgentThatIsNamedAsks(t *testing.T) {
 	require.Equal(t, http.StatusOK, send("").StatusCode)
 	require.Zero(t, g.asked(t, new(engine.SendRequest)))
 	require.Equal(t, http.StatusOK, send("", token...).StatusCode)
-	require.Zero(t, g.asked(t, new(engine.SendRequest)), "an agent that asks nobody hears of nobody")
+	require.Zero(t, g.asked(t, new(engine.SendRequest)), "an open agent sees no caller")
 	r := send("gated")
 	require.Equal(t, http.StatusUnauthorized, r.StatusCode)
 	require.Equal(t, `Bearer realm="holdfast"`, r.Header.Get("WWW-Authenticate"))
@@ -363,7 +363,7 @@ func TestCardsByIdentity(t *testing.T) {
 		require.Equal(t, "private, no-cache", r.Header.Get("Cache-Control"))
 
 		require.Equal(t, all[:1], skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "")))
-		require.Equal(t, all[:1], skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "", "Authorization", "Bearer old")), "it says where to get a new one")
+		require.Equal(t, all[:1], skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "", "Authorization", "Bearer old")), "it says where to get a new token")
 		require.Equal(t, all, skills(do(t, g.Server, http.MethodGet, "/agents/listed"+path, "", bearer("agents:secret")...)))
 		require.Equal(t, "max-age=60", do(t, g.Server, http.MethodGet, path, "").Header.Get("Cache-Control"))
 	}
@@ -400,12 +400,12 @@ func TestCardsByIdentity(t *testing.T) {
 	require.Equal(t, map[string][]string{"listed": all[:1], "open": nil}, catalog(""))
 	require.Equal(t, []string{"listed", "open"}, slices.Sorted(maps.Keys(catalog("", bearer("x")...))))
 	require.Equal(t, map[string][]string{"gated": all, "listed": all, "open": nil}, catalog("", bearer("agents:use agents:secret")...))
-	require.Empty(t, catalog("?skill=secret"), "what is hidden is not found by asking for it")
+	require.Empty(t, catalog("?skill=secret"), "a hidden card is not found by its name")
 	require.Len(t, catalog("?tag=hush", bearer("agents:secret")...), 1)
 }
 
 // A reader whose credentials cannot be checked must not conclude that there is no more to see.
-func TestCardsOfWhoCannotBeChecked(t *testing.T) {
+func TestCardsDuringOutageOfIssuer(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
@@ -428,7 +428,7 @@ func TestCardsOfWhoCannotBeChecked(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode, "%s: %s", path, r.body)
 		require.NotEmpty(t, r.Header.Get("Retry-After"), path)
 		require.Equal(t, "no-store", r.Header.Get("Cache-Control"), path)
-		require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, path, "").StatusCode, "%s: who shows nothing sees what everybody may", path)
+		require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, path, "").StatusCode, "%s: a client without credentials sees the public cards", path)
 	}
 	require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, "/agents/plain/.well-known/agent-card.json", "", token...).StatusCode)
 }

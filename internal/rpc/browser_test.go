@@ -28,7 +28,7 @@ func preflight(t *testing.T, s *httptest.Server, path, origin string) *reply {
 		"Access-Control-Request-Headers", "authorization,content-type,a2a-version,idempotency-key")
 }
 
-func TestEveryAnswerIsKeptFromCachesAndSniffers(t *testing.T) {
+func TestAnswersForbidCachingAndSniffing(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "https://a2a.example.com")
 	for name, r := range map[string]*reply{
@@ -49,11 +49,11 @@ func TestEveryAnswerIsKeptFromCachesAndSniffers(t *testing.T) {
 		require.Empty(t, r.Header.Values("X-Powered-By"), name)
 	}
 	card := do(t, s, http.MethodGet, "/.well-known/agent-card.json", "")
-	require.Equal(t, "max-age=60", card.Header.Get("Cache-Control"), "what is the same for everybody may be kept")
+	require.Equal(t, "max-age=60", card.Header.Get("Cache-Control"), "public documents may be cached")
 	require.Equal(t, "nosniff", card.Header.Get("X-Content-Type-Options"))
 }
 
-func TestPagesOfOtherOriginsMayDoNothing(t *testing.T) {
+func TestPagesOfOtherOriginsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "https://a2a.example.com")
 	const evil = "https://evil.example"
@@ -80,7 +80,7 @@ func TestPagesOfOtherOriginsMayDoNothing(t *testing.T) {
 		"a page of this server":              {"Origin", s.URL, "Sec-Fetch-Site", "same-origin"},
 		"one in an older browser":            {"Origin", s.URL},
 		"one behind a proxy that hides Host": {"Origin", "https://a2a.example.com"},
-		"somebody at the address bar":        {"Sec-Fetch-Site", "none"},
+		"a user at the address bar":          {"Sec-Fetch-Site", "none"},
 	} {
 		r := do(t, s, http.MethodPost, "/", get, headers...)
 		require.Equal(t, http.StatusOK, r.StatusCode, name)
@@ -103,7 +103,7 @@ func TestPagesOfAllowedOrigins(t *testing.T) {
 			require.Contains(t, r.Header.Get("Access-Control-Allow-Headers"), name)
 		}
 		require.Equal(t, "60", r.Header.Get("Access-Control-Max-Age"))
-		require.Empty(t, r.Header.Get("Access-Control-Allow-Credentials"), "credentials are in headers, which pages set themselves")
+		require.Empty(t, r.Header.Get("Access-Control-Allow-Credentials"), "pages set credentials in headers themselves")
 	}
 	for _, headers := range [][]string{{"Origin", app}, {"Origin", app, "Sec-Fetch-Site", "cross-site"}} {
 		r := do(t, s, http.MethodPost, "/", get, headers...)
@@ -131,12 +131,12 @@ func TestPagesOfAnyOrigin(t *testing.T) {
 	require.Empty(t, r.Header.Get("Access-Control-Allow-Credentials"))
 }
 
-func TestAServerForItsOwnMachineAnswersToNoOtherName(t *testing.T) {
+func TestLoopbackServerChecksHost(t *testing.T) {
 	t.Parallel()
 	ask := func(o rpc.Options, method, path, host string) int {
 		r := httptest.NewRequest(method, path, strings.NewReader(get))
 		r.Host = host
-		// As a page sends it after its name was pointed at this server.
+		// As a page sends it after its DNS name was changed to this server.
 		r.Header.Set("Origin", "http://"+host)
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
@@ -152,7 +152,7 @@ func TestAServerForItsOwnMachineAnswersToNoOtherName(t *testing.T) {
 		} {
 			require.Equal(t, http.StatusForbidden, ask(local, method, path, host), "%s %s of %s", method, path, host)
 		}
-		require.Equal(t, http.StatusOK, ask(anywhere, http.MethodPost, "/", host), "who is open to more than this machine has any name")
+		require.Equal(t, http.StatusOK, ask(anywhere, http.MethodPost, "/", host), "a public server accepts any host")
 	}
 	for _, host := range []string{
 		"localhost", "LOCALHOST:8080", "localhost.:8080", "a2a.localhost:8080", "127.0.0.1", "127.0.0.2:8080", "[::1]", "[::1]:8080",

@@ -59,7 +59,7 @@ func shape(t *testing.T, document []byte) string {
 	return "none"
 }
 
-func TestPathAndVersionChooseTheRendering(t *testing.T) {
+func TestPathAndVersionSelectRendering(t *testing.T) {
 	t.Parallel()
 	versions := map[string][3]string{ // with superset, strict10 and legacy as default
 		"":        {"superset", "strict10", "legacy"},
@@ -97,13 +97,13 @@ func TestPathAndVersionChooseTheRendering(t *testing.T) {
 		}
 		seen := map[string]string{}
 		for rendering, tag := range tags {
-			require.Empty(t, seen[tag], "%s has the tag of another", rendering)
+			require.Empty(t, seen[tag], "%s has the tag of another rendering", rendering)
 			seen[tag] = rendering
 		}
 	}
 }
 
-func TestATagBelongsToOneRendering(t *testing.T) {
+func TestETagBelongsToOneRendering(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, nil)
 	superset := do(t, s, http.MethodGet, "/.well-known/agent-card.json", "").Header.Get("ETag")
@@ -116,7 +116,7 @@ func TestATagBelongsToOneRendering(t *testing.T) {
 	}
 }
 
-func TestTheHeaderIsStrongerThanTheQuery(t *testing.T) {
+func TestVersionHeaderOverridesQuery(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, nil)
 	r := do(t, s, http.MethodGet, "/.well-known/agent-card.json?A2A-Version=0.3", "", "A2A-Version", "1.0")
@@ -201,7 +201,7 @@ func TestExtendedCardOnHTTPJSON(t *testing.T) {
 
 // The card lists every binding, with the version that it serves and an address that a client can
 // use.
-func TestInterfacesAreServed(t *testing.T) {
+func TestCardListsServedInterfaces(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, nil)
 	type served struct{ ProtocolBinding, ProtocolVersion, URL string }
@@ -232,7 +232,7 @@ func TestInterfacesAreServed(t *testing.T) {
 	}
 }
 
-func TestNoKeysNoKeySet(t *testing.T) {
+func TestNoKeySetWithoutKeys(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, nil)
 	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, "/.well-known/jwks.json", "").StatusCode)

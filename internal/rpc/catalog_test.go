@@ -69,7 +69,7 @@ func TestCatalog(t *testing.T) {
 		require.Equal(t, a.Name == "translator", a.Default)
 		path, ok := strings.CutPrefix(a.CardURL, "https://a2a.example.com")
 		require.True(t, ok, a.CardURL)
-		require.Equal(t, string(do(t, s, http.MethodGet, path, "").body), string(a.Card), "what is read there, byte by byte")
+		require.Equal(t, string(do(t, s, http.MethodGet, path, "").body), string(a.Card), "the same bytes as at the card's own URL")
 	}
 	for version, want := range map[string]string{"": "superset", "1.0": "strict10", "0.3": "superset"} {
 		p, _ := readCatalog(t, s, "", "A2A-Version", version)
@@ -124,10 +124,10 @@ func TestCatalogPages(t *testing.T) {
 	require.Equal(t, [][]string{{"a0", "a1", "a2", "a3", "a4", "a5", "a6"}}, all("?pageSize=7"))
 	require.Equal(t, [][]string{{"a0", "a2"}, {"a4", "a6"}}, all("?pageSize=2&tag=even"))
 	_, names := readCatalog(t, s, "?pageToken=a4x")
-	require.Equal(t, []string{"a5", "a6"}, names, "after an agent that is gone")
+	require.Equal(t, []string{"a5", "a6"}, names, "after an agent that does not exist any more")
 }
 
-func TestCatalogThatTheClientHas(t *testing.T) {
+func TestCatalogNotModified(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, polyglots)
 	r := do(t, s, http.MethodGet, "/agents?tag=audio", "")

@@ -62,8 +62,8 @@ func call(target string, headers ...string) string {
 		strings.Join(append(headers, ""), "\r\n") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(get), get)
 }
 
-// Whatever a proxy in front makes of an odd target, here it belongs to one agent or to none.
-func TestTargetsThatConfuse(t *testing.T) {
+// A target reaches one agent or none, however a proxy in front reads it.
+func TestAmbiguousTargets(t *testing.T) {
 	t.Parallel()
 	addr := listening(t, plain)
 	for target, want := range map[string]string{
@@ -161,7 +161,7 @@ func TestTargetsThatConfuse(t *testing.T) {
 }
 
 // The server refuses requests that two readers might understand differently.
-func TestHeadersThatConfuse(t *testing.T) {
+func TestAmbiguousHeaders(t *testing.T) {
 	t.Parallel()
 	addr := listening(t, plain)
 	length := fmt.Sprintf("Content-Length: %d", len(get))
@@ -172,13 +172,13 @@ func TestHeadersThatConfuse(t *testing.T) {
 	}{
 		"no host":                      {"GET / HTTP/1.1\r\n\r\n", 400, "Host"},
 		"two hosts":                    {call("/", "Host: elsewhere.example"), 400, ""},
-		"a host that is none":          {strings.Replace(call("/"), "agents.example", "a/b@c", 1), 400, "Host"},
+		"an invalid host":              {strings.Replace(call("/"), "agents.example", "a/b@c", 1), 400, "Host"},
 		"two lengths":                  {call("/", "Content-Length: 5"), 400, ""},
 		"a length twice":               {call("/", length), 200, `"result"`},
 		"a length that is negative":    {call("/", "Content-Length: -1"), 400, ""},
 		"a length with a sign":         {strings.Replace(call("/"), length, fmt.Sprintf("Content-Length: +%d", len(get)), 1), 400, ""},
 		"two encodings":                {call("/", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), 501, ""},
-		"an encoding nobody knows":     {call("/", "Transfer-Encoding: chunked, identity"), 501, ""},
+		"an unknown encoding":          {call("/", "Transfer-Encoding: chunked, identity"), 501, ""},
 		"a space before the colon":     {call("/", "A2A-Version : 0.3"), 400, ""},
 		"a folded line":                {call("/", "A2A-Version:\r\n 0.3"), 200, `"result"`},
 		"a bare line feed in a value":  {call("/", "A2A-Version: 0.3\nX-Y: z"), 200, `"result"`},
@@ -206,11 +206,11 @@ func TestHeadersThatConfuse(t *testing.T) {
 	}
 }
 
-func TestHTTP2IsOfTLSOnly(t *testing.T) {
+func TestHTTP2RequiresTLS(t *testing.T) {
 	t.Parallel()
 	resp := raw(t, listening(t, plain), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 	require.NotNil(t, resp)
-	require.GreaterOrEqual(t, resp.StatusCode, 400, "nobody reads an upgrade out of plain text")
+	require.GreaterOrEqual(t, resp.StatusCode, 400, "an upgrade in plain text is ignored")
 
 	lent := httptest.NewTLSServer(http.NotFoundHandler()) // provides a certificate, and a client that trusts it
 	defer lent.Close()

@@ -133,7 +133,7 @@ func TestCards(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, do(t, s, http.MethodGet, "/agents/nobody/.well-known/agent.json", "").StatusCode)
 }
 
-func TestCardThatTheClientHas(t *testing.T) {
+func TestCardNotModified(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "https://a2a.example.com")
 	tag := do(t, s, http.MethodGet, "/.well-known/agent.json", "").Header.Get("ETag")
@@ -155,7 +155,7 @@ func TestCardThatTheClientHas(t *testing.T) {
 	require.Equal(t, 304, do(t, s, http.MethodGet, "/.well-known/agent.json", "", "If-None-Match", `"x"`, "If-None-Match", tag).StatusCode)
 }
 
-func TestCardURLOfARequest(t *testing.T) {
+func TestCardURLFromRequest(t *testing.T) {
 	t.Parallel()
 	s := newServer("", namer{}.As)
 	for _, tt := range []struct {
@@ -165,8 +165,8 @@ func TestCardURLOfARequest(t *testing.T) {
 	}{
 		{"plain", "203.0.113.9:1", nil, "http://agents.example/"},
 		{"a proxy nearby ends TLS", "10.0.0.2:1", []string{"X-Forwarded-Proto", "https"}, "https://agents.example/"},
-		{"a client far off says so", "203.0.113.9:1", []string{"X-Forwarded-Proto", "https"}, "http://agents.example/"},
-		{"a scheme that is none", "10.0.0.2:1", []string{"X-Forwarded-Proto", "javascript"}, "http://agents.example/"},
+		{"a remote client sets the header", "203.0.113.9:1", []string{"X-Forwarded-Proto", "https"}, "http://agents.example/"},
+		{"an unknown scheme", "10.0.0.2:1", []string{"X-Forwarded-Proto", "javascript"}, "http://agents.example/"},
 		{"another host", "10.0.0.2:1", []string{"X-Forwarded-Host", "evil.example"}, "http://agents.example/"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestCardURLOfARequest(t *testing.T) {
 			s.ServeHTTP(w, r)
 			got := &reply{body: w.Body.Bytes()}
 			require.Equal(t, tt.want, got.member(t, "url"))
-			require.Equal(t, []string{"A2A-Version", "X-Forwarded-Proto"}, w.Header().Values("Vary"), "a cache in between tells them apart")
+			require.Equal(t, []string{"A2A-Version", "X-Forwarded-Proto"}, w.Header().Values("Vary"), "caches distinguish them")
 		})
 	}
 }
@@ -231,7 +231,7 @@ func TestPaths(t *testing.T) {
 				return
 			}
 			require.Equal(t, http.StatusOK, r.StatusCode)
-			require.Contains(t, string(r.body), `"id":"`+agent+`"`, "never redirected, never another's")
+			require.Contains(t, string(r.body), `"id":"`+agent+`"`, "a path is never redirected and never reaches another agent")
 		})
 	}
 }
@@ -294,18 +294,18 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 		defer cancel()
 		stopped <- s.Shutdown(ctx)
 	}()
-	require.NoError(t, <-served, "the end that was asked for is no error")
+	require.NoError(t, <-served, "a requested stop is no error")
 	_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
-	require.Error(t, err, "new connections are refused")
+	require.Error(t, err, "the server refuses new connections")
 	hold <- struct{}{}
 	require.Contains(t, <-answered, `"result"`)
 	require.NoError(t, <-stopped)
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// A request that no handler reads gets an answer even if its body never arrives. net/http would
-// first wait for the body.
-func TestABodyThatNobodyReadsHoldsNoConnection(t *testing.T) {
+// A request that no handler reads gets an answer even if its body never arrives. net/http would wait for the body
+// first.
+func TestUnreadBodyReleasesConnection(t *testing.T) {
 	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -324,7 +324,7 @@ func TestABodyThatNobodyReadsHoldsNoConnection(t *testing.T) {
 		_, err = io.WriteString(c, target+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
 		require.NoError(t, err)
 		all, err := io.ReadAll(c)
-		require.NoError(t, err, "%s: the connection is held", target)
+		require.NoError(t, err, "%s: the connection stays open", target)
 		require.Regexp(t, "^HTTP/1.1 40[45] ", string(all), target)
 		require.NoError(t, c.Close())
 	}
@@ -332,7 +332,7 @@ func TestABodyThatNobodyReadsHoldsNoConnection(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-func TestShutdownCutsWhatTakesTooLong(t *testing.T) {
+func TestShutdownTimeout(t *testing.T) {
 	t.Parallel()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/auth"
 )
 
-// The operation hears the decision that the agent made on arrival, not a second one.
-func TestAnAgentDecidesOnce(t *testing.T) {
+// The operation gets the decision that the agent made on arrival, not a second one.
+func TestAgentDecidesOnce(t *testing.T) {
 	t.Parallel()
 	s := &Server{
 		opt:    Options{Auth: auth.New(auth.Options{})},

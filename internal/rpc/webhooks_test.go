@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// api is the public server with everything behind it except workers: tasks stay as they were sent.
+// api is the public server with everything behind it except workers: tasks stay submitted.
 type api struct {
 	*httptest.Server
 	t *testing.T
@@ -86,7 +86,7 @@ func (a *api) callAt(path, method, params string) string {
 	return line.String()
 }
 
-// send makes a task and returns its id.
+// send creates a task and returns its id.
 func (a *api) send(method, params string) string {
 	a.t.Helper()
 	result := a.call(method, params)
@@ -171,7 +171,7 @@ func TestWebhooksInEveryVersion(t *testing.T) {
 	}
 }
 
-func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
+func TestDeleteWebhookInEveryVersion(t *testing.T) {
 	t.Parallel()
 	a := webhooks(t, &engine.Push{})
 	id := a.send("SendMessage", fmt.Sprintf(send10, `,"taskPushNotificationConfig":{"url":"https://hook.example","token":"secret"}`))
@@ -180,7 +180,7 @@ func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
 		a.call("tasks/pushNotification/set", `{"id":"`+id+`","pushNotificationConfig":{"url":"https://hook.example"}}`)
 		require.Contains(t, list(), id)
 	}
-	require.Contains(t, list(), `"id":"`+id+`"`, "one that comes with the message is the default one")
+	require.Contains(t, list(), `"id":"`+id+`"`, "a configuration that comes with the message is the default one")
 	require.Equal(t, `{"id":"`+id+`","pushNotificationConfig":null}`, a.call("tasks/pushNotification/set", `{"id":"`+id+`","pushNotificationConfig":null}`))
 	require.Equal(t, "[]", list())
 	require.Equal(t, `{"id":"`+id+`","pushNotificationConfig":null}`, a.call("tasks/pushNotification/get", `{"id":"`+id+`"}`))
@@ -227,8 +227,8 @@ func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
 	require.Contains(t, a.call("tasks/pushNotification/get", `{"id":"`+odd+`"}`), "https://hook.example")
 }
 
-// Every version reports missing webhooks, and tasks of other callers, in its own way.
-func TestWebhooksThatCannotBe(t *testing.T) {
+// Every version reports missing webhooks, and those of other callers' tasks, in its own way.
+func TestWebhookErrorsInEveryVersion(t *testing.T) {
 	t.Parallel()
 	here, without := webhooks(t, &engine.Push{Check: func(_ context.Context, c *task.PushConfig) error {
 		if strings.Contains(c.URL, "inside") {

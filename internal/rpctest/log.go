@@ -1,5 +1,5 @@
-// Package rpctest is what the tests of the bindings share: an engine that answers
-// everything alike, and a log for a real engine and a real hub without a database.
+// Package rpctest has the engines for tests of the bindings: one that answers every operation alike, and a real
+// engine with a real hub on a log without a database.
 package rpctest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Log is a log without a database: what the engine and the hub ask of the store.
-// The agent is the test, which calls Add.
+// Log is a log without a database: it has the methods of the store that the engine and the hub call. The test plays
+// the agent and calls Add.
 type Log struct {
-	engine.Store // what no test of a stream asks for
+	engine.Store // methods that no test of a stream calls
 
 	Hub     *hub.Hub
 	signals signal.Bus
@@ -28,9 +28,9 @@ type Log struct {
 	headers map[task.ID]task.Task
 	events  map[task.ID][]task.Event
 	keys    map[string]task.ID
-	Created chan task.ID // receives each task that is made or gets a message
-	ReadErr error        // of EventsAfter
-	Base    task.Seq     // StreamBase of the tasks that Task makes
+	Created chan task.ID // receives each task that is created or gets a message
+	ReadErr error        // returned by EventsAfter
+	Base    task.Seq     // StreamBase of the tasks that Task creates
 }
 
 // NewLog makes an empty log.
@@ -43,7 +43,7 @@ func NewLog() *Log {
 	return m
 }
 
-// Engine is an engine on the log, with the agents demo and other, which replies directly.
+// Engine returns an engine on the log, with the agents demo and other; other may reply directly.
 func (m *Log) Engine() func(identity.Caller, string) dispatch.Engine {
 	return dispatch.Views(engine.New(engine.Options{
 		Store: func(identity.Caller, store.Visibility) engine.Store { return m }, Hub: m.Hub,
@@ -67,7 +67,7 @@ func (m *Log) append(id task.ID, e task.Event) *task.Event {
 	return &e
 }
 
-// Add is the agent's doing: events are stored, then published.
+// Add plays the agent: it stores events, then publishes them.
 func (m *Log) Add(id task.ID, evs ...task.Event) {
 	m.mu.Lock()
 	out := make([]*task.Event, len(evs))
@@ -78,7 +78,7 @@ func (m *Log) Add(id task.ID, evs ...task.Event) {
 	m.signals.Committed(out)
 }
 
-// Task makes a task of a version with a message and further events.
+// Task creates a task of a version with a message and further events.
 func (m *Log) Task(version string, evs ...task.Event) task.ID {
 	id := store.NewID()
 	m.mu.Lock()
@@ -89,7 +89,7 @@ func (m *Log) Task(version string, evs ...task.Event) task.ID {
 	return id
 }
 
-// Says is a message of the user.
+// Says is a user's message.
 func Says(text string) task.Event {
 	return task.Event{Kind: task.EventMessage, Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}}
 }
@@ -109,12 +109,12 @@ func Direct(text string) task.Event {
 	}}
 }
 
-// List finds none.
+// List returns no tasks.
 func (m *Log) List(context.Context, *store.Listing) ([]*task.Task, bool, error) {
 	return nil, false, nil
 }
 
-// Count finds none.
+// Count returns 0.
 func (m *Log) Count(context.Context, *store.Listing, int) (int, error) { return 0, nil }
 
 // Create stores a task.
@@ -218,10 +218,10 @@ func (m *Log) EventsAfter(_ context.Context, owner *task.Task, after task.Seq, l
 	return out, nil
 }
 
-// CatchUp reads nothing: all commits are our own.
+// CatchUp reads nothing, because all commits are local.
 func (m *Log) CatchUp(context.Context, []store.Position, int) ([]*task.Event, error) {
 	return nil, nil
 }
 
-// LastSeqs reads nothing, for the same reason.
+// LastSeqs reads nothing, because all commits are local.
 func (m *Log) LastSeqs(context.Context, []task.ID) (map[task.ID]task.Seq, error) { return nil, nil }

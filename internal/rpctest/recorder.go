@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Recorder is an engine that answers every operation alike, and remembers the last request.
+// Recorder is an engine that answers every operation alike, and records the last request.
 type Recorder struct {
 	Task *task.Task
 	Err  error
@@ -21,7 +21,7 @@ type Recorder struct {
 	agent string
 }
 
-// As remembers who asks, and which agent.
+// As records the caller and the agent.
 func (e *Recorder) As(c identity.Caller, agent string) dispatch.Engine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,25 +29,25 @@ func (e *Recorder) As(c identity.Caller, agent string) dispatch.Engine {
 	return e
 }
 
-// LastBy is who asked last, and which agent.
+// LastBy returns the last caller and agent.
 func (e *Recorder) LastBy() (by identity.Caller, agent string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.by, e.agent
 }
 
-// ForAll is an engine that is the same for every caller.
+// ForAll returns a function that gives every caller the same engine.
 func ForAll(e dispatch.Engine) func(identity.Caller, string) dispatch.Engine {
 	return func(identity.Caller, string) dispatch.Engine { return e }
 }
 
-// Open is the admission of agents that ask nobody.
+// Open is the admission of agents without authentication.
 type Open struct{}
 
-// Admit lets everybody in.
+// Admit admits every caller.
 func (Open) Admit(string) (identity.Caller, error) { return identity.Caller{}, nil }
 
-// Watch has nothing to watch.
+// Watch does nothing.
 func (Open) Watch(string, func(error)) (stop func()) { return func() {} }
 
 func (e *Recorder) ask(request any) (*task.Task, error) {
@@ -60,7 +60,7 @@ func (e *Recorder) ask(request any) (*task.Task, error) {
 	return e.Task, nil
 }
 
-// Last is the last request, once.
+// Last returns the last request, once.
 func (e *Recorder) Last() any {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,13 +90,13 @@ func (e *Recorder) List(_ context.Context, r *engine.ListRequest) (*engine.Page,
 	return &engine.Page{Tasks: []*task.Task{t}, Size: r.PageSize, Total: 1}, nil
 }
 
-// Stream opens a stream that has no events: to ask for one panics.
+// Stream opens a stream without events: a call of Next panics.
 func (e *Recorder) Stream(_ context.Context, r *engine.SendRequest) (*engine.Stream, error) {
 	t, err := e.ask(r)
 	return &engine.Stream{Task: t, Header: t}, err
 }
 
-// Subscribe opens such a stream, too.
+// Subscribe opens a stream without events, like Stream.
 func (e *Recorder) Subscribe(_ context.Context, r *engine.SubscribeRequest) (*engine.Stream, error) {
 	t, err := e.ask(r)
 	return &engine.Stream{Task: t, Header: t}, err
@@ -116,17 +116,17 @@ func (e *Recorder) SetPush(_ context.Context, r *engine.PushRequest) (*engine.Pu
 	return e.push(r)
 }
 
-// GetPush does, too.
+// GetPush answers with a webhook.
 func (e *Recorder) GetPush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
 	return e.push(r)
 }
 
-// ListPush does, too.
+// ListPush answers with a webhook.
 func (e *Recorder) ListPush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
 	return e.push(r)
 }
 
-// DeletePush does, too.
+// DeletePush answers without an error.
 func (e *Recorder) DeletePush(_ context.Context, r *engine.PushRequest) (*engine.Pushes, error) {
 	return e.push(r)
 }

@@ -19,7 +19,7 @@ func ring(t *testing.T, fill ...byte) *Keys {
 	return k
 }
 
-func TestSealedValuesOpenInTheirPlaceOnly(t *testing.T) {
+func TestSealedValueOpensInItsPlaceOnly(t *testing.T) {
 	t.Parallel()
 	k := ring(t, 1)
 	sealed := k.Seal([]byte("secret"), "here")
@@ -27,7 +27,7 @@ func TestSealedValuesOpenInTheirPlaceOnly(t *testing.T) {
 	value, err := k.Open(sealed, "here")
 	require.NoError(t, err)
 	require.Equal(t, "secret", string(value))
-	require.NotEqual(t, sealed, k.Seal([]byte("secret"), "here"), "a nonce of its own")
+	require.NotEqual(t, sealed, k.Seal([]byte("secret"), "here"), "each value has its own nonce")
 
 	_, err = k.Open(sealed, "there")
 	require.ErrorIs(t, err, errForged)
@@ -43,7 +43,7 @@ func TestSealedValuesOpenInTheirPlaceOnly(t *testing.T) {
 	}
 }
 
-func TestKeysAreReplaced(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	old := ring(t, 1).Seal([]byte("secret"), "x")
 	both := ring(t, 2, 1)
@@ -63,7 +63,7 @@ func TestKeysAreReplaced(t *testing.T) {
 	require.ErrorIs(t, err, ErrKey)
 }
 
-func TestKeysOfTheEnvironment(t *testing.T) {
+func TestParseKeys(t *testing.T) {
 	t.Parallel()
 	one, two := bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize)
 	text := base64.StdEncoding.EncodeToString

@@ -12,7 +12,7 @@ import (
 
 var _ store.Listener = (*signal.Bus)(nil)
 
-func TestRelaysHearThisProcessAloneAndFirst(t *testing.T) {
+func TestRelaysGetLocalSignalsFirst(t *testing.T) {
 	t.Parallel()
 	var s signal.Signal[string]
 	s.Announce("to nobody")
@@ -26,7 +26,7 @@ func TestRelaysHearThisProcessAloneAndFirst(t *testing.T) {
 	require.Equal(t, []string{"relay: ours", "part: ours", "part: theirs"}, heard)
 }
 
-func TestTheBusCarriesWhatTheStoreSays(t *testing.T) {
+func TestBusAnnouncesStoreSignals(t *testing.T) {
 	t.Parallel()
 	var b signal.Bus
 	var heard []any
@@ -48,7 +48,7 @@ func TestTheBusCarriesWhatTheStoreSays(t *testing.T) {
 	require.Equal(t, []any{evs, signal.Growth{Task: id, Seq: 3}, "agent", id, "webhooks", "key", "lost"}, heard)
 }
 
-// Each commit of events is announced, and most processes have two receivers at most.
+// Each commit of events is announced, and most processes have at most two receivers.
 func BenchmarkCommitted(b *testing.B) {
 	var bus signal.Bus
 	n := 0

@@ -26,7 +26,7 @@ func (f *fixture) asOneFlush(items ...*Append) {
 	f.flushAppends(f.t.Context(), items)
 }
 
-func TestOneFlushOfManyRuns(t *testing.T) {
+func TestFlushOfManyRuns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	whole, fenced, ended, again := f.running("a"), f.running("b"), f.running("c"), f.running("d")
@@ -65,7 +65,7 @@ func TestOneFlushOfManyRuns(t *testing.T) {
 	require.Len(t, f.log(ended.c.Task.ID), 2)
 }
 
-func TestAZombieAndItsSuccessorInOneFlush(t *testing.T) {
+func TestFencedRunAndSuccessorInOneFlush(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	zombie := f.running("a")
@@ -94,7 +94,7 @@ func TestAZombieAndItsSuccessorInOneFlush(t *testing.T) {
 	require.Equal(t, []string{"old", "new0", "new1"}, texts)
 }
 
-func TestAPoisonedAppendFailsAlone(t *testing.T) {
+func TestInvalidAppendFailsAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	good, bad, other := f.running("a"), f.running("b"), f.running("c")
@@ -116,7 +116,7 @@ func TestAppendAfterClose(t *testing.T) {
 	require.NoError(t, err)
 	s.Close(t.Context())
 	p.s = s
-	var mu sync.Mutex // as a caller that answers under its own lock
+	var mu sync.Mutex // like a caller that answers under its own lock
 	mu.Lock()
 	done := make(chan error, 1)
 	s.Append(&Append{Task: p.c.Task.ID, Events: []*task.Event{chunk("x")}, Done: func(_ bool, err error) {
@@ -130,8 +130,7 @@ func TestAppendAfterClose(t *testing.T) {
 	require.ErrorIs(t, err, task.Unavailable)
 }
 
-// Runs and clients write to the same few logs from many sides; readers that tail
-// them see every seq once and in order.
+// Runs and clients write to the same few logs concurrently; readers that tail them see every seq once and in order.
 func TestNoGapUnderContention(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -154,7 +153,7 @@ func TestNoGapUnderContention(t *testing.T) {
 					}
 					for _, e := range evs {
 						if e.Seq != seen[i]+1 {
-							return fmt.Errorf("after %d came %d", seen[i], e.Seq)
+							return fmt.Errorf("event %d came after %d", seen[i], e.Seq)
 						}
 						seen[i] = e.Seq
 					}
@@ -214,12 +213,12 @@ func TestRescue(t *testing.T) {
 	dead, alive := f.worker(0), f.worker(time.Hour)
 	lost := f.claim(dead, "a", tasks-10)
 	f.claim(alive, "a", 5)
-	orphan := NewID() // claimed by a process that nobody knows any more
+	orphan := NewID() // claimed by a process whose row is gone
 	f.claim(orphan, "a", 5)
 	zombie := &pen{s: f.Store, c: lost[0]}
 	zombie.must(t, status(task.StateWorking))
 
-	// Not before the grace is over.
+	// No rescue before the grace is over.
 	names, runs, err := f.Rescue(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.Empty(t, names)
@@ -228,11 +227,11 @@ func TestRescue(t *testing.T) {
 	var mu sync.Mutex
 	got := map[task.ID]int{}
 	reaped := 0
-	require.NoError(t, f.Renew(t.Context(), dead, 0), "expired, but nobody has acted on it")
+	require.NoError(t, f.Renew(t.Context(), dead, 0), "expired, but not rescued yet")
 	var g errgroup.Group
 	for range 6 {
 		g.Go(func() error {
-			for range 4 { // one that was passed by is found again
+			for range 4 { // a skipped run is found in the next round
 				names, runs, err := f.Rescue(t.Context(), 0)
 				if err != nil {
 					return err
@@ -262,7 +261,7 @@ func TestRescue(t *testing.T) {
 	for _, c := range f.claim(alive, "a", tasks-5) {
 		if got[c.Task.ID] > 0 {
 			require.Equal(t, 2, c.Try)
-			require.Equal(t, task.Attempt(3), c.Attempt, "the claim, the rescue, the claim")
+			require.Equal(t, task.Attempt(3), c.Attempt, "the claim, the rescue, the second claim")
 		}
 	}
 }
@@ -279,16 +278,16 @@ func TestLead(t *testing.T) {
 	require.True(t, lead(a, time.Hour))
 	require.False(t, lead(b, time.Hour))
 	require.True(t, lead(a, 0))
-	require.True(t, lead(b, time.Hour), "it ran out")
-	require.NoError(t, f.Resign(t.Context(), "duty", a), "not the holder's")
+	require.True(t, lead(b, time.Hour), "the lease had run out")
+	require.NoError(t, f.Resign(t.Context(), "duty", a), "another process holds the lease")
 	require.False(t, lead(a, time.Hour))
 	require.NoError(t, f.Resign(t.Context(), "duty", b))
 	require.True(t, lead(a, time.Hour))
 }
 
-// Everything at once on a few tasks: whatever happens, the invariants hold
-// (newFixture checks them) and no two statements wait for each other.
-func TestEverythingAtOnce(t *testing.T) {
+// All operations run concurrently on a few tasks. The invariants must hold (newFixture checks them), and no two
+// statements may deadlock.
+func TestAllOperationsConcurrently(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const actors, few = 12, 6
@@ -302,7 +301,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	}
 	workers := []task.ID{f.worker(time.Hour), f.worker(time.Hour), f.worker(time.Hour)}
 	any := func() *task.Task { mu.Lock(); defer mu.Unlock(); return headers[rand.N(few)] }
-	// A pen is used by one at a time; a fenced one is used once more now and then, as a zombie does.
+	// One goroutine at a time uses a pen. A fenced pen is sometimes used again, as a frozen process would.
 	takePen := func() *pen {
 		mu.Lock()
 		defer mu.Unlock()

@@ -20,7 +20,7 @@ var alice = identity.Caller{
 	Tenant: "tenant", Subject: `al"ice`, Method: "jwt", Credential: "issuer", Address: "192.0.2.7",
 }
 
-// verified is what there is to say of the chains: nothing, if they are whole.
+// verified returns the problems of the chains, and what the check covered.
 func (f *fixture) verified(noted ...AuditHead) (problems []AuditChain, rows int64) {
 	f.t.Helper()
 	chains, err := f.VerifyAudit(f.t.Context(), noted)
@@ -35,7 +35,7 @@ func (f *fixture) verified(noted ...AuditHead) (problems []AuditChain, rows int6
 	return problems, rows
 }
 
-func TestWhoDidWhat(t *testing.T) {
+func TestAuditLogNamesCallerAndAct(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	v := f.As(alice, Visibility{Agent: "a"})
@@ -49,7 +49,7 @@ func TestWhoDidWhat(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, v.SetPush(t.Context(), h.ID, hook("w2", "receiver"), 10))
 	for range 2 {
-		_, err = v.DeletePush(t.Context(), h.ID, "w2") // the second time there is nothing to tell
+		_, err = v.DeletePush(t.Context(), h.ID, "w2") // the second call deletes nothing and writes no entry
 		require.NoError(t, err)
 	}
 	_, err = f.DisablePush(t.Context(), h.ID, "w1", "enough")
@@ -94,11 +94,11 @@ func TestWhoDidWhat(t *testing.T) {
 	}, lines)
 	problems, rows := f.verified()
 	require.Empty(t, problems)
-	require.EqualValues(t, 10, rows, "what one commit did is one row")
+	require.EqualValues(t, 10, rows, "the entries of one commit are one row")
 }
 
-// What did not happen is not told, and what did is told once however often its statement was sent.
-func TestTheAuditLogIsOfTheSameCommit(t *testing.T) {
+// An act that was rolled back has no entry, and an act has one entry however often its statement was sent.
+func TestAuditEntryIsInCommitOfAct(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	first := keyed(fresh("a"), "k", "1")
@@ -107,14 +107,14 @@ func TestTheAuditLogIsOfTheSameCommit(t *testing.T) {
 	require.ErrorIs(t, err, ErrTaken)
 	c := newCreate(first)
 	c.audit = f.audited(auditCreated, first.Task.ID, "a", "")
-	f.writeCreates(t.Context(), []*create{c}, true) // as after a connection that died in the commit
+	f.writeCreates(t.Context(), []*create{c}, true) // as after a lost connection
 	require.True(t, (<-c.done).made)
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit"))
 
 	p := f.running("busy")
 	_, err = f.Cancel(t.Context(), p.c.Task)
 	require.NoError(t, err)
-	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.canceled'"), "of one that runs, which was asked")
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.canceled'"), "a cancel that was requested of a running task")
 	p.must(t, status(task.StateCanceled))
 }
 
@@ -144,7 +144,7 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 	require.Less(t, rows, int64(2*writers*each+1))
 	require.Equal(t, writers*each, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'task.created'"))
 
-	// One that hangs holds its chain, and nobody waits for it.
+	// A hanging transaction holds its chain; the other writers use other chains.
 	tx, err := f.conn().Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), "SELECT holdfast.audit('[]')")
@@ -152,9 +152,9 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 	f.create(fresh("a"))
 	require.NoError(t, tx.Rollback(t.Context()))
 	problems, _ = f.verified()
-	require.Empty(t, problems, "what was rolled back has left no gap")
+	require.Empty(t, problems, "a rollback leaves no gap")
 
-	// Not even when all are held does anything break: it waits.
+	// When all chains are held, writers wait.
 	held := make([]pgx.Tx, auditChains)
 	for i := range held {
 		held[i], err = f.conn().Begin(t.Context())
@@ -173,7 +173,7 @@ func TestAuditChainsOfManyWriters(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-func TestTheAuditLogOnlyGrows(t *testing.T) {
+func TestAuditLogIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.create(fresh("a"))
@@ -192,7 +192,7 @@ func TestTheAuditLogOnlyGrows(t *testing.T) {
 	}
 	problems, _ := f.verified()
 	require.Empty(t, problems)
-	// Callers' statements may append to it, and no more.
+	// Callers' statements may append entries, and nothing else.
 	_, err := c.Exec(t.Context(), "SET session_replication_role = origin;"+become(asker{Tenant: "tenant", Subject: "owner"}), pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	for _, sql := range []string{"SELECT * FROM holdfast.audit_log", "INSERT INTO holdfast.audit_log SELECT", "SELECT * FROM holdfast.v_audit"} {
@@ -202,7 +202,7 @@ func TestTheAuditLogOnlyGrows(t *testing.T) {
 }
 
 // A check that never fails proves nothing.
-func TestVerifyNamesTheFirstBrokenRow(t *testing.T) {
+func TestVerifyNamesFirstBrokenRow(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
 		damage string
@@ -232,7 +232,7 @@ func TestVerifyNamesTheFirstBrokenRow(t *testing.T) {
 			for range 5 {
 				f.create(fresh("a"))
 			}
-			require.Equal(t, 5, scan[int](f, "SELECT length FROM holdfast.audit_chains WHERE chain = 1"), "one after the other, in one chain")
+			require.Equal(t, 5, scan[int](f, "SELECT length FROM holdfast.audit_chains WHERE chain = 1"), "all in order, in one chain")
 			problems, _ := f.verified()
 			require.Empty(t, problems)
 			_, err := f.conn().Exec(t.Context(), `ALTER TABLE holdfast.audit_log DISABLE TRIGGER ALL; ALTER TABLE holdfast.audit_chains DISABLE TRIGGER ALL;`+
@@ -247,8 +247,8 @@ func TestVerifyNamesTheFirstBrokenRow(t *testing.T) {
 	}
 }
 
-// Who owns the database can write all of it anew. Heads that were kept elsewhere tell.
-func TestVerifyAgainstHeadsThatWereNoted(t *testing.T) {
+// The owner of the database can rewrite the whole log. Heads that were stored elsewhere reveal that.
+func TestVerifyAgainstNotedHeads(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for range 5 {
@@ -262,7 +262,7 @@ func TestVerifyAgainstHeadsThatWereNoted(t *testing.T) {
 	}
 	f.create(fresh("a"))
 	problems, _ := f.verified(noted...)
-	require.Empty(t, problems, "what came since is no problem")
+	require.Empty(t, problems, "later entries are no problem")
 	forge := func(damage string) {
 		_, err := f.conn().Exec(t.Context(), `ALTER TABLE holdfast.audit_log DISABLE TRIGGER ALL; ALTER TABLE holdfast.audit_chains DISABLE TRIGGER ALL;`+
 			damage+`
@@ -281,7 +281,7 @@ func TestVerifyAgainstHeadsThatWereNoted(t *testing.T) {
 	}
 	forge("UPDATE holdfast.audit_log SET entries = '[]' WHERE n = 3;")
 	problems, _ = f.verified()
-	require.Empty(t, problems, "by itself it is whole")
+	require.Empty(t, problems, "without the heads the log looks whole")
 	problems, _ = f.verified(noted...)
 	require.Len(t, problems, 1)
 	require.EqualValues(t, 5, problems[0].Broken)
@@ -293,8 +293,8 @@ func TestVerifyAgainstHeadsThatWereNoted(t *testing.T) {
 	require.Contains(t, problems[0].Problem, "had 5 when its head was noted")
 }
 
-// BenchmarkAudit is what creates cost with and without an audit log, in flushes of one and of many, also in processor time
-// of the database.
+// BenchmarkAudit measures creates with and without an audit log, in flushes of one and of many, also in processor
+// time of the database.
 func BenchmarkAudit(b *testing.B) {
 	for _, size := range []int{1, 20, 200} {
 		for _, without := range []bool{true, false} {

@@ -14,9 +14,8 @@ type sized int
 
 func (s sized) size() int { return int(s) }
 
-// What is large goes in several flushes, in order: PostgreSQL takes no message of more than
-// a gigabyte.
-func TestAFlushIsBoundedInItemsAndBytes(t *testing.T) {
+// Large items are written in several flushes, in order: PostgreSQL accepts no message of more than a gigabyte.
+func TestFlushIsLimitedInItemsAndBytes(t *testing.T) {
 	t.Parallel()
 	var got [][]sized
 	b := newBatcher(3, func(_ context.Context, items []sized) { got = append(got, append([]sized(nil), items...)) })
@@ -29,14 +28,14 @@ func TestAFlushIsBoundedInItemsAndBytes(t *testing.T) {
 	require.Equal(t, [][]sized{{1, 2, 3}, {4, batchBytes}, {5, 9 * batchBytes}, {6, 7}}, got)
 }
 
-// unsent is what the driver makes of a message that it could not send.
+// unsent is the driver's error for a message that it could not send.
 type unsent struct{ error }
 
 func (unsent) SafeToRetry() bool { return true }
 
-func TestWhatIsTooLargeToSendIsNotRepeatedForEver(t *testing.T) {
+func TestTooLargeStatementIsNotRetried(t *testing.T) {
 	t.Parallel()
-	// As pgproto3 says it of a gigabyte.
+	// The error of pgproto3 for a message of a gigabyte.
 	err := unsent{errors.New("message body too large")}
 	require.True(t, pgconn.SafeToRetry(err))
 	require.Equal(t, failFinal, classify(fmt.Errorf("append: %w", err)))

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// manual is docs/sql.md, which these tests run, compare and, with -update, rewrite.
+// manual is docs/sql.md. These tests run its queries, compare the answers and, with -update, rewrite them.
 type manual struct{ text string }
 
 const manualFile = "../../docs/sql.md"
@@ -31,7 +31,7 @@ func readManual(t testing.TB) *manual {
 	return &manual{string(text)}
 }
 
-// section is what stands below a heading of level two.
+// section is the text below a heading of level two.
 func (m *manual) section(heading string) string {
 	_, after, _ := strings.Cut(m.text, "\n## "+heading+"\n")
 	section, _, _ := strings.Cut(after, "\n## ")
@@ -49,7 +49,7 @@ func (m *manual) blocks(heading, language string) (out []string) {
 	return out
 }
 
-// replace puts what should be in the place of what is, when asked to, and else fails if they differ.
+// replace fails if a text of the manual differs from the expected one; with -update it replaces the text.
 func (m *manual) replace(t *testing.T, is, should, what string) {
 	t.Helper()
 	if !*update {
@@ -67,7 +67,7 @@ func (m *manual) save(t *testing.T) {
 	}
 }
 
-// The manual's tables of columns are the comments in the database.
+// The manual's tables of columns come from the comments in the database.
 func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next test, it may write the manual
 	f := newFixture(t)
 	m := readManual(t)
@@ -109,7 +109,7 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 	m.save(t)
 }
 
-// The questions of the manual are asked, with the rights of the reader, and answered as it says.
+// The manual's questions are asked with the rights of a reader, and the answers must be those of the manual.
 func TestTheManualsQuestions(t *testing.T) {
 	f := newFixture(t)
 	require.NoError(t, storetest.Partitions(t.Context(), f.url, time.Now().AddDate(0, 0, -6), time.Now()))
@@ -142,7 +142,7 @@ func TestTheManualsQuestions(t *testing.T) {
 	m.save(t)
 }
 
-// The README quotes the manual, whose questions are asked.
+// The README quotes the manual.
 func TestTheREADMEQuotesTheManual(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
@@ -159,7 +159,7 @@ func TestTheREADMEQuotesTheManual(t *testing.T) {
 	require.Contains(t, string(readme), fmt.Sprintf("%d worked questions", len(m.blocks("Questions", "sql"))))
 }
 
-// aligned renders an answer much as psql does.
+// aligned formats an answer much as psql does.
 func aligned(columns []string, lines [][]string) string {
 	width := make([]int, len(columns))
 	table := append([][]string{columns}, lines...)
@@ -191,23 +191,23 @@ func aligned(columns []string, lines [][]string) string {
 	return out.String()
 }
 
-// book is a small world that went through the store: what the manual's questions are about.
+// book is a small data set, written through the store, for the manual's questions.
 type book struct {
 	*fixture
 	workers map[string]task.ID
 	stories []*story
 }
 
-// story is one task. Everything happens at once, and is dated afterwards.
+// story is one task. All its events are written at once, and dated afterwards.
 type story struct {
 	b     *book
 	h     *task.Task
 	p     *pen
-	open  bool // its times count from now; else from the beginning of yesterday
+	open  bool // its times count from now; otherwise from the beginning of yesterday
 	now   time.Duration
 	times []time.Duration // of its events
 	due   time.Duration   // of its queue row
-	asked time.Duration   // when to cancel was asked for
+	asked time.Duration   // when the cancel was requested
 	held  map[task.Attempt]time.Duration
 }
 
@@ -248,7 +248,7 @@ func (b *book) begin(at time.Duration, o opening) *story {
 	return s.dated()
 }
 
-// dated gives the events that are new the present time of the story.
+// dated gives new events the present time of the story.
 func (s *story) dated() *story {
 	h, err := s.b.Header(s.b.t.Context(), s.h.ID)
 	require.NoError(s.b.t, err)
@@ -305,7 +305,7 @@ func (s *story) cancel() *story {
 	return s.dated()
 }
 
-// lose has the run's worker declared dead.
+// lose lets the run's worker be declared dead.
 func (s *story) lose() *story {
 	s.b.t.Helper()
 	_, runs, err := s.b.Rescue(s.b.t.Context(), 0)
@@ -314,7 +314,7 @@ func (s *story) lose() *story {
 	return s.dated()
 }
 
-// speaks is a status with a text and, if they are not zero, the tokens it took.
+// speaks is a status with a text and, if they are not zero, the tokens that it took.
 func speaks(state task.State, text string, in, out int) *task.Event {
 	e := status(state)
 	e.Message = &task.Message{ID: "a", Role: task.RoleAgent, Parts: []task.Part{task.Text(text)}}
@@ -343,7 +343,7 @@ func (b *book) write() {
 	done := func() *task.Event { return status(task.StateCompleted) }
 	work := func() *task.Event { e := *working; return &e }
 
-	// A trip that takes two messages, and a second task of the same conversation.
+	// A trip with two messages, and a second task of the same conversation.
 	b.begin(9*time.Hour, opening{id: "trip-1", agent: "travel", owner: "ada", context: "c-oslo", text: "Book me a trip", key: "k-1"}).
 		wait(sec / 2).claim("web-1/1042").emit(work()).
 		wait(2 * sec).emit(speaks(task.StateInputRequired, "Where to?", 90, 10)).
@@ -357,7 +357,7 @@ func (b *book) write() {
 	b.begin(9*time.Hour+10*time.Minute, opening{id: "trip-2", agent: "travel", owner: "ada", context: "c-oslo", text: "And a hotel", key: "k-2"}).
 		wait(sec).claim("web-1/1042").emit(work()).wait(4 * sec).emit(hotel).wait(sec).emit(done())
 
-	// One that fails, one that is tried three times, and one whose worker dies.
+	// One task that fails, one that is tried three times, and one whose worker dies.
 	b.begin(9*time.Hour+20*time.Minute, opening{id: "trip-3", agent: "travel", owner: "ben", context: "c-rome", text: "Rome, today"}).
 		wait(sec).claim("web-1/1042").emit(work()).wait(sec).emit(speaks(task.StateFailed, "No seats left.", 0, 0))
 	b.begin(9*time.Hour+30*time.Minute, opening{id: "trip-4", agent: "travel", owner: "ben", context: "c-rome", text: "Rome, tomorrow"}).
@@ -383,13 +383,13 @@ func (b *book) write() {
 		s.wait(sec / 2).claim("web-2/988").emit(work()).wait(sec).emit(piece("haiku", "old pond", false, true)).emit(done())
 	}
 
-	// Cancels: one of a running task, one of a task that nobody had begun.
+	// Cancels: one of a running task, one of a queued task.
 	b.begin(11*time.Hour, opening{id: "essay-1", agent: "writer", owner: "cyd", context: "c-essay", text: "An essay"}).
 		wait(sec).claim("web-1/1042").emit(work()).wait(30 * sec).cancel().wait(3 * sec / 2).emit(status(task.StateCanceled))
 	b.begin(11*time.Hour+time.Minute, opening{id: "essay-2", agent: "writer", owner: "cyd", context: "c-essay", text: "A shorter one"}).
 		wait(5 * sec).cancel()
 
-	// Support fails and refuses.
+	// Support fails and rejects.
 	for i, text := range []string{"My login is broken", "It still is"} {
 		b.begin(14*time.Hour+time.Duration(i)*time.Minute, opening{
 			id: fmt.Sprintf("help-%d", i+1), agent: "support", owner: "ben", context: "c-login", text: text,
@@ -398,7 +398,7 @@ func (b *book) write() {
 	b.begin(15*time.Hour, opening{id: "help-3", agent: "support", owner: "cyd", context: "c-refund", text: "Refund everyone"}).
 		wait(sec).claim("web-2/988").emit(work()).wait(sec).emit(speaks(task.StateRejected, "Not without a manager.", 0, 0))
 
-	// Now: questions that nobody answers, runs under way, and a queue.
+	// Now: unanswered questions, runs under way, and a queue.
 	for i, ago := range []time.Duration{5 * 24 * time.Hour, 4 * 24 * time.Hour, time.Hour} {
 		b.begin(-ago-2*sec, opening{
 			id: fmt.Sprintf("ask-%d", i+1), agent: "support", owner: "cyd", context: fmt.Sprintf("c-ask-%d", i+1), text: "Help",
@@ -413,7 +413,7 @@ func (b *book) write() {
 	b.begin(-90*time.Second, opening{id: "trip-6", agent: "travel", owner: "ada", context: "c-paris", text: "Paris"})
 	b.begin(-30*time.Second, opening{id: "trip-7", agent: "travel", owner: "ada", context: "c-bergen", text: "Bergen"})
 
-	// Webhooks: one that gets through after a while, some of a receiver that is down, one that nobody wants any more.
+	// Webhooks: one that succeeds after a while, some of a receiver that is down, one whose receiver is gone.
 	gone := answered{status: 410, class: "gone", text: "410 Gone", disable: "the receiver answered 410 Gone"}
 	down := answered{status: 503, class: "server", text: "503 Service Unavailable", retry: time.Hour}
 	b.hook("novel-1", "https://app.example/hooks", down, answered{status: 204, class: "delivered"})
@@ -423,14 +423,14 @@ func (b *book) write() {
 	b.hook("essay-1", "https://old.example/", gone)
 }
 
-// answered is what a receiver says.
+// answered is a receiver's answer.
 type answered struct {
 	status               int
 	class, text, disable string
 	retry                time.Duration
 }
 
-// hook gives a task a webhook for its last event, which is answered so, attempt by attempt.
+// hook gives a task a webhook for its last event, with one attempt for each answer.
 func (b *book) hook(name, url string, answers ...answered) {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -453,7 +453,7 @@ func (b *book) hook(name, url string, answers ...answered) {
 	}
 }
 
-// date gives everything its time, in the transaction that asks the questions and whose now() does not move.
+// date sets all times, in the transaction that asks the questions, whose now() does not move.
 func (b *book) date(tx pgx.Tx) {
 	exec := func(sql string, args ...any) {
 		b.t.Helper()
@@ -492,7 +492,7 @@ func (b *book) date(tx pgx.Tx) {
 		(SELECT id, row_number() OVER (PARTITION BY task ORDER BY id) AS n FROM holdfast.push_attempts) x WHERE t.id = a.task AND x.id = a.id`)
 }
 
-// BenchmarkManual asks the manual's questions about many tasks.
+// BenchmarkManual asks the manual's questions on a database with many tasks.
 func BenchmarkManual(b *testing.B) {
 	f := newFixture(b)
 	f.seedHistory(200_000)

@@ -39,7 +39,7 @@ const patience = 60 * time.Second
 type fixture struct {
 	*Store
 	t   testing.TB
-	url string // straight to the database
+	url string // direct, without a proxy
 	ear *ear
 }
 
@@ -48,7 +48,7 @@ func newFixture(t testing.TB) *fixture {
 	return openFixture(t, storetest.New(t).URL, "")
 }
 
-// openFixture opens a store through another URL than the one for looking.
+// openFixture opens the store through another URL than the one for checks.
 func openFixture(t testing.TB, url, through string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, url: url, ear: newEar()}
@@ -69,7 +69,7 @@ func openFixture(t testing.TB, url, through string) *fixture {
 	return f
 }
 
-// ear is a Listener that remembers.
+// ear is a Listener that records signals.
 type ear struct {
 	mu        sync.Mutex
 	committed map[task.ID][]*task.Event
@@ -78,7 +78,7 @@ type ear struct {
 	cancels   []task.ID
 	gone      []task.ID
 	pushes    atomic.Int32
-	repeated  map[string]int // statements, by their kind
+	repeated  map[string]int // retried statements, by kind
 }
 
 func newEar() *ear {
@@ -131,7 +131,7 @@ func user(text string) *task.Message {
 	return &task.Message{ID: "m-" + text, Role: task.RoleUser, Parts: []task.Part{task.Text(text)}}
 }
 
-// fresh is a task to be created.
+// fresh is a task to create.
 func fresh(agent string) *NewTask {
 	id := NewID()
 	return &NewTask{
@@ -142,7 +142,7 @@ func fresh(agent string) *NewTask {
 	}
 }
 
-// asker is who asks a store, and what for.
+// asker is a caller, with its agent and its visibility.
 type asker struct {
 	Tenant, Subject, Agent string
 	TenantWide             bool
@@ -152,7 +152,7 @@ func (a asker) of(s *Store) View {
 	return s.As(identity.Caller{Tenant: a.Tenant, Subject: a.Subject}, Visibility{Agent: a.Agent, TenantWide: a.TenantWide})
 }
 
-// bare is a view without row-level security: the predicates alone keep it from what is not the asker's.
+// bare is a view without row-level security: only the predicates hide the tasks of others.
 func (a asker) bare(s *Store) View {
 	v := a.of(s)
 	v.db = s.api
@@ -189,7 +189,7 @@ func (f *fixture) claim(worker task.ID, agent string, n int) []*Claimed {
 	return won
 }
 
-// running is a task that a worker runs.
+// running is a task with a run.
 func (f *fixture) running(agent string) *pen {
 	f.t.Helper()
 	n := fresh(agent)
@@ -199,7 +199,7 @@ func (f *fixture) running(agent string) *pen {
 	return &pen{s: f.Store, c: c}
 }
 
-// pen writes for a run and counts as its worker would.
+// pen writes for a run, and counts ordinals as its worker would.
 type pen struct {
 	s       *Store
 	c       *Claimed
@@ -239,7 +239,7 @@ func await[T any](t testing.TB, ch <-chan T) T {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatal("waited in vain")
+		t.Fatal("timed out")
 		panic("unreachable")
 	}
 }
@@ -270,7 +270,7 @@ func (f *fixture) state(id task.ID) task.State {
 	return h.Status.State
 }
 
-// conn is a connection for looking and for meddling.
+// conn is a connection for checks and for damage.
 func (f *fixture) conn() *pgx.Conn {
 	f.t.Helper()
 	c, err := pgx.Connect(f.t.Context(), f.url)
@@ -292,7 +292,7 @@ func scan[T any](f *fixture, sql string, args ...any) T {
 	return v
 }
 
-// lock holds a row of tasks until the returned function is called.
+// lock locks a row of tasks until the returned function is called.
 func (f *fixture) lock(id task.ID) (release func()) {
 	f.t.Helper()
 	tx, err := f.conn().Begin(f.t.Context())

@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// byCallers are the statements of views, each on the victim's rows: it returns how many rows it gave or changed. What they
-// are given names the victim throughout, so that only the policies are left to tell who asks.
+// byCallers are the statements of views, each on the victim's rows: a function returns how many rows it read or
+// changed. All arguments name the victim, so only the policies distinguish the callers.
 var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, error){
 	"TaskFind": func(ctx context.Context, v View, x *victim) (int, error) {
 		_, err := v.s.q.TaskFind(ctx, v.db, dbsqlc.TaskFindParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent})
@@ -141,17 +141,17 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 	},
 }
 
-// byServer are the others, and why no caller's view has them.
+// byServer are the other statements, with the reason why no caller's view has them.
 var byServer = map[string]string{}
 
 func init() {
 	for why, names := range map[string][]string{
-		"many callers' writes in one commit, each with its own owner":                      {"TaskCreate"},
-		"at the end of a transaction, of nothing but what is said there":                   {"AuditAppend"},
-		"a create, of a row that no policy sees yet; it names its owner":                   {"TaskReopen"},
-		"a run's, fenced by its attempt":                                                   {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs"},
-		"a worker's, of any agent's tasks":                                                 {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue"},
-		"the hub's, for all of a replica's streams: whoever subscribes has found the task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
+		"many callers' writes in one commit, each with its own owner":                {"TaskCreate"},
+		"at the end of a transaction, with its arguments only":                       {"AuditAppend"},
+		"a create, of a row that no policy sees yet; it names its owner":             {"TaskReopen"},
+		"a run's, fenced by its attempt":                                             {"EventsAppend", "RunStates", "RunRequeue", "ArtifactIDs"},
+		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue"},
+		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
 		"processes and duties": {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "LeaseAcquire", "LeaseRelease", "ServerUptime",
 		},
@@ -164,7 +164,7 @@ func init() {
 			"RetentionCounts",
 		},
 		"upkeep and metrics": {"QueueDepth", "PushCounts", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
-		"who is asked for is not known yet, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
+		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
 	} {
 		for _, name := range names {
 			byServer[name] = why
@@ -172,7 +172,7 @@ func init() {
 	}
 }
 
-func TestEveryStatementIsKnownAsACallersOrTheServers(t *testing.T) {
+func TestEveryStatementIsListedAsCallersOrServers(t *testing.T) {
 	t.Parallel()
 	for name := range statements(t) {
 		caller, server := byCallers[name] != nil, byServer[name] != ""
@@ -188,7 +188,7 @@ func one(err error) (int, error) {
 	return 1, err
 }
 
-// victim is somebody's task, parked, with everything that a task may have.
+// victim is another owner's parked task, with rows in all tables.
 type victim struct {
 	id, request      uuid.UUID
 	agent, name, key string
@@ -219,7 +219,7 @@ func (f *fixture) victim(agent, tenant, owner, name string) *victim {
 	return x
 }
 
-// everything is what the tables hold that callers' statements may touch.
+// everything is the content of the tables that callers' statements may change.
 func (f *fixture) everything() string {
 	f.t.Helper()
 	var all strings.Builder
@@ -229,12 +229,12 @@ func (f *fixture) everything() string {
 	return all.String()
 }
 
-// The rightful owner is here to show that the statements would do something.
-func TestStatementsReachNothingOfOthers(t *testing.T) {
+// The owner itself is included, to show that the statements have an effect.
+func TestStatementsReachNoRowsOfOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.Empty(t, f.WithoutRowSecurity())
-	// Through a pooler nothing is prepared, and a statement and its assumption are one message.
+	// With a pooler nothing is prepared, and a statement and its set_config are one message.
 	pooled, err := Open(t.Context(), Options{URL: f.url, APIConns: 2, RowSecurity: true, Pooled: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { pooled.Close(context.Background()) })
@@ -243,7 +243,7 @@ func TestStatementsReachNothingOfOthers(t *testing.T) {
 		"of another tenant that shares":      {Tenant: "other", Subject: "owner", Agent: "a", TenantWide: true},
 		"another subject":                    {Tenant: "tenant", Subject: "other", Agent: "a"},
 		"nobody":                             {Agent: "a"},
-		"nobody, and all share":              {Agent: "a", TenantWide: true},
+		"no caller, with visibility: tenant": {Agent: "a", TenantWide: true},
 		"a subject with a quote":             {Tenant: `tenant","owner`, Subject: `" OR ''='`, Agent: "a"},
 		"a tenant that ends in a backslash":  {Tenant: `x\`, Subject: `,"tenant`, Agent: "a"},
 		"a tenant that ends an array":        {Tenant: `x","y","tenant"}`, Subject: "NULL", Agent: "a"},
@@ -264,7 +264,7 @@ func TestStatementsReachNothingOfOthers(t *testing.T) {
 		}
 		require.Equal(t, before, f.everything(), name)
 	}
-	own := map[string]bool{"IdempotencyGet": true, "IdempotencyForget": true} // whatever the visibility
+	own := map[string]bool{"IdempotencyGet": true, "IdempotencyForget": true} // the owner's only, for either visibility
 	i := 0
 	for name, run := range byCallers {
 		for who, o := range map[string]asker{
@@ -288,14 +288,14 @@ func TestStatementsReachNothingOfOthers(t *testing.T) {
 	}
 }
 
-// Whatever tables there are: the role sees and changes nothing of others', though a statement asks for everything.
-func TestTheCallersRoleByItself(t *testing.T) {
+// Whatever tables there are: the role reads and changes no rows of others, even if a statement asks for all.
+func TestCallersRoleWithoutPredicates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	_, err := f.EnsurePartitions(t.Context())
 	require.NoError(t, err)
 	victim := f.victim("a", "tenant", "owner", "chosen")
-	f.victim("a", "", "", "") // of nobody: what there is where nothing is asked
+	f.victim("a", "", "", "") // without an owner, as on a server without authentication
 	f.worker(time.Hour)
 	type relation struct{ Name, Kind string }
 	rows, err := f.conn().Query(t.Context(), `SELECT relname::text AS name, relkind::text AS kind FROM pg_class
@@ -305,12 +305,12 @@ func TestTheCallersRoleByItself(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, len(relations), 20)
 	callers := map[string]string{
-		"another":              become(asker{Tenant: "tenant", Subject: "other"}),
-		"of another tenant":    become(asker{Tenant: "other", Subject: "owner", TenantWide: true}),
-		"said nothing":         "SET ROLE " + apiRole,
-		"said nothing anymore": "SELECT set_config('holdfast.caller', 'x', true); SET ROLE " + apiRole,
-		"said nothing useful":  "SELECT set_config('holdfast.caller', '{}', false); SET ROLE " + apiRole,
-		"said that it is null": "SELECT set_config('holdfast.caller', '{NULL,NULL,NULL}', false); SET ROLE " + apiRole,
+		"another":                  become(asker{Tenant: "tenant", Subject: "other"}),
+		"of another tenant":        become(asker{Tenant: "other", Subject: "owner", TenantWide: true}),
+		"no setting":               "SET ROLE " + apiRole,
+		"a setting that has ended": "SELECT set_config('holdfast.caller', 'x', true); SET ROLE " + apiRole,
+		"a useless setting":        "SELECT set_config('holdfast.caller', '{}', false); SET ROLE " + apiRole,
+		"a null setting":           "SELECT set_config('holdfast.caller', '{NULL,NULL,NULL}', false); SET ROLE " + apiRole,
 	}
 	policed := map[string]bool{}
 	for who, become := range callers {
@@ -367,8 +367,8 @@ func TestTheCallersRoleByItself(t *testing.T) {
 	}
 }
 
-// The view says itself what the policy says, and neither may be changed alone.
-func TestTheLogIsUnderThePolicyOfTasks(t *testing.T) {
+// The view repeats the policy, and both must change together.
+func TestLogViewHasPolicyOfTasks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	policy := scan[string](f, "SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polrelid = 'holdfast.tasks'::regclass")
@@ -380,8 +380,8 @@ func TestTheLogIsUnderThePolicyOfTasks(t *testing.T) {
 	require.Equal(t, []string{"security_barrier=true"}, scan[[]string](f, "SELECT reloptions FROM pg_class WHERE oid = 'holdfast.callers_log'::regclass"))
 }
 
-// What a request about somebody else's task takes is what one about none takes: the same statements.
-func TestNotYoursTakesWhatNoneTakes(t *testing.T) {
+// A request about another's task executes the same statements as one about a task that does not exist.
+func TestForeignTaskTakesSameStatements(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	named, unnamed := f.victim("a", "tenant", "owner", "chosen"), f.victim("a", "tenant", "owner", "")
@@ -406,7 +406,7 @@ func TestNotYoursTakesWhatNoneTakes(t *testing.T) {
 	}
 }
 
-// recorder notes what is asked.
+// recorder records statements.
 type recorder struct {
 	querier
 	took []string
@@ -414,7 +414,7 @@ type recorder struct {
 
 func (r *recorder) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	r.took = append(r.took, sql)
-	return r.querier.Query(ctx, sql, args...) //nolint:rowserrcheck // whoever reads them does
+	return r.querier.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks them
 }
 
 func (r *recorder) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
@@ -422,7 +422,7 @@ func (r *recorder) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 	return r.querier.QueryRow(ctx, sql, args...)
 }
 
-// The statements' second wall must not cost them their index.
+// Row-level security must not keep statements from using their index.
 func TestPlansOfCallersStatements(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -446,8 +446,8 @@ func TestPlansOfCallersStatements(t *testing.T) {
 	}
 }
 
-// A database that does not let us is no reason to stand still, and none to keep quiet.
-func TestWithoutTheCallersRole(t *testing.T) {
+// If the database lacks the role, the server continues without row-level security, and says so.
+func TestWithoutCallersRole(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	f := &fixture{t: t, url: db.URL, ear: newEar()}
@@ -478,7 +478,7 @@ func TestWithoutTheCallersRole(t *testing.T) {
 	_, err = s.Create(t.Context(), n)
 	require.NoError(t, err)
 	h, err := ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
-	require.NoError(t, err, "who is not the role, and not the tables' owner, is under no policy")
+	require.NoError(t, err, "a role that is neither the callers' role nor the tables' owner has no policy")
 	require.Equal(t, n.Task.ID, h.ID)
 	_, err = asker{}.of(s).FindTask(t.Context(), n.Task.PublicID)
 	require.ErrorIs(t, err, task.NotFound)
@@ -492,7 +492,7 @@ func TestWithoutTheCallersRole(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// callersOfAModestRole does what docs/deployment.md says, where the server's role owns its schema and may not create roles.
+// callersOfAModestRole follows docs/deployment.md for a server whose role owns its schema and may not create roles.
 func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 	t.Helper()
 	open := func() *Store {
@@ -533,13 +533,13 @@ func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 	require.EqualValues(t, 2, chains[0].Length)
 }
 
-// become has a session run as a caller, as callers' statements do.
+// become makes a session run as a caller, as callers' statements do.
 func become(o asker) string {
 	return "SELECT set_config('role', '" + apiRole + "', false), set_config('holdfast.caller', '" + strings.ReplaceAll(o.of(new(Store)).assumption(), "'", "''") + "', false);"
 }
 
-// BenchmarkRowSecurity compares what callers' statements cost without row-level security and under it, in processor time of
-// the database's process and of this one, in turns. The 5th percentile is little moved by what else a machine does.
+// BenchmarkRowSecurity compares callers' statements with and without row-level security, in processor time of the
+// database's process and of this one, in turns. Other programs on the machine affect the 5th percentile little.
 func BenchmarkRowSecurity(b *testing.B) {
 	db := storetest.New(b)
 	f := &fixture{t: b, url: db.URL, ear: newEar()}
@@ -565,7 +565,7 @@ func BenchmarkRowSecurity(b *testing.B) {
 	f.exec("VACUUM ANALYZE")
 	for _, bb := range []struct {
 		name string
-		n    int // in a row
+		n    int // consecutive executions
 		do   func(v View) error
 	}{
 		{"find", 100, func(v View) error { _, err := v.FindTask(b.Context(), small); return err }},
@@ -618,8 +618,8 @@ func BenchmarkRowSecurity(b *testing.B) {
 	}
 }
 
-// measureFlushes reports the processor time of a flush of so many tasks, for each of them: the database's and ours. The first
-// one does not count.
+// measureFlushes reports the processor time per task of a flush of n tasks: the database's and this process's. The
+// first flush does not count.
 func measureFlushes(b *testing.B, s *Store, size int, flush func()) {
 	b.Helper()
 	flush()
@@ -642,7 +642,7 @@ func measureFlushes(b *testing.B, s *Store, size int, flush func()) {
 	b.ReportMetric(float64((processorTime(b, os.Getpid())-ours).Microseconds())/tasks, "own-µs/task")
 }
 
-// processorTime is what all threads of a process have used so far.
+// processorTime is the time that all threads of a process have used.
 func processorTime(b *testing.B, pid int) (sum time.Duration) {
 	b.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

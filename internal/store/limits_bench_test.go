@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
-// What it costs to create a hundred tasks in one commit, of as many callers, under limits and without.
+// BenchmarkCreateUnderLimits measures the creation of a hundred tasks in one commit, of as many callers, with and
+// without limits.
 func BenchmarkCreateUnderLimits(b *testing.B) {
 	for name, limits := range map[string]Limits{"none": {}, "live": {Live: 1_000}, "queue": {Queue: 10_000}, "both": {Live: 1_000, Queue: 10_000}} {
 		b.Run(name, func(b *testing.B) {
@@ -33,7 +34,7 @@ func BenchmarkCreateUnderLimits(b *testing.B) {
 				for _, item := range items {
 					require.True(b, (<-item.done).made)
 				}
-				// As in operation, where tasks end.
+				// As in operation, the tasks end.
 				b.StopTimer()
 				_, err := c.Exec(b.Context(), `WITH q AS (DELETE FROM holdfast.task_queue RETURNING id)
 					UPDATE holdfast.tasks SET state = 7 WHERE id IN (SELECT id FROM q)`)

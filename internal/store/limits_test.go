@@ -23,7 +23,7 @@ func limited(n *NewTask, live, queue int) *NewTask {
 	return n
 }
 
-// outcomes are made, taken, and by which limit others were refused.
+// outcomes describes the results: made, taken, or the limit that refused the create.
 func outcomes(t *testing.T, results []createResult) []string {
 	t.Helper()
 	var out []string
@@ -43,7 +43,7 @@ func outcomes(t *testing.T, results []createResult) []string {
 	return out
 }
 
-func TestABatchInWhichSomeGoPastALimit(t *testing.T) {
+func TestBatchWithCreatesOverLimit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.create(limited(keyed(chosen("a", "first"), "key", "1"), 3, 0))
@@ -51,10 +51,10 @@ func TestABatchInWhichSomeGoPastALimit(t *testing.T) {
 	_, err := f.Cancel(t.Context(), ended)
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"taken", "taken", // repetitions count for nothing
+		"taken", "taken", // repetitions do not count
 		"made", "made", "live", "live",
-		"made", "made", "made", "live", // somebody else's
-		"made", "made", // with another agent
+		"made", "made", "made", "live", // another owner
+		"made", "made", // another agent
 		"made", // without a limit
 	}, outcomes(t, f.asOneBatch(
 		limited(keyed(fresh("a"), "key", "1"), 3, 0), limited(chosen("a", "first"), 3, 0),
@@ -63,7 +63,8 @@ func TestABatchInWhichSomeGoPastALimit(t *testing.T) {
 		limited(fresh("b"), 2, 0), limited(fresh("b"), 2, 0),
 		fresh("a"),
 	)))
-	// At the limit, and past it because it was lowered, a repetition still finds its task, and what was refused left nothing.
+	// At the limit, and above it after it was lowered, a repetition still finds its task. A refused create leaves no
+	// rows.
 	_, err = f.Create(t.Context(), limited(keyed(fresh("a"), "key", "1"), 1, 0))
 	require.ErrorIs(t, err, ErrTaken)
 	var refused *task.Error
@@ -76,7 +77,7 @@ func TestABatchInWhichSomeGoPastALimit(t *testing.T) {
 	require.Equal(t, 4, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'a' AND owner = 'owner' AND state = 1"))
 }
 
-func TestABatchInWhichSomeFindTheQueueFull(t *testing.T) {
+func TestBatchWithFullQueue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	worker := f.worker(time.Hour)
@@ -86,7 +87,7 @@ func TestABatchInWhichSomeFindTheQueueFull(t *testing.T) {
 	}
 	f.create(fresh("a"))
 	require.Equal(t, []string{
-		"live", "made", // what one limit refuses is not in the other's way
+		"live", "made", // a create refused by one limit does not count for the other
 		"made", "queue", "queue",
 		"made", // has a worker already
 		"made", // of another agent
@@ -104,11 +105,11 @@ func TestABatchInWhichSomeFindTheQueueFull(t *testing.T) {
 	f.create(limited(fresh("a"), 0, 3))
 }
 
-func TestReopeningGoesPastNoLimit(t *testing.T) {
+func TestReopeningObeysLimits(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	old := f.create(chosen("a", "id"))
-	f.setPush(old.ID, hook("id", "kept")) // it has nowhere to go with the id if that is refused
+	f.setPush(old.ID, hook("id", "kept")) // it stays with the old task if the reopening is refused
 	_, err := f.Cancel(t.Context(), old)
 	require.NoError(t, err)
 	again := func(live, queue int) error {
@@ -122,13 +123,13 @@ func TestReopeningGoesPastNoLimit(t *testing.T) {
 	require.ErrorIs(t, again(0, 1), task.RateLimited)
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys"))
 	require.NoError(t, again(2, 2))
-	require.ErrorIs(t, again(2, 2), ErrTaken, "the key leads to the task that has it")
+	require.ErrorIs(t, again(2, 2), ErrTaken, "the key belongs to the present task")
 	_, err = f.Cancel(t.Context(), other)
 	require.NoError(t, err)
 }
 
-// Whatever the number of servers and whoever is first: a limit holds at every moment, and all of it can be used.
-func TestLimitsHoldOverAllReplicas(t *testing.T) {
+// With any number of servers a limit holds at every moment, and all of it can be used.
+func TestLimitsHoldAcrossReplicas(t *testing.T) {
 	t.Parallel()
 	const replicas, owners, most, queue, rounds = 3, 6, 4, 15, 40
 	f := newFixture(t)
@@ -191,7 +192,7 @@ func TestLimitsHoldOverAllReplicas(t *testing.T) {
 	require.LessOrEqual(t, highest.Load(), int64(most))
 	require.LessOrEqual(t, deepest.Load(), int64(queue))
 	require.Positive(t, refused.Load())
-	// Nothing that has ended counts any more: all of it can be used again, by whomever.
+	// Ended tasks no longer count: every owner can use the whole limit again.
 	left := queue
 	for i := 0; left > 0; i++ {
 		for n := 0; ; n++ {

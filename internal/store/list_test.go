@@ -19,9 +19,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// seedLists fills the database with tasks of every state, of two owners and two
-// agents, in contexts of every size. Some share the moment of their status, some were
-// answered by a bare message, and rejected ones are rare and old.
+// seedLists fills the database with tasks of every state, of two owners and two agents, in contexts of every size.
+// Some have equal status times, some were answered by a bare message, and rejected ones are rare and old.
 const seedLists = `
 	CREATE TEMP TABLE seed AS
 	SELECT i, (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 19))::uuid AS id,
@@ -48,15 +47,14 @@ func (f *fixture) seedLists(rows int) {
 	require.NoError(f.t, err)
 }
 
-// mine selects what most tests do.
-// owner is who asks in these tests.
+// owner is the caller in these tests.
 var owner = asker{Tenant: "tenant", Subject: "owner", Agent: "a"}
 
 func mine() *Listing { return &Listing{After: Newest, Limit: 50} }
 
-// TestListsAgainstAModel walks through lists of every filter, page by page, and
-// compares with a list that is made in memory.
-func TestListsAgainstAModel(t *testing.T) {
+// TestListsAgainstModel reads lists with every filter, page by page, and compares them with a list that is made in
+// memory.
+func TestListsAgainstModel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.seedLists(2000)
@@ -115,7 +113,7 @@ func TestListsAgainstAModel(t *testing.T) {
 	}
 }
 
-func TestWhatAListReadsOfATask(t *testing.T) {
+func TestListDetails(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -150,12 +148,12 @@ func TestWhatAListReadsOfATask(t *testing.T) {
 		require.Len(t, working.Artifacts[0].Parts, 2)
 		whole, err := f.Snapshot(t.Context(), p.c.Task, true)
 		require.NoError(t, err)
-		require.Less(t, whole.LastSeq, working.LastSeq, "the header is older than the list")
+		require.Less(t, whole.LastSeq, working.LastSeq, "the header was read before the list")
 	}
 }
 
-// A page of large tasks is cut where it gets too large, and the next one goes on there.
-func TestPagesAreBoundedByBytes(t *testing.T) {
+// A page of large tasks ends early, and the next page continues there.
+func TestPagesAreLimitedInBytes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	large := strings.Repeat("x", pageBytes/3)
@@ -187,11 +185,11 @@ func TestPagesAreBoundedByBytes(t *testing.T) {
 	page, more, err := owner.bare(f.Store).List(t.Context(), l)
 	require.NoError(t, err)
 	require.False(t, more)
-	require.Len(t, page, 5, "without its history none of them is large")
+	require.Len(t, page, 5, "without its history no task is large")
 }
 
-// A single task may be larger than a page; its page is that task.
-func TestAPageHasOneTaskAtLeast(t *testing.T) {
+// A single task may be larger than a page; then it is a page by itself.
+func TestPageHasAtLeastOneTask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for range 2 {
@@ -207,7 +205,7 @@ func TestAPageHasOneTaskAtLeast(t *testing.T) {
 	require.Len(t, page, 1)
 }
 
-// planned is a node of a plan that was executed.
+// planned is a node of an executed plan.
 type planned struct {
 	NodeType  string    `json:"Node Type"`
 	Relation  string    `json:"Relation Name"`
@@ -234,8 +232,8 @@ func (p *planned) touched(t *testing.T, index string) float64 {
 	return n
 }
 
-// TestListsReadNoMoreThanTheyShow executes the statements as the store prepares them,
-// and counts the rows: for no filter may they grow with the tasks that there are.
+// TestListsReadNoMoreThanTheyShow executes the statements as the store prepares them, and counts rows: for no filter
+// may they grow with the number of tasks.
 func TestListsReadNoMoreThanTheyShow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -287,8 +285,7 @@ func TestListsReadNoMoreThanTheyShow(t *testing.T) {
 
 var listRows = flag.Int("list.rows", 10_000, "tasks in the database of BenchmarkList")
 
-// BenchmarkList lists with every kind of filter. Compare runs with -list.rows 10000
-// and 1000000: a page must cost the same.
+// BenchmarkList lists with every kind of filter. Compare -list.rows 10000 with 1000000: a page must cost the same.
 func BenchmarkList(b *testing.B) {
 	db := storetest.New(b)
 	f := &fixture{t: b, url: db.URL, ear: newEar()}

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A task that ends moves to another partition. These tests have a statement wait for the row of a task until it has moved:
-// PostgreSQL then rolls the statement back (40001), and the store must repeat it.
+// A task that ends moves to another partition. In these tests a statement waits for the task's row until it has
+// moved: PostgreSQL then rolls the statement back (40001), and the store must retry it.
 
-// afterItEnded runs a write that waits behind the commit that completes the task of p, and returns its error.
+// afterItEnded runs a write that waits for the commit that completes the task of p, and returns the write's error.
 func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
 	f.t.Helper()
 	release := f.lock(p.c.Task.ID)
@@ -34,7 +34,7 @@ func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
 	return err
 }
 
-func TestStatementsThatWaitForATaskThatEnds(t *testing.T) {
+func TestStatementsAreRetriedWhenTaskEnds(t *testing.T) {
 	t.Parallel()
 	hook := &task.PushConfig{ID: "c", URL: "https://hook.example/", Dialect: "0.3"}
 	message := func(h *task.Task, c *task.PushConfig) *NewMessage {
@@ -43,7 +43,7 @@ func TestStatementsThatWaitForATaskThatEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string
 		write func(v View, p *pen) error
-		want  error // nil: it succeeds
+		want  error // nil: the write succeeds
 	}{
 		"message": {"message", func(v View, p *pen) error {
 			_, err := v.AddMessage(context.Background(), message(p.c.Task, nil))
@@ -74,7 +74,7 @@ func TestStatementsThatWaitForATaskThatEnds(t *testing.T) {
 	} {
 		for _, who := range []string{"server", "caller"} {
 			if who == "caller" && (c.kind == "give_back" || c.kind == "task.hurried") {
-				continue // not for callers
+				continue // callers do not use it
 			}
 			t.Run(name+" by a "+who, func(t *testing.T) {
 				t.Parallel()
@@ -98,14 +98,14 @@ func TestStatementsThatWaitForATaskThatEnds(t *testing.T) {
 	}
 }
 
-// The runs that are written for in one statement with a task that has ended lose nothing.
-func TestABatchInWhichATaskEnds(t *testing.T) {
+// Other runs in the same statement as the ended task lose nothing.
+func TestBatchWithEndedTask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p, bystanders := f.running("a"), []*pen{f.running("a"), f.running("a")}
 	fenced := make(chan answer, 1)
 	batch := []*Append{p.item(fenced, chunk("late"))}
-	p.ordinal = 0 // as the one that ends it
+	p.ordinal = 0 // like the one that ends it
 	var rest []chan answer
 	for _, b := range bystanders {
 		done := make(chan answer, 1)
@@ -127,14 +127,14 @@ func TestABatchInWhichATaskEnds(t *testing.T) {
 	}
 }
 
-// A claim and a rescue wait for nobody. A rescue may find a run before the commit that ends it, and come to its task
-// afterwards.
-func TestARunEndsWhileItIsRescued(t *testing.T) {
+// A claim and a rescue wait for no lock. A rescue may find a run before the commit that ends it, and reach the task
+// after that commit.
+func TestRunEndsDuringRescue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p, lost := f.running("a"), f.running("a")
 	f.exec("DELETE FROM holdfast.workers")
-	// A role that a policy has wait in the middle of the statement.
+	// A policy delays this role in the middle of the statement.
 	c := f.conn()
 	const gate = 4711
 	role := fmt.Sprintf("holdfast_slow_%d", time.Now().UnixNano())
@@ -175,8 +175,8 @@ func TestARunEndsWhileItIsRescued(t *testing.T) {
 	require.NotZero(t, f.ear.repeated["rescue"])
 }
 
-// Retention moves what outlives its period while a client reopens it.
-func TestATaskMovesWhileItIsReopened(t *testing.T) {
+// Retention moves a kept task while a client reopens it.
+func TestTaskMovesDuringReopening(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	old := chosen("a", "x")

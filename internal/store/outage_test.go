@@ -22,8 +22,7 @@ func newProxied(t *testing.T) (*fixture, *pgproxytest.Proxy) {
 	return openFixture(t, url, p.URL), p
 }
 
-// The connection dies around a commit. Nothing is lost, nothing is doubled, and
-// whoever asked is told that it is done.
+// The connection dies around a commit. Nothing is lost or doubled, and the caller gets its confirmation.
 func TestConnectionsDieAroundACommit(t *testing.T) {
 	t.Parallel()
 	for name, loss := range losses {
@@ -49,10 +48,10 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				f.ear.mu.Lock()
 				told := max(f.ear.advanced[run.c.Task.ID], f.ear.committed[run.c.Task.ID][len(f.ear.committed[run.c.Task.ID])-1].Seq)
 				f.ear.mu.Unlock()
-				require.Equal(t, task.Seq(6), told, "the hub hears of it either way")
+				require.Equal(t, task.Seq(6), told, "the hub gets the events either way")
 
 				lost = proxy.Lose("TaskCreate", loss, times)
-				n := limited(keyed(chosen("b", "id"), "key", "1"), 1, 1) // the repetition finds its own copy at the limit
+				n := limited(keyed(chosen("b", "id"), "key", "1"), 1, 1) // the retry finds its own task at the limit
 				ev, err := f.Create(t.Context(), n)
 				require.NoError(t, err)
 				require.Equal(t, task.Seq(1), ev.Seq)
@@ -72,8 +71,8 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 				require.Equal(t, task.Seq(2), again.Task.StreamBase)
 				require.Equal(t, 2, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'b'"))
 
-				// A message to a parked task, of an agent that refuses busy ones: the repetition meets
-				// a task that is busy because of the first copy.
+				// A message to a parked task, of an agent that refuses messages to busy tasks: the retry finds the
+				// task busy because of the first copy.
 				for i, key := range []string{"", "message"} {
 					parked := f.running("c")
 					parked.must(t, status(task.StateInputRequired))
@@ -82,12 +81,12 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 						Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{key, []byte("1")},
 					})
 					require.NoError(t, err)
-					require.Equal(t, task.Seq(4), seq, "of the status: at the message itself the task still waits for one")
+					require.Equal(t, task.Seq(4), seq, "of the status: at the message itself the task was still parked")
 					await(t, lost)
 					require.Len(t, f.log(parked.c.Task.ID), 4, "message %d", i)
 					require.Equal(t, 2, f.claim(f.worker(time.Hour), "c", 1)[0].Turn)
 				}
-				// And one to a busy task, where the repetition violates a constraint and says so.
+				// A message to a busy task, where the retry violates a constraint.
 				busy := f.running("d")
 				proxy.Lose("MessageAppend", loss, times)
 				_, err = f.AddMessage(t.Context(), &NewMessage{Task: busy.c.Task, Message: user("x"), Enqueue: true, RequestID: NewID()})
@@ -106,7 +105,7 @@ func TestConnectionsDieAroundACommit(t *testing.T) {
 	}
 }
 
-func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
+func TestReconcileFindsClaimWithLostAnswer(t *testing.T) {
 	t.Parallel()
 	for _, loss := range []pgproxytest.Loss{pgproxytest.Answer, pgproxytest.End} {
 		f, proxy := newProxied(t)
@@ -121,25 +120,25 @@ func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 	}
 }
 
-// PostgreSQL does not make room in a full queue of notifications by itself, so whoever meets it full asks for that.
-// TestChaos fills a real one.
-func TestAFullQueueOfNotificationsIsTrimmed(t *testing.T) {
+// PostgreSQL does not make room in a full notification queue by itself, so a process that finds it full asks for
+// that. TestChaos fills a real one.
+func TestFullNotifyQueueIsTrimmed(t *testing.T) {
 	t.Parallel()
 	proxy := pgproxytest.New(t, storetest.New(t).URL)
 	n := NewNotifier(proxy.URL)
 	t.Cleanup(n.Close)
 	require.NoError(t, n.Send(t.Context(), []string{"hello"}))
 	drained := proxy.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue")
-	trimmed := proxy.Lose("NotifyQueueTrim", pgproxytest.Answer, 1) // whatever becomes of it
+	trimmed := proxy.Lose("NotifyQueueTrim", pgproxytest.Answer, 1) // its answer does not matter
 	require.ErrorContains(t, n.Send(t.Context(), []string{"hello"}), "too many notifications")
 	await(t, trimmed)
 	drained()
 	require.NoError(t, n.Send(t.Context(), []string{"hello"}))
 }
 
-// In the flush whose answer is lost some runs were fenced; the repetition tells
-// them from those that were written.
-func TestALostAnswerDoesNotHideAFence(t *testing.T) {
+// The answer of a flush is lost in which some runs were fenced. The retry distinguishes them from the runs that were
+// written.
+func TestLostAnswerDoesNotHideFence(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	good, fenced := f.running("a"), f.running("b")
@@ -151,7 +150,7 @@ func TestALostAnswerDoesNotHideAFence(t *testing.T) {
 	require.Equal(t, answer{err: task.LeaseLost}, await(t, z))
 }
 
-func TestALostAnswerSaysThatTheTaskWentOn(t *testing.T) {
+func TestLostAnswerReportsParkedAndContinuedTask(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	p := f.running("a")
@@ -163,7 +162,7 @@ func TestALostAnswerSaysThatTheTaskWentOn(t *testing.T) {
 	await(t, lost)
 }
 
-func TestTheDatabaseGoesAndComesBack(t *testing.T) {
+func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	server := storetest.Server(t, nil)
 	f := openFixture(t, server.URL, "")
@@ -195,15 +194,15 @@ func TestTheDatabaseGoesAndComesBack(t *testing.T) {
 		}
 		require.Len(t, f.log(run.c.Task.ID), 6)
 		require.Equal(t, task.StateCompleted, f.state(run.c.Task.ID))
-		eventually(t, "creating works again", func() bool {
+		eventually(t, "creates work again", func() bool {
 			_, err := f.Create(t.Context(), fresh("x"))
 			return err == nil
 		})
 	}
 }
 
-// A stop does not wait for a database that does not come.
-func TestCloseWhileTheDatabaseIsAway(t *testing.T) {
+// A stop does not wait for a database that stays down.
+func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()
 	server := storetest.Server(t, nil)
 	s, err := Open(t.Context(), Options{URL: server.URL, APIConns: 1})
@@ -218,8 +217,8 @@ func TestCloseWhileTheDatabaseIsAway(t *testing.T) {
 	require.ErrorIs(t, await(t, queued).err, task.Unavailable)
 }
 
-// A machine or a network that is gone says nothing, and leaves the connection standing.
-func TestADatabaseThatFallsSilent(t *testing.T) {
+// A machine or network that fails sends nothing, and the connection stays open.
+func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	run := f.running("a")

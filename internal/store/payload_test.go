@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the goldens in testdata")
 
-// everyPart has one part of each kind, with and without what is optional.
+// everyPart has one part of each kind, with and without optional members.
 func everyPart() []task.Part {
 	return []task.Part{
 		task.Text("plain"),
@@ -55,7 +55,7 @@ func samples() map[string]*task.Event {
 	}
 }
 
-func TestPayloadsAreTheGoldens(t *testing.T) {
+func TestPayloadsMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	for name, e := range samples() {
 		got := EncodePayload(e)
@@ -72,7 +72,7 @@ func TestPayloadsAreTheGoldens(t *testing.T) {
 	}
 }
 
-// decoded reads a payload back as a row would.
+// decoded decodes a payload as from a row.
 func decoded(t require.TestingT, e *task.Event, payload string) *task.Event {
 	out := &task.Event{Kind: e.Kind, State: e.State}
 	if e.Artifact != nil {
@@ -82,7 +82,7 @@ func decoded(t require.TestingT, e *task.Event, payload string) *task.Event {
 	return out
 }
 
-func TestPayloadsComeBack(t *testing.T) {
+func TestPayloadsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, e := range samples() {
 		got := decoded(t, e, EncodePayload(e))
@@ -90,7 +90,7 @@ func TestPayloadsComeBack(t *testing.T) {
 	}
 }
 
-// opaque draws JSON in the spellings that a client might use.
+// opaque draws JSON as clients may write it.
 func opaque() *rapid.Generator[json.RawMessage] {
 	scalar := rapid.SampledFrom([]string{
 		"1.0", "1e400", "-0", "0.10", "123456789012345678901234567890", "null", "true", `"\u00e9\/\ud83d\ude00"`, `"é"`, `""`, "[]", "{}", "[ 1 ,2 ]",
@@ -147,10 +147,10 @@ func TestPayloadsRoundTripVerbatim(t *testing.T) {
 	})
 }
 
-// clean is what strings become in a payload.
+// clean returns a string as a payload stores it.
 func clean(s string) string { return cleanName(s) }
 
-func TestWhatHasNoPlaceInJSONIsReplaced(t *testing.T) {
+func TestInvalidCharactersAreReplaced(t *testing.T) {
 	t.Parallel()
 	e := &task.Event{Kind: task.EventMessage, Message: &task.Message{ID: "a\x00b\xff", Parts: []task.Part{task.Text("\x00")}}}
 	got := decoded(t, e, EncodePayload(e))
@@ -158,7 +158,7 @@ func TestWhatHasNoPlaceInJSONIsReplaced(t *testing.T) {
 	require.Equal(t, "\uFFFD", got.Message.Parts[0].Text)
 }
 
-func TestWhatIsStoredIsReadHoweverOdd(t *testing.T) {
+func TestUnusualPayloadsAreRead(t *testing.T) {
 	t.Parallel()
 	e := &task.Event{Kind: task.EventMessage, Message: &task.Message{
 		ID: "m", Role: task.RoleUser, Metadata: json.RawMessage(`{"a":1,"a":2}`),
@@ -167,8 +167,7 @@ func TestWhatIsStoredIsReadHoweverOdd(t *testing.T) {
 	require.Empty(t, cmp.Diff(e, decoded(t, e, EncodePayload(e)), cmpopts.EquateEmpty()))
 }
 
-// FuzzPayload reads any JSON that a row might hold: what was understood is written so that it
-// reads the same again, however often.
+// FuzzPayload decodes any JSON that a row may contain: its encoding decodes to the same, however often.
 func FuzzPayload(f *testing.F) {
 	for _, e := range samples() {
 		f.Add(uint8(e.Kind), EncodePayload(e))
@@ -185,7 +184,7 @@ func FuzzPayload(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, payload string) {
-		// The database lets nothing else into the column.
+		// The column's type allows nothing else.
 		if !utf8.ValidString(payload) || !json.Valid([]byte(payload)) {
 			return
 		}
@@ -210,7 +209,7 @@ func FuzzPayload(f *testing.F) {
 		again, err := read(written)
 		require.NoError(t, err)
 		require.Equal(t, written, EncodePayload(again))
-		if !strings.Contains(payload, `\u`) { // what has no place in JSON is replaced
+		if !strings.Contains(payload, `\u`) { // invalid characters are replaced
 			require.Empty(t, cmp.Diff(e, again, cmpopts.EquateEmpty()))
 		}
 	})

@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// What one statement reads is what two do, whatever way the database takes through the log.
-func TestReadTaskIsFindTaskAndSnapshot(t *testing.T) {
+// ReadTask in one statement returns the same as FindTask and Snapshot in two, for every plan that the database may
+// choose.
+func TestReadTaskEqualsFindTaskAndSnapshot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	bare, told, named := fresh("a"), fresh("a"), chosen("a", "t")
@@ -30,7 +31,7 @@ func TestReadTaskIsFindTaskAndSnapshot(t *testing.T) {
 	again.Reopens = &named.Task
 	f.create(again)
 	all = append(all, again)
-	// One event of each log stands behind the others: who reads the heap finds it last.
+	// One event of each log is moved to the end of the heap: a scan of the heap finds it last.
 	f.exec("CREATE TABLE moved AS SELECT * FROM holdfast.task_events WHERE seq = 2")
 	f.exec("DELETE FROM holdfast.task_events WHERE seq = 2")
 	f.exec("INSERT INTO holdfast.task_events SELECT * FROM moved")
@@ -45,7 +46,7 @@ func TestReadTaskIsFindTaskAndSnapshot(t *testing.T) {
 					for _, artifacts := range []bool{true, false} {
 						v := o.of(s)
 						h, err := v.FindTask(t.Context(), id)
-						if id != n.Task.PublicID && n != named { // which keeps it beside the name that has passed on
+						if id != n.Task.PublicID && n != named { // named keeps its name beside the UUID
 							require.Equal(t, task.NotFound, err)
 							_, err = v.ReadTask(t.Context(), id, artifacts)
 							require.Equal(t, task.NotFound, err)

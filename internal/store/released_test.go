@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
 
-// A fixture is a database as a released version left it, with tasks in it. Its first lines have the checksums of the
+// A fixture is a dump of a released version's database, with tasks. Its first lines have the checksums of the
 // migrations that made it.
 const fixtures = "../../migrations/testdata"
 
@@ -34,7 +34,7 @@ var newFixtureOf = flag.String("fixture", "", "write the fixture of this version
 
 var (
 	pinned = regexp.MustCompile(`(?m)^-- (\S+\.sql) ([0-9a-f]{64})$`)
-	// What psql understands and PostgreSQL does not, what older servers do not know, and noise.
+	// Commands of psql, settings that older servers do not have, and comments.
 	notForServers = regexp.MustCompile(`(?m)^(\\.*|SET transaction_timeout.*|--.*|)\n`)
 )
 
@@ -51,7 +51,7 @@ func writeFixture(t *testing.T, version string) {
 	f := newFixture(t)
 	b := newBook(f)
 	b.write()
-	n := chosen("writer", "essay-1") // was canceled
+	n := chosen("writer", "essay-1") // canceled
 	n.Task.Tenant, n.Task.Owner = "", "cyd"
 	old, err := ownerOf(n).bare(f.Store).FindTask(t.Context(), "essay-1")
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func writeFixture(t *testing.T, version string) {
 	require.NoError(t, os.WriteFile(filepath.Join(fixtures, version+".sql"), out.Bytes(), 0o600))
 }
 
-// Every released version can be upgraded from, with its tasks, and its migrations stay as they were.
+// Every released version can be upgraded with its tasks, and released migrations do not change.
 func TestReleasedSchemas(t *testing.T) {
 	t.Parallel()
 	if *newFixtureOf != "" {
@@ -103,7 +103,7 @@ func TestReleasedSchemas(t *testing.T) {
 			_, err = c.PgConn().Exec(t.Context(), string(sql)).ReadAll()
 			require.NoError(t, err)
 			require.NoError(t, schema.Migrate(t.Context(), url, slog.New(slog.DiscardHandler)))
-			require.Equal(t, want, shape(t, c), "as a new database")
+			require.Equal(t, want, shape(t, c), "the same schema as a new database")
 			require.NoError(t, invarianttest.Check(t.Context(), url))
 			_, lines := query(t, c, `SELECT viewname FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`)
 			for _, l := range lines {
@@ -115,7 +115,7 @@ func TestReleasedSchemas(t *testing.T) {
 	}
 }
 
-// continueTasks goes on with the tasks of a fixture, whose processes are long gone.
+// continueTasks continues the tasks of a fixture, whose processes are long gone.
 func continueTasks(t *testing.T, f *fixture) {
 	t.Helper()
 	require.Empty(t, f.WithoutRowSecurity())
@@ -137,17 +137,17 @@ func continueTasks(t *testing.T, f *fixture) {
 	essay := asker{Subject: "cyd", Agent: "writer"}
 	h, err = essay.of(f.Store).ReadTask(t.Context(), "essay-1", true)
 	require.NoError(t, err)
-	require.Equal(t, task.StateCompleted, h.Status.State, "the one that took over the name")
+	require.Equal(t, task.StateCompleted, h.Status.State, "the task that took over the name")
 	again := keyed(fresh("travel"), "k-1", "k-1")
 	again.Task.Tenant, again.Task.Owner = "", "ada"
 	_, err = ownerOf(again).bare(f.Store).Create(t.Context(), again)
 	require.ErrorIs(t, err, ErrTaken)
 }
 
-// shape describes a schema but for its partitions, and for what views are made of, which a dump writes in other words.
+// shape describes a schema, without its partitions, and without the bodies of views, which a dump writes differently.
 func shape(t *testing.T, c *pgx.Conn) (lines []string) {
 	t.Helper()
-	_, err := c.Exec(t.Context(), "SET search_path = ''") // which a dump sets, too
+	_, err := c.Exec(t.Context(), "SET search_path = ''") // like a dump
 	require.NoError(t, err)
 	for _, sql := range []string{
 		`SELECT format('%s.%s %s %s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attcompression, pg_get_expr(d.adbin, d.adrelid))

@@ -34,7 +34,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
 
-func TestTheDatabaseKnowsTheStates(t *testing.T) {
+func TestStatesInDatabase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	check := scan[string](f, "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'tasks_state_known'")
@@ -51,7 +51,7 @@ func TestTheDatabaseKnowsTheStates(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3", "4"}, regexp.MustCompile(`\d+`).FindAllString(kinds, -1))
 }
 
-// webhook puts one beside the log, with a cursor as given.
+// webhook is SQL that adds a webhook with the given cursor.
 func webhook(columns, values string) string {
 	return `INSERT INTO holdfast.push_configs (task, config_id, agent, public_id, dialect, url, schemes) SELECT id, 'c', 'a', id::text, '1.0', 'http://h', '[]' FROM holdfast.tasks;
 		UPDATE holdfast.tasks SET pushes = true;
@@ -59,8 +59,8 @@ func webhook(columns, values string) string {
 		SELECT id, 'c', 'h:80', false, ` + values + ` FROM holdfast.tasks;`
 }
 
-// Invariants that never fail prove nothing.
-func TestTheInvariantsNotice(t *testing.T) {
+// A check that never fails proves nothing.
+func TestInvariantsFindDamage(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]string{
 		"an event removed from the middle": "DELETE FROM holdfast.task_events WHERE seq = 3",
@@ -82,10 +82,10 @@ func TestTheInvariantsNotice(t *testing.T) {
 		"a queue row of a task that ended": "INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM holdfast.tasks",
 		"an impossible step":               "UPDATE holdfast.task_events SET state = 3 WHERE seq = 2",
 		"a log without a task":             "DELETE FROM holdfast.tasks",
-		"a webhook that nobody marked":     webhook("", "1, 0"),
+		"a webhook without a mark":         webhook("", "1, 0"),
 		"a webhook past the log":           webhook("", "8, 0"),
 		"a mark past the log":              webhook(", due_at, due_since", "7, 7, now(), now()"),
-		"a webhook that nobody looks at":   webhook(", due_since", "1, 6, now()"),
+		"a webhook without a due time":     webhook(", due_since", "1, 6, now()"),
 		"a webhook that is due for naught": webhook(", due_at, due_since", "7, 6, now(), now()"),
 		"a disabled webhook that is due":   webhook(", due_at, due_since, disabled_at, disabled_for", "1, 6, now(), now(), now(), 'x'"),
 		"a webhook disabled without why":   webhook(", disabled_at", "7, 6, now()"),
@@ -167,15 +167,15 @@ func statements(t *testing.T) map[string]string {
 	return out
 }
 
-// Queries that are asked seldom and may look at a whole (small) table or index.
+// Rare queries that may read a whole (small) table or index.
 var cold = map[string]string{
-	"QueueDepth":    "aggregates the queue, which has only what waits and runs",
+	"QueueDepth":    "aggregates the queue, which has only queued and running tasks",
 	"OpsTasksNamed": "an operator's question",
 	"PushList":      "an operator's question",
 	"PushSecrets":   "an operator's act, on all of them",
 }
 
-// background are the statements of retention: batches that one process does at a time, and that may look at all partitions.
+// background are the statements of retention: one process executes them in batches, and they may read all partitions.
 func background(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile("../../queries/retention.sql")
@@ -188,7 +188,7 @@ func background(t *testing.T) map[string]bool {
 	return out
 }
 
-// explain shows the plan of a statement with unknown parameters, as it would be executed with all of them NULL.
+// explain shows the plan of a statement with unknown parameters, as if all of them were NULL.
 func explain(t testing.TB, c *pgx.Conn, name, text string) []string {
 	t.Helper()
 	d, err := c.Prepare(t.Context(), "p_"+name, text)
@@ -210,7 +210,7 @@ var (
 	planMonths = flag.Int("plan.months", 1, "months over which these tasks are spread")
 )
 
-func TestPlansOfTheHotQueries(t *testing.T) {
+func TestPlansOfHotQueries(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	_, err := f.EnsurePartitions(t.Context())
@@ -257,10 +257,10 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 		SELECT id, 'c', 2, 2, 1, 'j', 'delivered' FROM seed WHERE i <= 20000;
 		ANALYZE`).ReadAll()
 	require.NoError(t, err)
-	require.NoError(t, invarianttest.Check(t.Context(), f.url), "the seed is a database like any other")
+	require.NoError(t, invarianttest.Check(t.Context(), f.url), "the seed satisfies the invariants")
 	for setting, tables := range map[string]string{
-		"SET enable_seqscan = off": `tasks|task_queue|task_events\w*|idempotency_keys|push_\w+`, // as the store connects
-		// Without that, only the partitions that ANALYZE saw empty may be read in one go.
+		"SET enable_seqscan = off": `tasks|task_queue|task_events\w*|idempotency_keys|push_\w+`, // like the store
+		// With sequential scans enabled, only the partitions that ANALYZE saw empty may be scanned.
 		"SET enable_seqscan = on": `tasks|task_queue|idempotency_keys|push_\w+` + filled.String(),
 	} {
 		seq := regexp.MustCompile(`Seq Scan on (` + tables + `)\b`)
@@ -274,22 +274,22 @@ func TestPlansOfTheHotQueries(t *testing.T) {
 			switch name {
 			case "EventsAppend", "QueueClaim", "QueueHurry", "RunRequeue", "RunsOwned", "RunsCanceled", "RunsRescue", "MessageAppend", "TaskCancel", "OpsOpenTasks":
 				require.Contains(t, plan, "on tasks_open", name)
-				require.NotRegexp(t, ` tasks_(ended|kept|dated|\d+)`, plan, "%s: what has ended is in no plan", name)
+				require.NotRegexp(t, ` tasks_(ended|kept|dated|\d+)`, plan, "%s: ended tasks are in no plan", name)
 			case "PushLanes":
 				require.NotContains(t, plan, "push_cursors_due")
 				require.Contains(t, plan, "push_cursors_lanes")
 			case "PushClaim", "PushNext", "PushCounts":
-				require.Contains(t, plan, "push_cursors_due", "what has been delivered is not read: %s", name)
+				require.Contains(t, plan, "push_cursors_due", "delivered events are not read: %s", name)
 			}
 		}
 	}
 }
 
-// presentID is SQL for the id of a task of the present, by its number i.
+// presentID is SQL for the id of a present task, by its number i.
 const presentID = `(lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0') || '7' || substr(md5(i::text), 1, 19))::uuid`
 
-// What a limit counts, it counts up to the limit, whatever else there is.
-func TestLimitsReadWhatTheyCount(t *testing.T) {
+// A limit counts rows up to the limit only, however many there are.
+func TestLimitsReadOnlyWhatTheyCount(t *testing.T) {
 	t.Parallel()
 	c, err := pgx.Connect(t.Context(), storetest.New(t).URL)
 	require.NoError(t, err)
@@ -305,7 +305,7 @@ func TestLimitsReadWhatTheyCount(t *testing.T) {
 		"waiting_tasks(0, 'a', 20)": 20, "waiting_tasks(0, 'b', 20)": 0,
 	} {
 		var n int
-		require.NoError(t, c.QueryRow(t.Context(), "SELECT holdfast."+call).Scan(&n)) // plans it
+		require.NoError(t, c.QueryRow(t.Context(), "SELECT holdfast."+call).Scan(&n)) // plans the statement
 		require.Equal(t, want, n, call)
 		var plan []byte
 		require.NoError(t, c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT holdfast."+call).Scan(&plan))
@@ -320,8 +320,8 @@ func TestLimitsReadWhatTheyCount(t *testing.T) {
 	}
 }
 
-// An operator's filters are optional, so a plan for all of them would be one for none.
-func TestPlansOfAnOperatorsList(t *testing.T) {
+// An operator's filters are optional. One plan for all of them would read everything.
+func TestPlansOfOperatorsList(t *testing.T) {
 	t.Parallel()
 	c, err := pgx.Connect(t.Context(), storetest.New(t).URL)
 	require.NoError(t, err)
@@ -344,14 +344,14 @@ func TestPlansOfAnOperatorsList(t *testing.T) {
 		require.Contains(t, plan, index, filter)
 		require.NotContains(t, plan, "Seq Scan", filter)
 		if strings.Contains(filter, "2") {
-			require.NotContains(t, plan, "tasks_2", "%s: what has ended is not read", filter)
+			require.NotContains(t, plan, "tasks_2", "%s: ended tasks are not read", filter)
 		}
 	}
 }
 
-// On a quiet system ANALYZE sees an empty queue, and a statement keeps the plan that it gets then for as long as nobody
-// looks again. It must not look through the whole queue, or all open tasks, when there are ten thousand of them.
-func TestPlansMadeForAnEmptyQueue(t *testing.T) {
+// On a quiet system ANALYZE sees an empty queue, and a statement keeps the plan made then until the next ANALYZE.
+// With ten thousand tasks in the queue, that plan must not scan the whole queue or all open tasks.
+func TestPlansForEmptyQueue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for range 50 {
@@ -365,9 +365,9 @@ func TestPlansMadeForAnEmptyQueue(t *testing.T) {
 	require.NoError(t, err)
 	node := regexp.MustCompile(`(?:Seq Scan|Index (?:Only )?Scan using (\w+)) on (tasks_\w+|task_queue|push_configs|push_cursors)\b`)
 	rare := []string{
-		"RunsRescue", // once a lease: what is owned, or open, once through
+		"RunsRescue", // once a lease it reads all rows that are owned, or open
 		"RunsOwned", "IdempotencyForget", "OpsOpenTasks", "QueueHurry",
-		"PushCounts", // what is due, or disabled, once through
+		"PushCounts", // reads all rows that are due, or disabled
 	}
 	behind := background(t)
 	for name, text := range statements(t) {
@@ -376,9 +376,9 @@ func TestPlansMadeForAnEmptyQueue(t *testing.T) {
 		}
 		lines := explain(t, c, name, text)
 		for i, l := range lines {
-			if strings.Contains(l, "Join Filter") && name != "MessageFind" && name != "PushConfigs" { // which are within one task
-				// Processes and signing keys are few, no more than a thousand runs are freed at once, and no more runs written
-				// for, or webhooks claimed or recorded, than a batch.
+			if strings.Contains(l, "Join Filter") && name != "MessageFind" && name != "PushConfigs" { // these join within one task
+				// Processes and signing keys are few. At most a thousand runs are freed at once, and at most a batch
+				// of runs written, or of webhooks claimed or recorded.
 				assert.Regexp(t, `Join Filter: \((w\.id = q\.worker_id|mine\.id = queued\.id|t_2\.id = (mine|mine_1|e)\.id|later\.active_at > k\.active_at|`+
 					`\((k_\d|e)\.task = (many|k_\d|e)\.task\) AND \(\w+\.config_id = \w+\.config_id\))\)`, l, "%s: %s", name, strings.Join(lines, "\n"))
 			}
@@ -390,13 +390,13 @@ func TestPlansMadeForAnEmptyQueue(t *testing.T) {
 	}
 }
 
-// A page ends where it gets too large. What lies behind is not read to find that out: a page's worth, and what it shows,
-// whatever the tasks hold.
-func TestAPageOfLargeTasksReadsLittleMoreThanItShows(t *testing.T) {
+// A page that ends early does not read the rest to find that out: it reads the page that it shows and little more,
+// whatever the tasks contain.
+func TestPageOfLargeTasksReadsLittleMore(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const tasks, size = 20, pageBytes * 2 / 5
-	noise := make([]byte, size*3/4) // as text, size
+	noise := make([]byte, size*3/4) // size bytes as text
 	var arg dbsqlc.EventsOfManyParams
 	for range tasks {
 		_, _ = rand.Read(noise)
@@ -421,17 +421,17 @@ func TestAPageOfLargeTasksReadsLittleMoreThanItShows(t *testing.T) {
 	}
 	var plan []byte
 	text := statements(t)["EventsOfMany"]
-	_, text, _ = strings.Cut(text, "\n") // EXPLAIN stands before the comment with the name
+	_, text, _ = strings.Cut(text, "\n") // EXPLAIN comes before the comment with the name
 	require.NoError(t, c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+text,
 		arg.Tasks, arg.Froms, arg.Uptos, arg.WithMessages, arg.Lowest, arg.Highest, arg.WithArtifacts, arg.Budget).Scan(&plan))
 	require.NoError(t, json.Unmarshal(plan, &plans))
-	// The values that are shown leave the plan packed, and are not in its count.
+	// The plan returns shown values compressed, so its buffers do not count their decompression.
 	read := 8192 * (plans[0].Plan.Hit + plans[0].Plan.Read)
-	require.Greater(t, read, size, "what is counted")
+	require.Greater(t, read, size, "the plan counts buffers")
 	require.Less(t, read, pageBytes*3/2, "%d tasks of %d bytes", tasks, size)
 }
 
-// Three years of history are 36 partitions; a statement that opens each of them pays for it every time.
+// Three years of history are 36 partitions. A statement that opens each of them pays for it every time.
 func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -445,7 +445,7 @@ func TestStatementsOpenOnlyTheirPartitions(t *testing.T) {
 		if behind[name] {
 			continue
 		}
-		// The executor opens what the plan shows after it was pruned by the parameters. NULL is in no partition.
+		// The executor opens the partitions in the plan after pruning by the parameters. NULL is in no partition.
 		assert.NotRegexp(t, old, strings.Join(explain(t, c, name, text), "\n"), name)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func TestTheDaysOfAKey(t *testing.T) {
+func TestDaysOfKey(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for at, want := range map[string][]string{
@@ -24,13 +24,13 @@ func TestTheDaysOfAKey(t *testing.T) {
 		"2026-03-01 23:54:59.9Z":    {"2026-03-01"},
 		"2026-03-01 23:55:00Z":      {"2026-03-01", "2026-03-02"},
 		"2026-12-31 23:59:59Z":      {"2026-12-31", "2027-01-01"},
-		"2026-03-01 05:45:00+05:45": {"2026-02-28", "2026-03-01"}, // the day is that of UTC
+		"2026-03-01 05:45:00+05:45": {"2026-02-28", "2026-03-01"}, // days are in UTC
 	} {
 		require.Equal(t, want, scan[[]string](f, "SELECT array_agg(d::text ORDER BY d) FROM holdfast.key_days($1::text::timestamptz) d", at), at)
 	}
 }
 
-// yesterdays moves what is known of a key to the day before.
+// yesterdays moves the rows of a key to the day before.
 func (f *fixture) yesterdays(key string) {
 	f.t.Helper()
 	require.NoError(f.t, storetest.Partitions(f.t.Context(), f.url, time.Now().AddDate(0, 0, -3), time.Now()))
@@ -38,7 +38,7 @@ func (f *fixture) yesterdays(key string) {
 	f.exec("UPDATE holdfast.idempotency_keys SET day = day - 2, created_at = created_at - interval '2 days' WHERE key = $1", key)
 }
 
-func TestAKeyIsUniqueAcrossDays(t *testing.T) {
+func TestKeyIsUniqueAcrossDays(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	first := keyed(fresh("a"), "old", "1")
@@ -52,7 +52,7 @@ func TestAKeyIsUniqueAcrossDays(t *testing.T) {
 	require.True(t, byKey)
 	require.Equal(t, first.Task.ID, h.ID)
 
-	// The same for messages, and for a task that is reopened.
+	// The same for messages, and for a reopened task.
 	parked := f.running("parked")
 	parked.must(t, status(task.StateInputRequired))
 	_, err = ownerOf(first).bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: parked.c.Task, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"old", []byte("1")}})
@@ -68,9 +68,9 @@ func TestAKeyIsUniqueAcrossDays(t *testing.T) {
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = 'old'"))
 }
 
-// Near midnight a key is written on both days, so that of two requests on either side of it one finds the other's row. The
-// rows of a request on the other side are put there by hand: whichever of the two days they share with the present decides.
-func TestAKeyNearMidnight(t *testing.T) {
+// Near midnight a key is written on both days, so that of two requests on either side of midnight one finds the
+// other's row. The test inserts the rows of the other request: the day that both share decides.
+func TestKeyNearMidnight(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	require.NoError(t, storetest.Partitions(t.Context(), f.url, time.Now().AddDate(0, 0, -2), time.Now().AddDate(0, 0, 2)))
@@ -90,13 +90,13 @@ func TestAKeyNearMidnight(t *testing.T) {
 		require.Equal(t, h.ID, found.ID, name)
 		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_keys WHERE key = $1", key), "the view shows it once")
 
-		// One that has another task for one of the days is not free for either, until its task is gone.
+		// A key with another task on one of the days is taken on both, until that task is gone.
 		_, err = ownerOf(n).bare(f.Store).Create(t.Context(), keyed(fresh("a"), key, "2"))
 		require.ErrorIs(t, err, ErrTaken, name)
 	}
 }
 
-// erase removes a task, as retention does: its row first.
+// erase removes a task as retention does: its row first.
 func (f *fixture) erase(h *task.Task) {
 	f.t.Helper()
 	id := h.ID
@@ -107,7 +107,7 @@ func (f *fixture) erase(h *task.Task) {
 	}
 }
 
-func TestAKeyWhoseTaskIsGoneIsFree(t *testing.T) {
+func TestKeyOfErasedTaskIsFree(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, old := range []bool{false, true} {
@@ -130,7 +130,7 @@ func TestAKeyWhoseTaskIsGoneIsFree(t *testing.T) {
 	}
 }
 
-func TestANameWhoseTaskIsGoneIsFree(t *testing.T) {
+func TestNameOfErasedTaskIsFree(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	gone := f.create(chosen("a", "x"))
@@ -143,8 +143,8 @@ func TestANameWhoseTaskIsGoneIsFree(t *testing.T) {
 	require.Equal(t, h.ID, found.ID)
 }
 
-// Many writers, in statements of their own: one has the name or the key.
-func TestOneOfManyCreates(t *testing.T) {
+// Of many concurrent writers, in statements of their own, one gets the name or the key.
+func TestOneOfManyCreatesWins(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	gone := f.create(keyed(chosen("a", "name"), "key", "1"))
@@ -182,7 +182,7 @@ func TestOneOfManyCreates(t *testing.T) {
 	}
 }
 
-func TestReopeningMovesTheName(t *testing.T) {
+func TestReopeningMovesName(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	last := chosen("a", "x")
@@ -199,7 +199,7 @@ func TestReopeningMovesTheName(t *testing.T) {
 		require.Equal(t, n.Task.ID, found.ID)
 		old, err := f.Header(t.Context(), last.Task.ID)
 		require.NoError(t, err)
-		require.Equal(t, last.Task.ID.String(), old.PublicID, "the old one has its own id again")
+		require.Equal(t, last.Task.ID.String(), old.PublicID, "the old task has its UUID as its id again")
 		require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.task_names"))
 		last = n
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// query reads all rows of a question as text.
+// query returns all rows of a query as text.
 func query(t testing.TB, c interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, sql string, args ...any,
@@ -47,11 +47,11 @@ func query(t testing.TB, c interface {
 	return columns, lines
 }
 
-// The functions that belong to the contract; what else there is in the schema is the server's own.
+// The functions of the contract. All others in the schema are internal.
 const contractFunctions = "('sql_contract_version', 'task_uuid', 'uuid_at')"
 
-// The golden is the contract that docs/sql.md promises: within a major version its lines only get company, and a view's
-// new columns stand below its old ones.
+// The golden file is the contract that docs/sql.md promises: within a major version lines are only added, and new
+// columns of a view come after its old ones.
 func TestTheViewsAreAContract(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -104,7 +104,7 @@ func TestTheViewsAreCommented(t *testing.T) {
 	require.Equal(t, [][]string{{"v_mute"}, {"v_mute.one"}}, lines)
 }
 
-func TestTheViewsKnowTheNames(t *testing.T) {
+func TestViewsNameAllStates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, s := range task.States {
@@ -130,7 +130,7 @@ func TestTimeAsUUID(t *testing.T) {
 	}
 }
 
-func TestTasksByTheirName(t *testing.T) {
+func TestTasksByName(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	named := func(owner, name string) task.ID {
@@ -156,7 +156,7 @@ func TestTasksByTheirName(t *testing.T) {
 
 var oddJSON = json.RawMessage(`{"z":1.0,"a":12345678901234567890,"a":[null,"\"\\"]}`)
 
-// randomChunk makes an artifact event; index is what the emitter would have counted.
+// randomChunk makes an artifact event; index is the number that the emitter would have counted.
 func randomChunk(r *rand.Rand, index map[string]int) *task.Event {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	a := &task.Artifact{ID: pick("a", "b", "c"), Name: pick("", "", "name", "other"), Description: pick("", "", "what it is")}
@@ -183,8 +183,8 @@ func randomChunk(r *rand.Rand, index map[string]int) *task.Event {
 	return &task.Event{Kind: task.EventArtifact, Artifact: a, Append: r.IntN(3) > 0, Last: r.IntN(5) == 0}
 }
 
-// What SQL puts together from chunks is what clients see.
-func TestArtifactsAreFoldedAsInGo(t *testing.T) {
+// SQL assembles chunks to the artifacts that clients see.
+func TestArtifactsInSQLAreFoldedAsInGo(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	worker := f.worker(time.Hour)
@@ -238,7 +238,7 @@ func TestArtifactsAreFoldedAsInGo(t *testing.T) {
 	}
 }
 
-func TestHistoryIsTheOneOfTheTask(t *testing.T) {
+func TestHistoryInSQLIsThatOfTask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	worker := f.worker(time.Hour)
@@ -449,8 +449,7 @@ func TestKeysAndWebhooksInSQL(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(lines), "secret")
 }
 
-// seedHistory makes n tasks that were created over the last 60 days, nearly all of them ended, and the partitions of
-// their months.
+// seedHistory makes n tasks of the last 60 days, nearly all of them ended, and the partitions of their months.
 func (f *fixture) seedHistory(n int) (partitions []string) {
 	f.t.Helper()
 	now, err := f.Now(f.t.Context())
@@ -489,12 +488,12 @@ func (f *fixture) seedHistory(n int) (partitions []string) {
 	return partitions
 }
 
-// What operators filter by is found by index, with the planner's usual settings.
-func TestPlansOfTheViews(t *testing.T) {
+// An operator's usual filters use an index, with the planner's default settings.
+func TestPlansOfViews(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	months := f.seedHistory(20_000)
-	require.NoError(t, invarianttest.Check(t.Context(), f.url), "the seed is a database like any other")
+	require.NoError(t, invarianttest.Check(t.Context(), f.url), "the seed satisfies the invariants")
 	c := f.conn()
 	_, err := c.Exec(t.Context(), "SET jit = off; SET timezone = 'UTC'", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
@@ -515,7 +514,7 @@ func TestPlansOfTheViews(t *testing.T) {
 	var queries []string
 	perTask := map[string]bool{}
 	for _, l := range lines {
-		if l[0] != "v_workers" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" && l[0] != "v_names" && l[0] != "v_audit" { // small, or found by key
+		if l[0] != "v_workers" && l[0] != "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" && l[0] != "v_names" && l[0] != "v_audit" { // = "v_queue" && l[0] != "v_push" && l[0] != "v_push_attempts" && l[0] != "v_keys" && l[0] != "v_names" && l[0] != "v_audit" { // small, or found by key
 			perTask[l[0]] = true
 		}
 	}
@@ -548,7 +547,7 @@ func TestPlansOfTheViews(t *testing.T) {
 		require.NotRegexp(t, all, text, q)
 	}
 
-	// Partitions that are older than what is asked for are not even opened.
+	// Partitions older than the filter are not even opened.
 	_, plan := query(t, c, "EXPLAIN SELECT * FROM holdfast.v_events WHERE task >= holdfast.uuid_at(date_trunc('month', now()))")
 	text := fmt.Sprint(plan)
 	require.Contains(t, text, "Subplans Removed: 6")
@@ -558,7 +557,7 @@ func TestPlansOfTheViews(t *testing.T) {
 	}
 }
 
-// needReader skips where the tests' own role is too modest to be the reader.
+// needReader skips a test whose database role may not become the reader.
 func needReader(t testing.TB, c *pgx.Conn) {
 	t.Helper()
 	var may bool
@@ -569,7 +568,7 @@ func needReader(t testing.TB, c *pgx.Conn) {
 	}
 }
 
-// as runs with the rights of a role and gives them back.
+// as runs with the rights of a role and then resets them.
 func as(t testing.TB, c *pgx.Conn, role string, do func(tx pgx.Tx)) {
 	t.Helper()
 	tx, err := c.Begin(t.Context())
@@ -580,7 +579,7 @@ func as(t testing.TB, c *pgx.Conn, role string, do func(tx pgx.Tx)) {
 	require.NoError(t, tx.Rollback(context.Background()))
 }
 
-func TestTheReaderReadsViewsOnly(t *testing.T) {
+func TestReaderReadsViewsOnly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -621,7 +620,7 @@ func TestTheReaderReadsViewsOnly(t *testing.T) {
 	}
 }
 
-// Where the server may not create roles, the views come without theirs, and the manual's commands add it.
+// If the server may not create roles, it creates the views without theirs, and the manual's commands add it.
 func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	t.Parallel()
 	s := storetest.Server(t, map[string]string{"fsync": "off"})
@@ -629,7 +628,7 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	require.NoError(t, err)
 	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
 	for _, sql := range []string{
-		"DROP OWNED BY holdfast_reader, holdfast_api", "DROP ROLE holdfast_reader, holdfast_api", // the migrated database of the test server
+		"DROP OWNED BY holdfast_reader, holdfast_api", "DROP ROLE holdfast_reader, holdfast_api", // from the migrated database of the test server
 		"CREATE ROLE modest LOGIN PASSWORD 'modest'", "CREATE DATABASE modest OWNER modest",
 	} {
 		_, err = admin.Exec(t.Context(), sql)

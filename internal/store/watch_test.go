@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// seen is what a watch gave, by task.
+// seen are the events that a watch returned, by task.
 type seen map[task.ID][]task.Seq
 
-// drain takes everything that a watch has at the moment, through errors if there are some.
+// drain reads everything that a watch has at present, through errors if there are some.
 func drain(t *testing.T, w *Watch) (got seen, failures int) {
 	t.Helper()
 	got = seen{}
@@ -41,7 +41,7 @@ func (f *fixture) shows(w *Watch, want seen) {
 	require.Zero(f.t, failures)
 }
 
-// aged is a task that was created an hour ago, beyond what a watch calls recent.
+// aged is a task that was created an hour ago, too long ago for a watch's recent tasks.
 func aged(agent string) *NewTask {
 	n := fresh(agent)
 	old := partition.FirstID(time.Now().Add(-time.Hour))
@@ -50,7 +50,7 @@ func aged(agent string) *NewTask {
 	return n
 }
 
-func TestAWatchSeesEverythingOnce(t *testing.T) {
+func TestWatchSeesEventsOnce(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	parked, other := f.create(aged("a")), f.create(aged("b"))
@@ -64,7 +64,7 @@ func TestAWatchSeesEverythingOnce(t *testing.T) {
 	waiting := f.create(aged("a"))
 	w := f.NewWatch(TaskFilter{}, 100)
 	ofB := f.NewWatch(TaskFilter{Agent: "b"}, 100)
-	f.shows(w, seen{}) // what was before is not followed
+	f.shows(w, seen{}) // earlier events are not followed
 	f.shows(ofB, seen{})
 	f.shows(w, seen{})
 
@@ -84,7 +84,7 @@ func TestAWatchSeesEverythingOnce(t *testing.T) {
 	f.shows(w, seen{})
 	f.shows(ofB, seen{})
 
-	// More than one read brings.
+	// More events than one read returns.
 	long := claim(other)
 	for range 2*watchRows + 10 {
 		long.write(chunk("x"))
@@ -96,30 +96,30 @@ func TestAWatchSeesEverythingOnce(t *testing.T) {
 	}
 	f.shows(ofB, seen{other.ID: all})
 	f.shows(w, seen{other.ID: all})
-	require.NotContains(t, w.known, waiting.ID, "what has ended is forgotten")
+	require.NotContains(t, w.known, waiting.ID, "ended tasks are forgotten")
 	f.shows(ofB, seen{})
 	require.Empty(t, ofB.known)
 }
 
-// The database may be away, or nobody ask, for longer than tasks are called recent. What was created meanwhile is
-// looked for from where the last look ended.
-func TestAWatchAfterALongGap(t *testing.T) {
+// An outage, or the pause between two reads, may last longer than tasks count as recent. Tasks created meanwhile are
+// found, because the watch continues where its last read ended.
+func TestWatchAfterLongGap(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	w := f.NewWatch(TaskFilter{}, 100)
 	f.shows(w, seen{})
 	w.looked = w.looked.Add(-2 * time.Hour)
 	missed := f.create(aged("a"))
-	// A look that fails has found nothing, and is no place to go on from.
+	// A failed read found nothing, so the watch does not continue after it.
 	proxy.Lose("OpsTasksSince", pgproxytest.Answer, 1)
 	_, _, err := w.Next(t.Context())
 	require.ErrorIs(t, err, task.Unavailable)
 	f.shows(w, seen{missed.ID: {1}})
-	require.WithinDuration(t, time.Now(), w.looked, time.Hour, "from here on it is up to date")
+	require.WithinDuration(t, time.Now(), w.looked, time.Hour, "from here on the watch is up to date")
 	f.shows(w, seen{})
 }
 
-func TestAWatchIsBounded(t *testing.T) {
+func TestWatchIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	w := f.NewWatch(TaskFilter{}, 2)
@@ -132,10 +132,10 @@ func TestAWatchIsBounded(t *testing.T) {
 	require.NoError(t, w.lengths(t.Context(), NewID())) // as if they were old by now
 	require.Equal(t, 2, w.Dropped)
 	require.Len(t, w.known, 2)
-	require.Contains(t, w.known, tasks[3].ID, "the newest are kept")
+	require.Contains(t, w.known, tasks[3].ID, "the newest tasks are kept")
 }
 
-func TestAWatchTakesTurns(t *testing.T) {
+func TestWatchTakesTurns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var tasks []*task.Task
@@ -159,7 +159,7 @@ func TestAWatchTakesTurns(t *testing.T) {
 				got[id] = append(got[id], seqs...)
 			}
 		}
-		require.Len(t, got, 5, "after three rounds all have had their turn")
+		require.Len(t, got, 5, "after three rounds each task had its turn")
 		for id, seqs := range got {
 			require.Equal(t, []task.Seq{task.Seq(round + 2)}, seqs, id)
 		}
@@ -168,7 +168,7 @@ func TestAWatchTakesTurns(t *testing.T) {
 	require.Empty(t, got)
 }
 
-func TestHurry(t *testing.T) {
+func TestRetryMakesTaskDue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	run := f.running("a")
@@ -186,13 +186,13 @@ func TestHurry(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, hurried)
 	require.False(t, owned)
-	require.Equal(t, ready+1, f.ear.ready["a"], "the replicas hear of it")
+	require.Equal(t, ready+1, f.ear.ready["a"], "the replicas get a hint")
 	hurried, owned, err = f.Hurry(t.Context(), h)
 	require.NoError(t, err)
-	require.False(t, hurried || owned, "it is due")
+	require.False(t, hurried || owned, "the task is due")
 
 	won := f.claim(f.worker(time.Hour), "a", 1)
-	require.Equal(t, 2, won[0].Try, "the attempt before stays counted")
+	require.Equal(t, 2, won[0].Try, "the earlier attempt still counts")
 	(&pen{s: f.Store, c: won[0]}).must(t, status(task.StateFailed))
 	_, _, err = f.Hurry(t.Context(), h)
 	require.ErrorIs(t, err, task.NotFound)

@@ -23,7 +23,7 @@ func keyed(n *NewTask, key, hash string) *NewTask {
 	return n
 }
 
-// asOneBatch writes creates in a single statement, whatever the timing of the writers.
+// asOneBatch writes creates in a single statement, whatever the writers do.
 func (f *fixture) asOneBatch(ns ...*NewTask) []createResult {
 	f.t.Helper()
 	items := make([]*create, len(ns))
@@ -38,7 +38,7 @@ func (f *fixture) asOneBatch(ns ...*NewTask) []createResult {
 	return out
 }
 
-func TestCreateOfABatchInWhichSomeAreTaken(t *testing.T) {
+func TestBatchWithTakenIDs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.create(keyed(chosen("a", "taken"), "key", "1"))
@@ -79,7 +79,7 @@ func TestCreateOfABatchInWhichSomeAreTaken(t *testing.T) {
 	p.must(t, status(task.StateWorking))
 }
 
-func TestAPoisonedCreateFailsAlone(t *testing.T) {
+func TestInvalidCreateFailsAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	poison := fresh("a")
@@ -117,8 +117,8 @@ func TestIdempotencyKeys(t *testing.T) {
 }
 
 // The first try of a message may be stored after its repetition has looked for the key, and end the task or make it
-// busy: that is no refusal.
-func TestAKeyIsKnownByAMessageThatComesTooLate(t *testing.T) {
+// busy. The repetition is not refused then.
+func TestRepeatedMessageFindsLateFirstTry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	r := f.running("a")
@@ -138,9 +138,9 @@ func TestAKeyIsKnownByAMessageThatComesTooLate(t *testing.T) {
 	require.Len(t, f.log(r.c.Task.ID), 5)
 }
 
-// A create that loses the race for its id after it won its key leaves the key
-// without a task. Whoever uses it next has it.
-func TestAKeyWhoseTaskNeverCameToBe(t *testing.T) {
+// A create that wins its key and then loses the race for its id leaves the key without a task. The next request with
+// the key gets it.
+func TestKeyWithoutTaskIsFree(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	dangle := func(key, id string) {
@@ -160,14 +160,14 @@ func TestAKeyWhoseTaskNeverCameToBe(t *testing.T) {
 	_, err = owner.bare(f.Store).AddMessage(t.Context(), &NewMessage{Task: h, Message: user("x"), RequestID: NewID(), Idempotency: Idempotency{"k2", []byte("3")}})
 	require.NoError(t, err)
 
-	// The one that lost says that the id is taken, and its key stays free.
+	// The create that lost reports that the id is taken, and its key stays free.
 	lost := keyed(chosen("a", "y"), "k3", "1")
 	_, err = ownerOf(lost).bare(f.Store).Create(t.Context(), lost)
 	require.ErrorIs(t, err, ErrTaken)
 	f.create(keyed(fresh("a"), "k3", "4"))
 }
 
-func TestManyWantOneKeyAndOneID(t *testing.T) {
+func TestOneKeyAndOneIDForManyCreates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for round := range 5 {
@@ -202,7 +202,7 @@ func (f *fixture) say(id task.ID, enqueue bool) (task.Seq, error) {
 	return f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: enqueue, RequestID: NewID()})
 }
 
-func TestAMessageForEveryState(t *testing.T) { //nolint:tparallel // the cases share a store and its queues
+func TestMessageInEveryState(t *testing.T) { //nolint:tparallel // the cases share a store and its queues
 	t.Parallel()
 	f := newFixture(t)
 	t.Run("parked", func(t *testing.T) {
@@ -270,9 +270,9 @@ func TestAMessageForEveryState(t *testing.T) { //nolint:tparallel // the cases s
 	})
 }
 
-// The message is committed while the append that parks the run waits for the
-// task's lock: counted in pending, but not in the snapshot of the append.
-func TestAMessageComesWhileTheRunParks(t *testing.T) {
+// The message is committed while the append that parks the run waits for the task's lock: it is counted in pending,
+// but not in the snapshot of the append.
+func TestMessageWhileRunParks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -296,8 +296,8 @@ func TestAMessageComesWhileTheRunParks(t *testing.T) {
 	require.Equal(t, 2, c.Turn)
 }
 
-// The cancel began while the task had a worker and gets its lock when it has none.
-func TestCancelWaitsForARunThatParks(t *testing.T) {
+// The cancel began while the task had a worker, and gets its lock when it has none.
+func TestCancelWhileRunParks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -354,10 +354,10 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 		require.NoError(t, err)
 		s := status(task.StateInputRequired)
 		require.False(t, p.must(t, s).requeued)
-		require.Equal(t, task.StateCanceled, s.State, "what is shown is what was written")
+		require.Equal(t, task.StateCanceled, s.State, "the answer is the stored task")
 		require.Equal(t, task.StateCanceled, f.state(p.c.Task.ID))
 	})
-	t.Run("running, and then given back", func(t *testing.T) {
+	t.Run("running, and then returned", func(t *testing.T) {
 		p := f.running("r")
 		_, err := f.Cancel(t.Context(), p.c.Task)
 		require.NoError(t, err)
@@ -377,9 +377,8 @@ func TestCancelInEveryState(t *testing.T) { //nolint:tparallel // the cases shar
 	})
 }
 
-// A claim passes by a task whose row somebody holds: it waits for nobody, and
-// nobody for it.
-func TestAClaimWaitsForNobody(t *testing.T) {
+// A claim skips a task whose row is locked: it waits for no lock.
+func TestClaimSkipsLockedTask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	h, other := f.create(fresh("a")), f.create(fresh("a"))
@@ -399,7 +398,7 @@ func TestAClaimWaitsForNobody(t *testing.T) {
 	require.True(t, await(t, canceled))
 }
 
-// Two batches that want the same ids in another order.
+// Two batches create the same ids in another order.
 func TestCreatesOfTheSameIDsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -453,7 +452,7 @@ func TestCancelAndClaimRace(t *testing.T) {
 		})
 		require.NoError(t, g.Wait())
 		if len(won) == 0 {
-			if !ended { // it was passed by, since somebody held the row
+			if !ended { // the claim skipped the locked row
 				won = f.claim(w, "a", 1)
 			}
 		}
@@ -520,7 +519,7 @@ func TestManyClaimEachTaskOnce(t *testing.T) {
 	}
 }
 
-func TestRetriesWaitAndTheWatermarkSkips(t *testing.T) {
+func TestRetryWaitsBehindWatermark(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -543,7 +542,7 @@ func TestRetriesWaitAndTheWatermarkSkips(t *testing.T) {
 	require.Equal(t, "why\uFFFD", scan[string](f, "SELECT payload ->> 'error' FROM holdfast.task_events WHERE kind = 4 ORDER BY seq LIMIT 1"))
 }
 
-func TestAnUnreadableMessageDoesNotHoldUpTheOthers(t *testing.T) {
+func TestUnreadableMessageDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	bad, good := f.create(fresh("a")), f.create(fresh("a"))

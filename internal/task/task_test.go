@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// diagram reads the table out of the package comment.
+// diagram reads the table from the package comment.
 func diagram(t *testing.T) map[task.State][]task.State {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")
@@ -38,7 +38,7 @@ func diagram(t *testing.T) map[task.State][]task.State {
 	return out
 }
 
-func TestTheStateTableIsTheDiagram(t *testing.T) {
+func TestStateTableMatchesDiagram(t *testing.T) {
 	t.Parallel()
 	table := map[task.State][]task.State{}
 	for _, from := range task.States {
@@ -77,7 +77,7 @@ func TestStates(t *testing.T) {
 	require.Equal(t, "unspecified", task.State(200).String())
 }
 
-func TestEveryKindOfErrorHasWords(t *testing.T) {
+func TestEveryErrorKindHasText(t *testing.T) {
 	t.Parallel()
 	seen := map[string]task.Kind{}
 	for i := range task.KindCount {
@@ -151,7 +151,7 @@ func ids(ms []task.Message) []string {
 	return out
 }
 
-func TestHistoryHasSupersededStatusMessagesWhereTheyWereSaid(t *testing.T) {
+func TestHistoryOrdersSupersededStatusMessages(t *testing.T) {
 	t.Parallel()
 	got, err := task.Fold(task.Task{}, []task.Event{
 		message(1, "u1"),
@@ -173,7 +173,7 @@ func TestHistoryHasSupersededStatusMessagesWhereTheyWereSaid(t *testing.T) {
 	require.Empty(t, got.Tail(0))
 }
 
-func TestTheFirstMessageMakesATaskSubmitted(t *testing.T) {
+func TestFirstMessageMakesTaskSubmitted(t *testing.T) {
 	t.Parallel()
 	got, err := task.Fold(task.Task{}, []task.Event{message(1, "u1")})
 	require.NoError(t, err)
@@ -191,7 +191,7 @@ func TestArtifacts(t *testing.T) {
 		message(1, "u1"),
 		chunk(2, "a", "1", false),
 		chunk(3, "a", "2", true),
-		chunk(4, "b", "1", true), // continues what was never begun: it begins
+		chunk(4, "b", "1", true), // continues an artifact that does not exist: it starts one
 		chunk(5, "b", "2", true),
 		named,
 		{Seq: 7, Kind: task.EventRun, Run: &task.RunNote{}},
@@ -215,7 +215,7 @@ func TestArtifacts(t *testing.T) {
 	require.Equal(t, task.Seq(8), got.LastSeq)
 }
 
-func TestGapsAreRefusedAndOverlapIsIgnored(t *testing.T) {
+func TestFoldRefusesGapsAndIgnoresOverlap(t *testing.T) {
 	t.Parallel()
 	var x task.Task
 	m, late := message(1, "u1"), status(3, task.StateWorking, "")
@@ -257,7 +257,7 @@ func deepCopy(evs []task.Event) []task.Event {
 		}
 		if e.Artifact != nil {
 			a := *e.Artifact
-			// Room behind the parts, as a decoder leaves it: a fold must not write there either.
+			// Spare capacity behind the parts, as a decoder leaves it: a fold must not write there either.
 			a.Parts = append(make([]task.Part, 0, 8), a.Parts...)
 			e.Artifact = &a
 		}
@@ -266,9 +266,9 @@ func deepCopy(evs []task.Event) []task.Event {
 	return out
 }
 
-// A log may be folded in pieces, with overlaps, by several readers of the same
-// events: all of them see the same task, and the events stay as they were.
-func TestFoldingInPiecesIsFoldingAtOnce(t *testing.T) {
+// Several readers may fold the same events in pieces, with overlaps: all get the same task, and the events stay
+// unchanged.
+func TestFoldInPiecesEqualsFold(t *testing.T) {
 	t.Parallel()
 	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.EquateEmpty()}
 	rapid.Check(t, func(t *rapid.T) {
@@ -302,7 +302,7 @@ func TestFoldingInPiecesIsFoldingAtOnce(t *testing.T) {
 			}
 		}
 		if d := cmp.Diff(snapshot, half, same); d != "" {
-			t.Fatal("a fold changed the header it began from: " + d)
+			t.Fatal("a fold changed its first header: " + d)
 		}
 		if d := cmp.Diff(evs, shared); d != "" {
 			t.Fatal("a fold changed an event: " + d)
@@ -310,7 +310,7 @@ func TestFoldingInPiecesIsFoldingAtOnce(t *testing.T) {
 		for _, a := range shared {
 			if a.Artifact != nil && cap(a.Artifact.Parts) > len(a.Artifact.Parts) {
 				if hidden := a.Artifact.Parts[:len(a.Artifact.Parts)+1]; hidden[len(hidden)-1].Kind != 0 {
-					t.Fatal("a fold wrote behind an event's parts")
+					t.Fatal("a fold wrote behind the parts of an event")
 				}
 			}
 		}

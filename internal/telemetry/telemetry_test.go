@@ -39,7 +39,7 @@ func (fakePool) EmptyAcquireCount() int64            { return 7 }
 func (fakePool) EmptyAcquireWaitTime() time.Duration { return 1500 * time.Millisecond }
 func (fakePool) CanceledAcquireCount() int64         { return 1 }
 
-// get asks the admin handler through a real server.
+// get calls the admin handler through a real server.
 func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -54,7 +54,7 @@ func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// everything registers all there is and uses each metric once.
+// everything registers all metrics and uses each one once.
 func everything(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
@@ -174,21 +174,21 @@ func TestScrape(t *testing.T) {
 	require.NotContains(t, body, "DROP")
 }
 
-func TestEveryReasonOfAnErrorIsAnOutcome(t *testing.T) {
+func TestEveryErrorReasonIsAnOutcome(t *testing.T) {
 	t.Parallel()
 	for kind, row := range fault.Base {
 		require.True(t, requestOutcomes[row.Reason], "%s of %s", row.Reason, task.Kind(kind))
 	}
 }
 
-func TestEveryClassOfADeliveryIsKnown(t *testing.T) {
+func TestEveryDeliveryClassIsAnOutcome(t *testing.T) {
 	t.Parallel()
 	for _, class := range push.Classes {
 		require.Equal(t, class != push.Silent, pushClasses[string(class)], class)
 	}
 }
 
-func TestWebhooksThatCannotBeReadLookNotCalm(t *testing.T) {
+func TestUnreadableWebhooksHaveNoMetrics(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewPedanticRegistry()
 	RegisterPushes(reg, func(context.Context) (Pushes, error) { return Pushes{}, errors.New("database is away") })
@@ -216,7 +216,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	require.Empty(t, cmp.Diff(registered, documented), "-registered +docs/operations.md")
 }
 
-func TestTheQueueIsReadOncePerInterval(t *testing.T) {
+func TestQueueIsReadOncePerInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32
@@ -247,7 +247,7 @@ func TestTheQueueIsReadOncePerInterval(t *testing.T) {
 		families, err := reg.Gather()
 		require.NoError(t, err)
 		require.EqualValues(t, 2, reads.Load())
-		require.Len(t, families, 1, "no stale numbers when the queue cannot be read")
+		require.Len(t, families, 1, "no old numbers when the queue cannot be read")
 		require.Equal(t, "holdfast_queue_readable", families[0].GetName())
 		require.Zero(t, families[0].GetMetric()[0].GetGauge().GetValue())
 	})
@@ -255,8 +255,8 @@ func TestTheQueueIsReadOncePerInterval(t *testing.T) {
 
 func everybody(*http.Request) error { return nil }
 
-// Who is no operator learns whether there is something to wait for, and nothing else.
-func TestWhoIsNoOperator(t *testing.T) {
+// A caller without the operator's scope learns whether waiting may help, and nothing else.
+func TestCallersWithoutOperatorScope(t *testing.T) {
 	t.Parallel()
 	fine := Check{"database", func(context.Context) (string, error) { return "PostgreSQL 16.4", nil }}
 	polling := Check{"listener", func(context.Context) (string, error) { return "", Degraded(errors.New("polling every 2s")) }}
@@ -317,7 +317,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestAProbeThatHangsIsCutOff(t *testing.T) {
+func TestHangingProbeIsCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hung := Check{"database", func(ctx context.Context) (string, error) {
@@ -331,7 +331,7 @@ func TestAProbeThatHangsIsCutOff(t *testing.T) {
 	})
 }
 
-func TestASharedCheckIsMadeOnceForAll(t *testing.T) {
+func TestSharedCheckRunsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
@@ -340,7 +340,7 @@ func TestASharedCheckIsMadeOnceForAll(t *testing.T) {
 		}}.Shared()}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		require.Equal(t, statusOK, probe(gone, checks).Status, "who asked first has left, and others have not")
+		require.Equal(t, statusOK, probe(gone, checks).Status, "the first caller has left, and the others still wait")
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() { probe(t.Context(), checks) })

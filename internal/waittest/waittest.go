@@ -1,5 +1,5 @@
-// Package waittest waits in tests: for a channel, or for what only asking again and again tells. Every wait ends when its
-// condition holds, and fails the test after Patience. No test waits for a fixed time.
+// Package waittest waits in tests: for a channel, or by repeating a check. Every wait ends when its condition holds,
+// and fails the test after Patience. No test waits for a fixed time.
 package waittest
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience bounds every wait. It is long, because the machine may be busy; no test needs it when all is well.
+// Patience bounds every wait. It is long, because the machine may be busy; no passing test needs it.
 const Patience = 60 * time.Second
 
 // interval is the pause between two checks of Eventually.
 const interval = 5 * time.Millisecond
 
-// Eventually repeats a check until it succeeds. Use it for what nothing announces to the test.
+// Eventually repeats a check until it succeeds. Use it for conditions that nothing signals.
 func Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	EventuallyWithin(t, Patience, what, check)
@@ -32,7 +32,7 @@ func EventuallyWithin(t testing.TB, limit time.Duration, what string, check func
 			return
 		}
 		if time.Now().After(deadline) {
-			require.FailNow(t, "never came true: "+what, err.Error())
+			require.FailNow(t, "timed out: "+what, err.Error())
 		}
 	}
 }
@@ -44,7 +44,7 @@ func Within[T any](t testing.TB, what string, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-time.After(Patience):
-		require.FailNow(t, "waited in vain: "+what)
+		require.FailNow(t, "timed out: "+what)
 		panic("unreachable")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNamesThatBecomeEqualAreRefused(t *testing.T) {
+func TestEmitterRefusesNamesThatBecomeEqual(t *testing.T) {
 	t.Parallel()
 	_, _, err := storable([]byte(`{"k\u0000":1,"k\ufffd":2}`))
 	require.ErrorIs(t, err, errNotJSON)
@@ -23,7 +23,7 @@ func FuzzStorable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		given := bytes.Clone(raw)
 		out, replaced, err := storable(raw)
-		require.Equal(t, given, raw, "the executor's bytes stay as they were")
+		require.Equal(t, given, raw, "the executor's bytes stay unchanged")
 		if err != nil {
 			return
 		}

@@ -42,7 +42,7 @@ func openStore(t *testing.T, url string) *store.Store {
 	return s
 }
 
-func TestTheKeeperRescuesWhatDeadProcessesLeft(t *testing.T) {
+func TestKeeperRescuesRunsOfDeadProcesses(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{})
 	h := p.create("a", "x")
@@ -68,7 +68,7 @@ func TestTheKeeperRescuesWhatDeadProcessesLeft(t *testing.T) {
 	require.Equal(t, dead.String(), log[len(log)-1].Run.Worker)
 }
 
-func TestAProcessThatWasDeclaredDeadStartsAnew(t *testing.T) {
+func TestDeadProcessRegistersAgain(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, storetest.New(t).URL)
 	lost := make(chan struct{}, 9)
@@ -83,60 +83,60 @@ func TestAProcessThatWasDeclaredDeadStartsAnew(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// sick is a database that is away for renewals.
-type sick struct {
+// failingRenewals is a database that is down for renewals.
+type failingRenewals struct {
 	*store.Store
 	away    atomic.Bool
 	rescues atomic.Int64
 }
 
-func (s *sick) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+func (s *failingRenewals) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	if s.away.Load() {
 		return task.Unavailable
 	}
 	return s.Store.Renew(ctx, id, ttl)
 }
 
-func (s *sick) Rescue(ctx context.Context, grace time.Duration) ([]string, []store.Rescued, error) {
+func (s *failingRenewals) Rescue(ctx context.Context, grace time.Duration) ([]string, []store.Rescued, error) {
 	s.rescues.Add(1)
 	return s.Store.Rescue(ctx, grace)
 }
 
-// Whoever cannot renew is neither dead nor lets others be declared dead.
-func TestAKeeperWithoutItsDatabaseWaits(t *testing.T) {
+// A process that cannot renew is not dead, and does not declare others dead.
+func TestKeeperWaitsDuringOutage(t *testing.T) {
 	t.Parallel()
-	s := &sick{Store: openStore(t, storetest.New(t).URL)}
+	s := &failingRenewals{Store: openStore(t, storetest.New(t).URL)}
 	s.away.Store(true)
-	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { t.Error("it was not declared dead") }})
+	k := keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond, OnLost: func() { t.Error("OnLost was called, but the process was not declared dead") }})
 	id := k.ID()
 	eventually(t, "it notices", func() bool { return !k.Healthy() })
 	require.Zero(t, s.rescues.Load())
 	s.away.Store(false)
 	eventually(t, "it is healthy", k.Healthy)
 	require.Equal(t, id, k.ID())
-	eventually(t, "it rescues again", func() bool { return s.rescues.Load() > 0 })
+	eventually(t, "the keeper rescues again", func() bool { return s.rescues.Load() > 0 })
 }
 
-// stuck is a database that does not answer a rescue.
-type stuck struct {
+// hangingRescue is a database that does not answer a rescue.
+type hangingRescue struct {
 	*store.Store
 	renewals atomic.Int64
 }
 
-func (s *stuck) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+func (s *hangingRescue) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	s.renewals.Add(1)
 	return s.Store.Renew(ctx, id, ttl)
 }
 
-func (s *stuck) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.Rescued, error) {
+func (s *hangingRescue) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.Rescued, error) {
 	<-ctx.Done()
 	return nil, nil, ctx.Err()
 }
 
-// A connection that died without a word must not cost the lease.
-func TestAStatementThatHangsDoesNotHoldUpTheLease(t *testing.T) {
+// A silently dead connection must not cost the lease.
+func TestHangingStatementDoesNotDelayRenewal(t *testing.T) {
 	t.Parallel()
-	s := &stuck{Store: openStore(t, storetest.New(t).URL)}
+	s := &hangingRescue{Store: openStore(t, storetest.New(t).URL)}
 	keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond})
 	eventually(t, "it renews on", func() bool { return s.renewals.Load() >= 3 })
 }

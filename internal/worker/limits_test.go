@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// The artifacts of a task may grow to their limit, over all of its runs and attempts, and not by a byte beyond.
-func TestArtifactsThatGrowTooLargeFailTheTask(t *testing.T) {
+// The artifacts of a task may grow to their limit, over all its runs and attempts, and not a byte more.
+func TestTaskFailsWhenArtifactsExceedLimit(t *testing.T) {
 	t.Parallel()
 	kib := text(strings.Repeat("x", 1000))
 	kib.Artifact.Metadata = []byte(`{"of":"metadata, 24 B"}`)
@@ -31,14 +31,14 @@ func TestArtifactsThatGrowTooLargeFailTheTask(t *testing.T) {
 	obeys := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error { return emit(ctx, out, 1000) })
 	ignores := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 		if err := emit(ctx, out, 1000); err == nil {
-			return errors.New("was not told")
+			return errors.New("the emitter returned no error")
 		}
 		for _, err := range []error{
 			emit(ctx, out, 1), out.Status(ctx, task.StateCompleted, nil), out.Checkpoint(ctx, []byte(`1`)),
 			out.Reply(ctx, &task.Message{Parts: []task.Part{task.Text("bare")}}),
 		} {
 			if err == nil {
-				return errors.New("may go on")
+				return errors.New("the emitter accepts more")
 			}
 		}
 		return nil
@@ -69,12 +69,12 @@ func TestArtifactsThatGrowTooLargeFailTheTask(t *testing.T) {
 		got := p.become(p.create(agent, "x"), task.StateFailed)
 		require.Equal(t, "The agent's artifacts would take more than 10230 bytes, which is as much as those of one task may.",
 			got.Status.Message.FirstText(), agent)
-		require.Len(t, got.Artifacts[0].Parts, 10, "what fits is there: %s", agent)
+		require.Len(t, got.Artifacts[0].Parts, 10, "events within the limit are stored: %s", agent)
 	}
 	h := p.create("d", "first")
 	p.become(h, task.StateInputRequired)
 	p.say(h, "second")
-	require.Len(t, p.become(h, task.StateInputRequired).Artifacts[0].Parts, 10, "as much as it may be")
+	require.Len(t, p.become(h, task.StateInputRequired).Artifacts[0].Parts, 10, "exactly the limit")
 	p.say(h, "third")
 	require.Len(t, p.become(h, task.StateFailed).Artifacts[0].Parts, 10)
 	for agent, parts := range map[string]int{"e": 10, "f": 100} {

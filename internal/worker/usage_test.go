@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
-// An agent that reports its usage as docs/sql.md says finds it in v_usage.
-func TestUsageIsFoundInSQL(t *testing.T) {
+// v_usage shows the usage of an agent that reports it as docs/sql.md says.
+func TestUsageInSQL(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile("../../docs/sql.md")
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestUsageIsFoundInSQL(t *testing.T) {
 	_, events, _ := strings.Cut(usage, "```ndjson\n")
 	events, _, found := strings.Cut(events, "```")
 	require.True(t, found)
-	// What is no number counts for nothing, and breaks nobody's sum.
+	// A value that is not a number counts as nothing, and breaks no sum.
 	const odd = `{"type": "artifact", "artifact": {"parts": [{"text": "x"}], "metadata": {"usage": {"totalTokens": "many"}}}}
 {"type": "artifact", "artifact": {"parts": [{"text": "x"}]}, "metadata": {"usage": 7}}
 `

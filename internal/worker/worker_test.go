@@ -48,7 +48,7 @@ type process struct {
 	store *store.Store
 	pool  *worker.Pool
 	id    atomic.Pointer[task.ID]
-	deaf  atomic.Bool // cancels are not heard
+	deaf  atomic.Bool // ignores hints for cancels
 
 	stopOnce sync.Once
 	stop     context.CancelFunc
@@ -76,13 +76,13 @@ func (p *process) CancelWanted(id task.ID) {
 }
 
 type setup struct {
-	url     string                          // of a database that is there already
+	url     string                          // of an existing database
 	through string                          // a proxy
-	wrap    func(*store.Store) worker.Store // what the pool sees
-	grace   time.Duration                   // when it stops
+	wrap    func(*store.Store) worker.Store // replaces the pool's store
+	grace   time.Duration                   // of a stop
 }
 
-// start runs agents; they are named a, b, c unless they have a name.
+// start runs agents, named a, b, c unless they have a name.
 func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	t.Helper()
 	p := &process{t: t, url: s.url, ended: make(chan struct{})}
@@ -137,7 +137,7 @@ func (p *process) register() {
 	p.id.Store(&id)
 }
 
-// shutdown stops as the server does: the pool, then the store.
+// shutdown stops in the server's order: the pool, then the store.
 func (p *process) shutdown() {
 	p.stopOnce.Do(func() {
 		p.stop()
@@ -213,7 +213,7 @@ func await[T any](t testing.TB, ch <-chan T) T {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatal("waited in vain")
+		t.Fatal("timed out")
 		panic("unreachable")
 	}
 }
@@ -226,13 +226,13 @@ func text(s string) executor.Chunk {
 	return executor.Chunk{Artifact: task.Artifact{ID: "out", Parts: []task.Part{task.Text(s)}}, Append: true}
 }
 
-// waits until its context ends and says why.
+// waits waits until its context ends, and reports the cause.
 func waits(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-func TestARunCompletes(t *testing.T) {
+func TestRunCompletes(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{}, does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 		_, err := out.Artifact(ctx, text("1"))
@@ -265,7 +265,7 @@ func TestConcurrencyIsPerAgent(t *testing.T) {
 		tasks = append(tasks, p.create([]string{"a", "b"}[i%2], "x"))
 	}
 	eventually(t, "all slots are taken", func() bool { return running[0].Load() == 3 && running[1].Load() == 1 })
-	require.Nil(t, p.pool.Reserve("a"), "no slot is left")
+	require.Nil(t, p.pool.Reserve("a"), "no slot is free")
 	close(gate)
 	for _, h := range tasks {
 		p.become(h, task.StateCompleted)
@@ -376,7 +376,7 @@ func TestCancel(t *testing.T) {
 		require.Error(t, await(t, late))
 		require.Len(t, p.log(h), 3)
 	}
-	// Whoever hears nothing finds the wish when it compares itself with the database.
+	// A process without hints finds the cancel when it compares its runs with the database.
 	p.deaf.Store(true)
 	h := p.create("a", "x")
 	await(t, begun)
@@ -387,7 +387,7 @@ func TestCancel(t *testing.T) {
 	require.ErrorIs(t, await(t, causes), executor.ErrCanceled)
 }
 
-// asked counts the looks for canceled runs, and holds them.
+// asked counts the reads of canceled runs, and delays them.
 type asked struct {
 	*store.Store
 	begun chan []task.ID
@@ -400,8 +400,8 @@ func (a *asked) Canceled(ctx context.Context, w task.ID, ids []task.ID) (map[tas
 	return a.Store.Canceled(ctx, w, ids)
 }
 
-// Whoever may log in to the database can send a hint. It makes the process look, and ends nothing by itself.
-func TestAForgedCancelEndsNothing(t *testing.T) {
+// Any login of the database can send a hint. It makes the process read the task, and cancels nothing by itself.
+func TestForgedCancelHintEndsNothing(t *testing.T) {
 	t.Parallel()
 	db := &asked{begun: make(chan []task.ID, 10), goOn: make(chan struct{}, 10)}
 	begun, causes, release := make(chan struct{}, 3), make(chan error, 3), make(chan struct{})
@@ -421,10 +421,10 @@ func TestAForgedCancelEndsNothing(t *testing.T) {
 	for range hs {
 		await(t, begun)
 	}
-	p.pool.CancelHint(store.NewID()) // of nobody's task: not even a look
+	p.pool.CancelHint(store.NewID()) // an unknown task causes no read
 	p.pool.CancelHint(hs[0].ID)
 	require.Equal(t, []task.ID{hs[0].ID}, await(t, db.begun))
-	// What is said during a look is asked about together, however often it is said.
+	// Hints that arrive during a read share the next one, however many there are.
 	ended, err := p.store.Cancel(t.Context(), hs[2])
 	require.NoError(t, err)
 	require.False(t, ended)
@@ -437,14 +437,14 @@ func TestAForgedCancelEndsNothing(t *testing.T) {
 	db.goOn <- struct{}{}
 	p.become(hs[2], task.StateCanceled)
 	require.ErrorIs(t, await(t, causes), executor.ErrCanceled)
-	require.Empty(t, causes, "the others were asked about before it, or with it")
+	require.Empty(t, causes, "the other tasks were read before it, or with it")
 	close(release)
 	p.become(hs[0], task.StateCompleted)
 	p.become(hs[1], task.StateCompleted)
-	require.Empty(t, db.begun, "two looks")
+	require.Empty(t, db.begun, "two reads in all")
 }
 
-func TestALostLease(t *testing.T) {
+func TestLostLease(t *testing.T) {
 	t.Parallel()
 	begun, causes := make(chan struct{}, 1), make(chan error, 1)
 	goOn := make(chan struct{})
@@ -459,7 +459,7 @@ func TestALostLease(t *testing.T) {
 			_, _ = out.Artifact(ctx, text("zombie"))
 		}
 		causes <- context.Cause(ctx)
-		return nil // even so it does not complete the task
+		return nil // even this does not complete the task
 	})
 	a.Concurrency, a.MaxAttempts = 2, 2
 	p := start(t, setup{}, a)
@@ -497,7 +497,7 @@ func TestLoseAll(t *testing.T) {
 	require.Len(t, p.log(h), 2, "nothing is written")
 }
 
-func TestAWorkerThatIsLostTooOftenFailsTheTask(t *testing.T) {
+func TestLostRunsFailTaskAfterMaxAttempts(t *testing.T) {
 	t.Parallel()
 	a := does(func(context.Context, *executor.Run, executor.Emitter) error { return nil })
 	a.MaxAttempts = 2
@@ -515,9 +515,8 @@ func TestAWorkerThatIsLostTooOftenFailsTheTask(t *testing.T) {
 	require.Contains(t, q.become(h, task.StateFailed).Status.Message.FirstText(), "Gave up after 2 attempts")
 }
 
-// A stop hands a run back without counting it, and what it wrote is there for
-// whoever runs it next.
-func TestAStopHandsBack(t *testing.T) {
+// A stop returns a run without counting it, and its events are there for the next attempt.
+func TestStopReturnsRuns(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
 	first := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
@@ -566,7 +565,7 @@ func TestAStopHandsBack(t *testing.T) {
 	}
 }
 
-func TestAStopLetsRunsFinish(t *testing.T) {
+func TestStopLetsRunsFinish(t *testing.T) {
 	t.Parallel()
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	p := start(t, setup{}, does(func(context.Context, *executor.Run, executor.Emitter) error {
@@ -582,7 +581,7 @@ func TestAStopLetsRunsFinish(t *testing.T) {
 	p.become(h, task.StateCompleted)
 }
 
-// held keeps the answers to appends back.
+// held delays the answers to appends.
 type held struct {
 	*store.Store
 	mu       sync.Mutex
@@ -624,7 +623,7 @@ func (s *held) Append(a *store.Append) {
 	s.Store.Append(a)
 }
 
-func TestTheWindowBoundsWhatIsNotYetStored(t *testing.T) {
+func TestWindowBoundsUnstoredEvents(t *testing.T) {
 	t.Parallel()
 	const chunk, chunks = 64 << 10, 64
 	var h *held
@@ -660,7 +659,7 @@ func TestTheWindowBoundsWhatIsNotYetStored(t *testing.T) {
 	require.EqualValues(t, chunks, emitted.Load())
 }
 
-func TestOutputThatCannotBeStoredFailsTheTask(t *testing.T) {
+func TestUnstorableOutputFailsTask(t *testing.T) {
 	t.Parallel()
 	settled := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 		_, _ = out.Artifact(ctx, text("poison"))
@@ -686,9 +685,9 @@ func TestOutputThatCannotBeStoredFailsTheTask(t *testing.T) {
 	}
 }
 
-// Executors begin by saying that they work, as Holdfast has done for them, and go on to show that they live. Whoever is told
-// of changes is told once.
-func TestWorkingIsSaidOnce(t *testing.T) {
+// Executors often begin with a working status, which Holdfast has written already, and repeat it to show progress.
+// Subscribers get one change.
+func TestWorkingIsEmittedOnce(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{}, does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
 		for _, message := range []string{"", "", "half way", "half way", "", ""} {
@@ -725,7 +724,7 @@ func TestEmissionRules(t *testing.T) {
 		require.Error(t, out.Reply(ctx, nil))
 		require.NoError(t, out.Reply(ctx, reply))
 		require.Error(t, out.Reply(ctx, reply))
-		require.Empty(t, reply.ID, "the executor's message stays as it was")
+		require.Empty(t, reply.ID, "the executor's message stays unchanged")
 		return nil
 	})
 	direct.DirectReplies = true
@@ -758,7 +757,7 @@ func TestEmissionRules(t *testing.T) {
 		id, err := out.Artifact(ctx, executor.Chunk{Artifact: task.Artifact{Name: "n\x00", Parts: parts}})
 		require.NoError(t, err)
 		require.NotEmpty(t, id)
-		require.Equal(t, "a\x00b", parts[0].Text, "the executor's parts stay as they were")
+		require.Equal(t, "a\x00b", parts[0].Text, "the executor's parts stay unchanged")
 		parts[0].Text = "used again"
 		copy(parts[2].Raw, "XXX")
 		require.NoError(t, out.Status(ctx, task.StateRejected, &task.Message{Parts: []task.Part{task.Text("no\x00")}}))
@@ -788,7 +787,7 @@ func TestEmissionRules(t *testing.T) {
 	require.Equal(t, "raw", string(got.Parts[2].Raw))
 }
 
-// Agents behind a wire send NUL characters as escapes, and may send them anywhere.
+// Agents in other processes send NUL characters as escapes, anywhere.
 func TestNULCharactersOfAgentsAreReplaced(t *testing.T) {
 	t.Parallel()
 	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
@@ -830,8 +829,7 @@ func TestNULCharactersOfAgentsAreReplaced(t *testing.T) {
 	require.Equal(t, 2, notes)
 }
 
-// Turn 2's message arrives while turn 1 runs: what turn 1 emits afterwards is no
-// earlier attempt of turn 2.
+// The message of turn 2 arrives while turn 1 runs: later events of turn 1 are not an earlier attempt of turn 2.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	type seen struct {
@@ -890,7 +888,7 @@ func TestMemory(t *testing.T) {
 	p.become(h, task.StateInputRequired)
 }
 
-func TestAClaimWhoseAnswerWasLostIsGivenBack(t *testing.T) {
+func TestClaimWithLostAnswerIsReturned(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
 	proxy := pgproxytest.New(t, url)
@@ -908,7 +906,7 @@ func TestAClaimWhoseAnswerWasLostIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestAnUnreadableMessageFailsItsTask(t *testing.T) {
+func TestUnreadableMessageFailsTask(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{}, worker.Agent{Name: "other"})
 	h := p.create("a", "x")
@@ -951,7 +949,7 @@ func TestReservedSlots(t *testing.T) {
 	}
 	_, err := p.store.Create(t.Context(), n)
 	require.NoError(t, err)
-	// The pool waits for what its slot was taken for.
+	// The pool waits until the reserved slot is used.
 	p.stop()
 	select {
 	case <-p.ended:
@@ -963,8 +961,8 @@ func TestReservedSlots(t *testing.T) {
 	p.become(&n.Task, task.StateCompleted)
 }
 
-// An agent that waits for the window is not silent, however long that takes.
-func TestWaitingForTheDatabaseIsNotSilence(t *testing.T) {
+// An agent that waits for the window is not inactive, however long that takes.
+func TestWaitForDatabaseIsNotInactivity(t *testing.T) {
 	t.Parallel()
 	var h *held
 	a := does(func(ctx context.Context, _ *executor.Run, out executor.Emitter) error {
@@ -983,7 +981,7 @@ func TestWaitingForTheDatabaseIsNotSilence(t *testing.T) {
 		defer h.mu.Unlock()
 		return len(h.answers) == 1
 	})
-	<-time.After(a.InactivityTimeout) // begun when it was silent already
+	<-time.After(a.InactivityTimeout) // starts when the agent is silent already
 	h.mu.Lock()
 	h.released = true
 	answer := h.answers[0]
@@ -992,44 +990,44 @@ func TestWaitingForTheDatabaseIsNotSilence(t *testing.T) {
 	p.become(x, task.StateCompleted)
 }
 
-// away is a database that answers reads only after a while.
-type away struct {
+// slowReads is a database that answers reads only after a while.
+type slowReads struct {
 	*store.Store
 	refuse atomic.Int64
 }
 
-func (a *away) read() error {
+func (a *slowReads) read() error {
 	if a.refuse.Add(-1) >= 0 {
 		return &task.Error{Kind: task.Unavailable, Msg: "the database is not reachable"}
 	}
 	return nil
 }
 
-func (a *away) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
+func (a *slowReads) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
 	if err := a.read(); err != nil {
 		return nil, err
 	}
 	return a.Store.ArtifactIDs(ctx, id)
 }
 
-func (a *away) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
+func (a *slowReads) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
 	if err := a.read(); err != nil {
 		return nil, err
 	}
 	return a.Store.Snapshot(ctx, h, withArtifacts)
 }
 
-func (a *away) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
+func (a *slowReads) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
 	if err := a.read(); err != nil {
 		return nil, err
 	}
 	return a.Store.EventsAfter(ctx, owner, after, limit)
 }
 
-// What a run reads waits for the database like what it writes, and that is not silence.
-func TestReadsOfARunWaitForTheDatabase(t *testing.T) {
+// Reads of a run wait for the database like its writes, and that is not inactivity.
+func TestReadsOfRunWaitForDatabase(t *testing.T) {
 	t.Parallel()
-	db := &away{}
+	db := &slowReads{}
 	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
 		if run.Turn == 1 {
 			return out.Status(ctx, task.StateInputRequired, nil)
@@ -1054,8 +1052,8 @@ func TestReadsOfARunWaitForTheDatabase(t *testing.T) {
 	p.become(h, task.StateCompleted)
 }
 
-// A process that was declared dead and cannot register again has nothing to claim as.
-func TestAPoolWithoutALeaseIsQuiet(t *testing.T) {
+// A process that was declared dead and cannot register again claims nothing.
+func TestPoolWithoutLeaseClaimsNothing(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	p := worker.New(worker.Options{

@@ -1,9 +1,9 @@
-// A receiver of webhooks that believes nobody. It checks that a notification comes from the
-// server that it knows (a JWT over the body, with the server's published keys), is meant for
-// this receiver, is the one that it asked for (the token), and has not been seen before. With
-// WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the JWT.
+// A receiver of webhooks that verifies every notification. It checks that the notification comes from the known
+// server (a JWT over the body, with the server's published keys), is addressed to this receiver, belongs to its
+// subscription (the token), and is new. With WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of
+// the JWT.
 //
-//	ISSUER=https://agents.example.com TOKEN=... go run . 8000
+// ISSUER=https://agents.example.com TOKEN=... go run . 8000
 package main
 
 import (
@@ -35,16 +35,16 @@ const (
 	life    = 5 * time.Minute // of a signature
 )
 
-// receiver is what it takes to check notifications.
+// receiver has the data that checks of notifications need.
 type receiver struct {
 	issuer string // the server's public URL
-	url    string // of this receiver, exactly as it was set
-	token  string // as it was set
+	url    string // of this receiver, exactly as the client set it
+	token  string // as the client set it
 	secret []byte // of Standard Webhooks, or nil
 	keys   *keySet
 
 	mu   sync.Mutex
-	seen map[string]time.Time // ids, and until when they must be remembered
+	seen map[string]time.Time // ids, and when to forget them
 }
 
 // verify returns the id of a genuine notification.
@@ -59,7 +59,7 @@ func (r *receiver) verify(h http.Header, body []byte) (id string, err error) {
 }
 
 func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
-	// The algorithm is ours to choose and not the token's.
+	// This receiver chooses the algorithm; the token must not.
 	parsed, err := jwt.ParseSigned(compact, []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
 		return "", fmt.Errorf("no JWT: %w", err)
@@ -90,7 +90,7 @@ func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
 	return claims.ID, nil
 }
 
-// verifyStandard is what the libraries of standardwebhooks.com do.
+// verifyStandard checks a signature as the libraries of standardwebhooks.com do.
 func (r *receiver) verifyStandard(h http.Header, body []byte) (string, error) {
 	id, at := h.Get("Webhook-Id"), h.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(at, 10, 64)
@@ -110,9 +110,8 @@ func (r *receiver) verifyStandard(h http.Header, body []byte) (string, error) {
 	return "", errors.New("no signature fits")
 }
 
-// first reports whether an id is new. A repetition is no attack: the server sends again what it
-// could not record, under the same id. A receiver with a database keeps ids there, with what it
-// does about the notification in the same transaction.
+// first reports whether an id is new. A repetition is no attack: the server redelivers what it could not record, with
+// the same id. A receiver with a database stores the id and handles the notification in one transaction.
 func (r *receiver) first(id string) bool {
 	now := time.Now()
 	r.mu.Lock()
@@ -123,13 +122,13 @@ func (r *receiver) first(id string) bool {
 		}
 	}
 	_, known := r.seen[id]
-	// Longer than a signature holds, because the server tries for days.
+	// Ids outlive signatures, because the server retries for days.
 	r.seen[id] = now.Add(48 * time.Hour)
 	return !known
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	// The server may ask whether we want to be a receiver (push.validation_challenge).
+	// The server may check that this URL is a receiver (push.validation_challenge).
 	if nonce := q.URL.Query().Get("validationToken"); q.Method == http.MethodGet && nonce != "" {
 		w.Header().Set("Content-Type", "text/plain")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -159,11 +158,11 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// errLater has the server try again.
+// errLater makes the server retry.
 var errLater = errors.New("the keys could not be fetched")
 
-// keySet is the server's public keys. It is fetched from where the receiver knows that server,
-// never from where a token says.
+// keySet is the server's public keys. The receiver fetches them from the server that it knows, never from a URL in a
+// token.
 type keySet struct {
 	url string
 
@@ -176,7 +175,7 @@ func (k *keySet) find(id string) (*jose.JSONWebKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	found := k.keys.Key(id)
-	// Keys change. An unknown one is worth a look, but not for every request that somebody invents.
+	// Keys change. Look for an unknown key, but not once for every forged request.
 	if len(found) == 0 && time.Since(k.fetched) > 10*time.Second {
 		k.fetched = time.Now()
 		if err := k.fetch(); err != nil {

@@ -19,14 +19,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// request is what the fake agent saw.
+// request is a request as the fake agent saw it.
 type request struct {
 	Method      string
 	LastEventID string
 	Params      string
 }
 
-// agent answers the nth request with the nth handler and records what was asked.
+// agent answers the nth request with the nth handler, and records the requests.
 type agent struct {
 	*Client
 	seen []request
@@ -83,7 +83,7 @@ func status(code int, header, value, body string) http.HandlerFunc {
 	}
 }
 
-// cut is a line of a script at which the connection is torn down.
+// cut is a line of a script at which the connection is closed.
 const cut = "cut"
 
 // stream sends events, each written as id and result, and then closes or is cut.
@@ -124,7 +124,7 @@ func (a *agent) follow(t *testing.T) (ids []string, err error) {
 	return ids, err
 }
 
-func TestFollowResumesAfterEveryKindOfCut(t *testing.T) {
+func TestFollowResumesAfterEveryCut(t *testing.T) {
 	t.Parallel()
 	all := []string{"1", "2", "3", "4", "5"}
 	for name, c := range map[string]struct {
@@ -168,7 +168,7 @@ func TestFollowResumesAfterEveryKindOfCut(t *testing.T) {
 	}
 }
 
-func TestFollowNeverSucceedsOnACut(t *testing.T) {
+func TestFollowFailsOnFinalCut(t *testing.T) {
 	t.Parallel()
 	away := status(503, "", "", "")
 	refused := answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"Task not found"}}`)
@@ -204,14 +204,14 @@ func TestFollowEnds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"1"}, ids)
 	})
-	t.Run("with the snapshot of a task that had ended meanwhile", func(t *testing.T) {
+	t.Run("with the snapshot of a task that has ended", func(t *testing.T) {
 		t.Parallel()
 		a := newAgent(t, stream(opened, cut), stream(`9 {"kind":"task","id":"t1","contextId":"c1","status":{"state":"failed"}}`))
 		ids, err := a.follow(t)
 		require.NoError(t, err)
 		require.Equal(t, []string{"1", "9"}, ids)
 	})
-	t.Run("with an error that the stream carries", func(t *testing.T) {
+	t.Run("with an error on the stream", func(t *testing.T) {
 		t.Parallel()
 		a := newAgent(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -221,9 +221,9 @@ func TestFollowEnds(t *testing.T) {
 		var refused *RPCError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, -32004, refused.Code)
-		require.Len(t, a.seen, 1, "what the server refused is not asked again")
+		require.Len(t, a.seen, 1, "a refused request is not retried")
 	})
-	t.Run("when the caller cannot go on", func(t *testing.T) {
+	t.Run("when the caller returns an error", func(t *testing.T) {
 		t.Parallel()
 		a := newAgent(t, stream(opened, done))
 		full := errors.New("disk full")
@@ -231,7 +231,7 @@ func TestFollowEnds(t *testing.T) {
 		require.ErrorIs(t, err, full)
 		require.Len(t, a.seen, 1)
 	})
-	t.Run("when it is canceled", func(t *testing.T) {
+	t.Run("when its context is canceled", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		a := newAgent(t, func(w http.ResponseWriter, r *http.Request) {
@@ -258,7 +258,7 @@ func TestCalls(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, "completed", got.State())
-	require.Empty(t, cmp.Diff(task, string(got.Raw)), "the result is kept as it came")
+	require.Empty(t, cmp.Diff(task, string(got.Raw)), "the result is unchanged")
 
 	_, err = a.Get(t.Context(), "t1")
 	require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, "user", sent.Message.Role)
 }
 
-func TestAnswersThatAreErrors(t *testing.T) {
+func TestErrorAnswers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -299,7 +299,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	}
 }
 
-func TestTheCardMayBeAtItsOlderPlace(t *testing.T) {
+func TestCardAtOldPath(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/a/.well-known/agent.json", answer(`{"name":"Old","extra":1}`))

@@ -55,8 +55,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A reader that has nothing yet blocks; an event that ended in CR must not wait for it.
-func TestAnEventThatEndsInCRIsNotHeldBack(t *testing.T) {
+// A reader without more data blocks; an event that ended in CR must be delivered before that.
+func TestEventEndingInCRIsNotDelayed(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
 	go func() {

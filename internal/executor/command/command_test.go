@@ -27,8 +27,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// asServer makes the test binary run one agent and nothing else, so that a test
-// can kill the server that an agent belongs to.
+// asServer makes the test binary run one agent and nothing else, so that a test can kill the server of that agent.
 const asServer = "HOLDFAST_TEST_COMMAND_SERVER"
 
 func TestMain(m *testing.M) {
@@ -93,7 +92,7 @@ func TestDocumentInEventsOut(t *testing.T) {
 	require.Equal(t, "hello", doc.Message.Parts[0].Text)
 }
 
-func TestADocumentThatNobodyReadsDoesNoHarm(t *testing.T) {
+func TestUnreadInputIsIgnored(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun(strings.Repeat("x", 1<<20))
 	out := executortest.NewRecorder()
@@ -148,7 +147,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-func TestTheExitStatusOfASettledRunIsOnlyLogged(t *testing.T) {
+func TestExitStatusOfSettledRunIsOnlyLogged(t *testing.T) {
 	t.Parallel()
 	log := &logs{}
 	out, err := execute(t, `echo '{"type":"ask","message":"Which?"}'; echo not read; exit 9`,
@@ -158,15 +157,15 @@ func TestTheExitStatusOfASettledRunIsOnlyLogged(t *testing.T) {
 	require.Contains(t, log.String(), "exit status 9")
 }
 
-func TestASettledProcessThatStaysIsStopped(t *testing.T) {
+func TestProcessIsStoppedAfterItSettles(t *testing.T) {
 	t.Parallel()
 	out, err := execute(t, `echo '{"type":"complete"}'; exec sleep 1000`, command.Options{Grace: time.Millisecond})
 	require.NoError(t, err)
 	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 }
 
-// fifo makes a named pipe that a script opens with exec 3>"$0/alive". Whoever holds it open
-// keeps the returned channel open: a way to wait for the death of processes that are not our children.
+// fifo makes a named pipe that a script opens with exec 3>"$0/alive". The returned channel closes when the last
+// process that holds it open ends: a way to wait for processes that are not our children.
 func fifo(t *testing.T, dir string) <-chan struct{} {
 	t.Helper()
 	path := filepath.Join(dir, "alive")
@@ -193,7 +192,7 @@ func awaitDeath(t *testing.T, dead <-chan struct{}) {
 	}
 }
 
-func TestCancelKillsTheWholeGroup(t *testing.T) {
+func TestCancelKillsProcessGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script string
@@ -221,7 +220,7 @@ func TestCancelKillsTheWholeGroup(t *testing.T) {
 	}
 }
 
-func TestAProcessMayCleanUpWhenAsked(t *testing.T) {
+func TestProcessMayCleanUpOnCancel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -235,11 +234,11 @@ func TestAProcessMayCleanUpWhenAsked(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "tidy"))
 }
 
-func TestWhatTheLeaderLeavesBehindIsKilled(t *testing.T) {
+func TestOrphansOfProcessAreKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	dead := fifo(t, dir)
-	// The grandchild holds stdout too, so the run would not end before it does.
+	// The grandchild holds stdout, too, so the run would last as long as the grandchild.
 	e := shell(t, dir, `exec 3>"$0/alive"; (echo '{"type":"text","text":"a"}'; exec sleep 1000) & read -r line <"$0/go"`,
 		command.Options{})
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "go"), 0o600))
@@ -252,7 +251,7 @@ func TestWhatTheLeaderLeavesBehindIsKilled(t *testing.T) {
 	require.Equal(t, "a", out.Text(t))
 }
 
-func TestAProcessThatLeftTheGroupHoldsNobodyUp(t *testing.T) {
+func TestProcessOutsideGroupDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"and is silent":          `echo >"$0/gone"; exec sleep 1000`,
@@ -268,19 +267,19 @@ func TestAProcessThatLeftTheGroupHoldsNobodyUp(t *testing.T) {
 			done := executortest.Go(t.Context(), e, executortest.NewRun("hello"), out)
 			pid, err := strconv.Atoi(string(out.Await(t, 1)[0].Run.Checkpoint))
 			require.NoError(t, err)
-			// It leads a group of its own, which is not the executor's to kill.
+			// It leads a group of its own, which the executor must not kill.
 			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 			require.NoError(t, executortest.Wait(t, done))
 		})
 	}
 }
 
-func TestAKilledServerLeavesNoAgent(t *testing.T) {
+func TestAgentDiesWithKilledServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	dead := fifo(t, dir)
 	server := exec.Command(os.Args[0])
-	// The agent says through a second pipe that it runs.
+	// The agent reports through a second pipe that it runs.
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "started"), 0o600))
 	server.Env = append(os.Environ(), asServer+"=exec 3>"+dir+"/alive; echo >"+dir+"/started; exec sleep 1000")
 	require.NoError(t, server.Start())
@@ -291,7 +290,7 @@ func TestAKilledServerLeavesNoAgent(t *testing.T) {
 	awaitDeath(t, dead)
 }
 
-func TestTheProcessIsReaped(t *testing.T) {
+func TestProcessIsReaped(t *testing.T) {
 	t.Parallel()
 	out, err := execute(t, `echo "{\"type\":\"checkpoint\",\"data\":$$}"`, command.Options{})
 	require.NoError(t, err)
@@ -301,7 +300,7 @@ func TestTheProcessIsReaped(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECHILD)
 }
 
-func TestStderrGoesToTheLogAndNowhereElse(t *testing.T) {
+func TestStderrGoesToLogOnly(t *testing.T) {
 	t.Parallel()
 	log := &logs{}
 	_, err := execute(t, `for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22; do echo "line $i;" >&2; done
@@ -325,7 +324,7 @@ func TestStderrGoesToTheLogAndNowhereElse(t *testing.T) {
 	require.Equal(t, "the end", kept[19])
 }
 
-func TestALostLeaseStopsTheProcess(t *testing.T) {
+func TestLostLeaseStopsProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	dead := fifo(t, dir)
@@ -336,7 +335,7 @@ func TestALostLeaseStopsTheProcess(t *testing.T) {
 	awaitDeath(t, dead)
 }
 
-func TestOptionsNameWhatIsWrong(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	sh := []string{"sh"}
 	for want, opts := range map[string]command.Options{
@@ -355,7 +354,7 @@ func TestOptionsNameWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestARelativeProgramCountsFromItsDirectory(t *testing.T) {
+func TestRelativeProgramPath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "agent.sh"), []byte("#!/bin/sh\necho '{\"type\":\"complete\"}'\n"), 0o700))

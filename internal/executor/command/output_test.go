@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASlowConsumerLosesNothingAfterTheProcessHasEnded(t *testing.T) {
+func TestSlowConsumerGetsAllOutputOfEndedProcess(t *testing.T) {
 	t.Parallel()
 	read, write, err := os.Pipe()
 	require.NoError(t, err)

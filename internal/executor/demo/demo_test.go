@@ -27,7 +27,7 @@ func newDemo(t testing.TB) executor.Executor {
 	return e
 }
 
-func TestScriptsThatEmitOneArtifact(t *testing.T) {
+func TestArtifactScripts(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]task.Part{
 		"echo:hi there": task.Text("hi there"),
@@ -48,12 +48,12 @@ func TestScriptsThatEmitOneArtifact(t *testing.T) {
 			require.Len(t, events, 1)
 			require.Equal(t, []task.Part{want}, events[0].Artifact.Parts)
 			require.True(t, events[0].Last)
-			require.Zero(t, run.Memory.(*executortest.Memory).Reads, "a first turn reads nothing")
+			require.Zero(t, run.Memory.(*executortest.Memory).Reads, "a first turn does not read the history")
 		})
 	}
 }
 
-func TestDataIsAnObjectThatKeepsItsNumbers(t *testing.T) {
+func TestDataKeepsItsNumbers(t *testing.T) {
 	t.Parallel()
 	out := executortest.NewRecorder()
 	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("data"), out))
@@ -62,7 +62,7 @@ func TestDataIsAnObjectThatKeepsItsNumbers(t *testing.T) {
 	require.Contains(t, string(data), "12345678901234567890")
 }
 
-func TestUnknownMessagesAreEchoedWithAllTheirParts(t *testing.T) {
+func TestUnknownMessagesAreEchoedWhole(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun("look")
 	run.Message.Parts = append(run.Message.Parts,
@@ -72,7 +72,7 @@ func TestUnknownMessagesAreEchoedWithAllTheirParts(t *testing.T) {
 	require.Empty(t, cmp.Diff(run.Message.Parts, out.Events()[0].Artifact.Parts))
 }
 
-func TestScriptsThatSettleTheRun(t *testing.T) {
+func TestSettlingScripts(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]struct {
 		state  task.State
@@ -98,7 +98,7 @@ func TestScriptsThatSettleTheRun(t *testing.T) {
 	}
 }
 
-func TestTheMessageAfterAQuestionAnswersIt(t *testing.T) {
+func TestMessageAfterQuestionAnswersIt(t *testing.T) {
 	t.Parallel()
 	secondTurn := func(first, question, second string) *executor.Run {
 		run := executortest.NewRun(second)
@@ -132,7 +132,7 @@ func TestHoldWorksUntilItsContextEnds(t *testing.T) {
 	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrCanceled)
 }
 
-func TestSleepWaitsAsLongAsItIsTold(t *testing.T) {
+func TestSleepWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -174,7 +174,7 @@ func TestChunksAreOneArtifact(t *testing.T) {
 	})
 }
 
-func TestChunksSmallerThanTheirHeaderAreTheHeader(t *testing.T) {
+func TestSmallestChunkIsItsHeader(t *testing.T) {
 	t.Parallel()
 	out := executortest.NewRecorder()
 	require.NoError(t, newDemo(t).Execute(t.Context(), executortest.NewRun("chunks=1 size=3"), out))
@@ -201,10 +201,10 @@ func TestChunksContinueAfterACrash(t *testing.T) {
 	third := executortest.NewRecorder()
 	run.Try, run.Attempt, run.Memory = 3, 3, &executortest.Memory{Events: events}
 	require.NoError(t, newDemo(t).Execute(t.Context(), run, third))
-	require.Empty(t, third.Events(), "everything was stored already")
+	require.Empty(t, third.Events(), "all chunks were stored already")
 }
 
-// dyingEmitter lets some artifacts through and then refuses.
+// dyingEmitter accepts some artifacts and then refuses.
 type dyingEmitter struct {
 	executor.Emitter
 	after   int
@@ -219,7 +219,7 @@ func (d dyingEmitter) Artifact(ctx context.Context, c executor.Chunk) (string, e
 	return d.Emitter.Artifact(ctx, c)
 }
 
-func TestIllFormedScriptsFailAndSayWhy(t *testing.T) {
+func TestInvalidScriptsFailWithReason(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
 		"chunks=abc":               "chunks=abc: want a number from 1 to 1000000",
@@ -245,7 +245,7 @@ func TestIllFormedScriptsFailAndSayWhy(t *testing.T) {
 	}
 }
 
-func TestOptionsNameWhatIsWrong(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	_, err := demo.New(demo.Options{MaxChunks: -1})
 	require.ErrorContains(t, err, "max_chunks")

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// agentServer starts a backend and returns the executor that calls it.
+// agentServer starts an agent and returns the executor that calls it.
 func agentServer(t *testing.T, opts http.Options, handler nethttp.HandlerFunc) executor.Executor {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -46,7 +46,7 @@ func execute(t *testing.T, e executor.Executor) (*executortest.Recorder, error) 
 	return out, e.Execute(t.Context(), executortest.NewRun("hello"), out)
 }
 
-func TestTheRequest(t *testing.T) {
+func TestRequest(t *testing.T) {
 	t.Parallel()
 	var got *nethttp.Request
 	var doc map[string]any
@@ -76,7 +76,7 @@ func TestTheRequest(t *testing.T) {
 	require.InDelta(t, 1, doc["version"], 0)
 }
 
-func TestAnswersInEveryForm(t *testing.T) {
+func TestAnswerFormats(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ contentType, body string }{
 		"one event":         {"application/json", `{"type":"text","text":"hi there"}`},
@@ -97,7 +97,7 @@ func TestAnswersInEveryForm(t *testing.T) {
 	}
 }
 
-func TestEventsArriveWhileTheAgentStillWorks(t *testing.T) {
+func TestEventsArriveDuringRun(t *testing.T) {
 	t.Parallel()
 	next := make(chan string)
 	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
@@ -138,7 +138,7 @@ func TestCancelClosesTheRequest(t *testing.T) {
 	<-closed
 }
 
-func TestCancelBeforeTheAgentAnswers(t *testing.T) {
+func TestCancelBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	called := make(chan struct{})
 	e := agentServer(t, http.Options{}, func(_ nethttp.ResponseWriter, r *nethttp.Request) {
@@ -153,7 +153,7 @@ func TestCancelBeforeTheAgentAnswers(t *testing.T) {
 	require.ErrorIs(t, executortest.Wait(t, done), executor.ErrShutdown)
 }
 
-func TestTheRunEndsAtTheSettlingEvent(t *testing.T) {
+func TestRunEndsAtSettlingEvent(t *testing.T) {
 	t.Parallel()
 	released := make(chan struct{})
 	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -210,7 +210,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestARefusalWithoutAnEndIsReadForAMoment(t *testing.T) {
+func TestEndlessErrorBodyIsReadBriefly(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
 	e := agentServer(t, http.Options{}, func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -228,7 +228,7 @@ func TestARefusalWithoutAnEndIsReadForAMoment(t *testing.T) {
 	<-gone
 }
 
-func TestAnEmptyAnswerCompletesWhereItsEndIsCertain(t *testing.T) {
+func TestEmptyFramedAnswerCompletes(t *testing.T) {
 	t.Parallel()
 	for _, head := range []string{"", "Content-Type: application/json\r\n", "Content-Type: application/x-ndjson\r\n"} {
 		t.Run(strings.TrimSpace(head), func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestAnEmptyAnswerCompletesWhereItsEndIsCertain(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreNotUnderstoodFail(t *testing.T) {
+func TestInvalidAnswersFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ contentType, body, want string }{
 		"the wrong type": {"text/html", "<p>", `the agent answered with the content type "text/html"; ` +
@@ -285,7 +285,7 @@ func TestAnswersThatAreNotUnderstoodFail(t *testing.T) {
 	}
 }
 
-func TestAStreamMayBeLongerThanAnEvent(t *testing.T) {
+func TestStreamMayExceedEventLimit(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat(`{"type":"text","text":"0123456789"}`+"\n", 1000)
 	out, err := execute(t, agentServer(t, http.Options{MaxEvent: 100}, answering("application/x-ndjson", body)))
@@ -317,7 +317,7 @@ func rawServer(t *testing.T, answer string) executor.Executor {
 	return e
 }
 
-func TestConnectionsThatBreakAreRetried(t *testing.T) {
+func TestBrokenConnectionIsRetryable(t *testing.T) {
 	t.Parallel()
 	const event = `{"type":"text","text":"a"}` + "\n"
 	chunk := fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
@@ -340,7 +340,7 @@ func TestConnectionsThatBreakAreRetried(t *testing.T) {
 	}
 }
 
-func TestUnframedAnswersWithALastWordAreComplete(t *testing.T) {
+func TestUnframedAnswerWithSettlingEventIsComplete(t *testing.T) {
 	t.Parallel()
 	out, err := execute(t, rawServer(t, "HTTP/1.0 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n"+
 		`{"type":"text","text":"a"}`+"\n"+`{"type":"complete"}`+"\n"))
@@ -352,7 +352,7 @@ func TestUnframedAnswersWithALastWordAreComplete(t *testing.T) {
 	require.Equal(t, "a", out.Text(t))
 }
 
-func TestNobodyListensIsRetried(t *testing.T) {
+func TestRefusedConnectionIsRetryable(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -376,22 +376,22 @@ func TestHeaderTimeout(t *testing.T) {
 	require.True(t, retry, "%v", err)
 }
 
-func TestProxyVariablesAreNotRead(t *testing.T) {
+func TestProxyVariablesAreIgnored(t *testing.T) {
 	// Not parallel: it changes the environment.
 	proxy := httptest.NewServer(nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {
-		t.Error("the proxy was asked")
+		t.Error("the request went to the proxy")
 	}))
 	t.Cleanup(proxy.Close)
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("NO_PROXY", "")
-	// A name, since Go never sends loopback addresses through a proxy.
+	// A host name, since Go never sends loopback addresses through a proxy.
 	e, err := http.New(http.Options{URL: "http://agent.invalid"})
 	require.NoError(t, err)
 	_, err = execute(t, e)
 	require.ErrorContains(t, err, "agent.invalid")
 }
 
-func TestALostLeaseIsToldAsSuch(t *testing.T) {
+func TestLostLeaseIsReported(t *testing.T) {
 	t.Parallel()
 	out := executortest.NewRecorder()
 	out.Refuse(executor.ErrLeaseLost)
@@ -399,7 +399,7 @@ func TestALostLeaseIsToldAsSuch(t *testing.T) {
 	require.ErrorIs(t, e.Execute(t.Context(), executortest.NewRun("hello"), out), executor.ErrLeaseLost)
 }
 
-func TestOptionsNameWhatIsWrong(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]http.Options{
 		"http: url: is required":                                        {},

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheExamplesInTheGuideAreValid(t *testing.T) {
+func TestExamplesInGuideAreValid(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../../docs/executors.md")
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// FuzzDecode looks for panics, for line breaks that reach the log, and
-// for events that the decoder takes and the published schema does not.
+// FuzzDecode looks for panics, for line breaks that reach the log, and for events that the decoder accepts and the
+// published schema rejects.
 func FuzzDecode(f *testing.F) {
 	for raw := range validEvents {
 		f.Add([]byte(raw))
@@ -25,7 +25,7 @@ func FuzzDecode(f *testing.F) {
 		given := bytes.Clone(raw)
 		e, bad := Decode(raw)
 		if !bytes.Equal(given, raw) {
-			t.Fatal("the decoder wrote into its input")
+			t.Fatal("the decoder changed its input")
 		}
 		if _, answerBad := DecodeAnswer(raw); bad == nil && answerBad != nil {
 			t.Fatalf("an event is not an answer: %v", answerBad)
@@ -35,10 +35,10 @@ func FuzzDecode(f *testing.F) {
 		}
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 		if err != nil {
-			return // encoding/json reads a little less than we do, such as numbers beyond float64
+			return // encoding/json accepts a little less than the decoder, for example no numbers beyond float64
 		}
 		if err := schema.Validate(value); err != nil {
-			t.Fatalf("the schema refuses what the decoder takes: %v", err)
+			t.Fatalf("the schema rejects what the decoder accepts: %v", err)
 		}
 		for _, opaque := range []json.RawMessage{e.Checkpoint, e.Chunk.Metadata, e.Chunk.Artifact.Metadata} {
 			if bytes.ContainsAny(opaque, "\n\r") {
@@ -48,8 +48,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzStream looks for panics in the readers and for events that differ by how
-// the bytes arrive.
+// FuzzStream looks for panics in the readers, and for events that depend on how the bytes arrive.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("{\"a\":1}\n\n{\"b\":2}\r\n{\"c\""), 3)
 	f.Add([]byte(": hi\nid: 1\ndata: {\ndata: }\n\nevent: x\ndata:{}\n\ndata: cut"), 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func TestTheFirstRunDocument(t *testing.T) {
+func TestFirstRunDocument(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun("hello")
 	memory := &executortest.Memory{}
@@ -22,10 +22,10 @@ func TestTheFirstRunDocument(t *testing.T) {
 		`"message":{"messageId":"message-1","role":"user","parts":[{"text":"hello"}]},`+
 		`"turn":1,"try":1,"attempt":1}`, string(raw))
 	require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
-	require.Zero(t, memory.Reads, "a first try of a first turn reads nothing")
+	require.Zero(t, memory.Reads, "the first try of a first turn reads nothing")
 }
 
-func TestALaterRunDocumentTellsWhatWasBefore(t *testing.T) {
+func TestLaterRunDocumentHasHistory(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun("go on")
 	run.Turn, run.Try, run.Attempt = 2, 3, 9
@@ -66,7 +66,7 @@ func TestALaterRunDocumentTellsWhatWasBefore(t *testing.T) {
 		`{"artifactId":"b","name":"two","chunks":1,"last":false}]`)
 }
 
-func TestHistoryCanBeLeftOut(t *testing.T) {
+func TestHistoryCanBeOmitted(t *testing.T) {
 	t.Parallel()
 	run := executortest.NewRun("go on")
 	run.Turn = 2

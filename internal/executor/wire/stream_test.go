@@ -31,7 +31,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// collect writes down all that a stream yields, one entry a line.
+// collect renders the events of a stream, one entry a line.
 func collect(s *Stream) string {
 	var b strings.Builder
 	for {
@@ -46,7 +46,7 @@ func collect(s *Stream) string {
 	}
 }
 
-func TestStreamsYieldEventsWithTheirLines(t *testing.T) {
+func TestStreamsYieldEventsWithLineNumbers(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 200_000)
 	for _, c := range []struct{ name, in, want string }{
@@ -85,7 +85,7 @@ func TestStreamsYieldEventsWithTheirLines(t *testing.T) {
 	}
 }
 
-func TestAnEventThatIsTooLongNamesItsLine(t *testing.T) {
+func TestTooLongEventNamesItsLine(t *testing.T) {
 	t.Parallel()
 	const want = "the agent's answer is not understood: line 2: is longer than the 100 bytes that an event may have"
 	_, _, err := readTwo(Lines(strings.NewReader("a\n"+strings.Repeat("x", 200)+"\n"), 100))
@@ -109,7 +109,7 @@ func play(t *testing.T, run *executor.Run, out executor.Emitter, lines ...string
 	return p, p.PlayStream(t.Context(), stream, func() error { return nil })
 }
 
-func TestTextsOfOneNameAreOneArtifact(t *testing.T) {
+func TestTextsOfOneNameFormOneArtifact(t *testing.T) {
 	t.Parallel()
 	run, out := executortest.NewRun(""), executortest.NewRecorder()
 	run.Turn = 3
@@ -132,7 +132,7 @@ func TestTextsOfOneNameAreOneArtifact(t *testing.T) {
 	}, got))
 }
 
-func TestATryThatStartsOverReplacesItsText(t *testing.T) {
+func TestNewTryReplacesText(t *testing.T) {
 	t.Parallel()
 	run, out := executortest.NewRun(""), executortest.NewRecorder()
 	_, err := play(t, run, out, `{"type":"text","text":"half of"}`)
@@ -143,7 +143,7 @@ func TestATryThatStartsOverReplacesItsText(t *testing.T) {
 	require.Equal(t, "all of it", out.Text(t))
 }
 
-func TestASettlingEventEndsThePlay(t *testing.T) {
+func TestSettlingEventEndsPlay(t *testing.T) {
 	t.Parallel()
 	out := executortest.NewRecorder()
 	p, err := play(t, executortest.NewRun(""), out,
@@ -165,7 +165,7 @@ func TestRetryReturnsARetryableError(t *testing.T) {
 	require.False(t, p.Settled())
 }
 
-func TestAReplyMustBeAlone(t *testing.T) {
+func TestReplyMustBeOnlyEvent(t *testing.T) {
 	t.Parallel()
 	out := executortest.NewRecorder()
 	_, err := play(t, executortest.NewRun(""), out, `{"type":"reply","message":"hi"}`)
@@ -177,7 +177,7 @@ func TestAReplyMustBeAlone(t *testing.T) {
 	require.EqualError(t, err, "the agent's answer is not understood: line 2: a reply must be the only event")
 }
 
-func TestMalformedEventsFailWithLineAndMember(t *testing.T) {
+func TestMalformedEventErrorNamesLineAndMember(t *testing.T) {
 	t.Parallel()
 	_, err := play(t, executortest.NewRun(""), executortest.NewRecorder(),
 		`{"type":"text","text":"a"}`, ``, `{"type":"artifact","artifact":{"parts":[{"txt":"a"}]}}`)
@@ -187,7 +187,7 @@ func TestMalformedEventsFailWithLineAndMember(t *testing.T) {
 		"the agent's answer is not understood: line 3: artifact.parts[0].txt: is not a known member", failure.Msg)
 }
 
-func TestTheEmittersErrorsComeBackAsTheyAre(t *testing.T) {
+func TestEmitterErrorsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	out := executortest.NewRecorder()
 	out.Refuse(executor.ErrLeaseLost)

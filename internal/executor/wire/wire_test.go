@@ -84,7 +84,7 @@ var validEvents = map[string]Event{
 	},
 }
 
-// invalidEvents map an event to what its author reads.
+// invalidEvents are events with the errors that their authors read.
 var invalidEvents = map[string]string{
 	`{"text":"hi"}`:                        "type: is missing; it is one of " + knownTypes,
 	`{"type":null}`:                        "type: is missing; it is one of " + knownTypes,
@@ -139,7 +139,7 @@ var invalidEvents = map[string]string{
 	`null`:            "type: is missing; it is one of " + knownTypes,
 }
 
-// unparseableEvents are those that a schema never gets to see, or cannot judge.
+// unparseableEvents are texts that are no JSON, or that a schema cannot judge.
 var unparseableEvents = map[string]string{
 	``:                                      "not JSON: unexpected EOF, at byte 1",
 	`hello`:                                 "not JSON: invalid character 'h' at start of value, at byte 1",
@@ -167,7 +167,7 @@ func instance(t testing.TB, raw string) any {
 	return value
 }
 
-func TestValidEventsPassDecoderAndSchema(t *testing.T) {
+func TestDecoderAndSchemaAcceptValidEvents(t *testing.T) {
 	t.Parallel()
 	schema := compile(t, "event")
 	for raw, want := range validEvents {
@@ -181,7 +181,7 @@ func TestValidEventsPassDecoderAndSchema(t *testing.T) {
 	}
 }
 
-func TestInvalidEventsAreRefusedByDecoderAndSchema(t *testing.T) {
+func TestDecoderAndSchemaRejectInvalidEvents(t *testing.T) {
 	t.Parallel()
 	schema := compile(t, "event")
 	for raw, want := range invalidEvents {
@@ -195,7 +195,7 @@ func TestInvalidEventsAreRefusedByDecoderAndSchema(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotJSONIsRefused(t *testing.T) {
+func TestDecoderRejectsInvalidJSON(t *testing.T) {
 	t.Parallel()
 	for raw, want := range unparseableEvents {
 		t.Run(raw, func(t *testing.T) {
@@ -207,13 +207,13 @@ func TestWhatIsNotJSONIsRefused(t *testing.T) {
 	}
 }
 
-func TestAMessageRepeatsLittleOfALongName(t *testing.T) {
+func TestErrorShortensLongNames(t *testing.T) {
 	t.Parallel()
 	_, bad := Decode([]byte(`{"type":"text","text":"a","` + strings.Repeat("é", 10_000) + `":1}`))
 	require.EqualError(t, bad, strings.Repeat("é", maxQuote/2)+"…: is not a known member")
 }
 
-func TestTheSchemaKnowsEveryType(t *testing.T) {
+func TestSchemaHasEveryType(t *testing.T) {
 	t.Parallel()
 	for name := range decoders {
 		compile(t, name)
@@ -228,7 +228,7 @@ func TestTheSchemaKnowsEveryType(t *testing.T) {
 	require.Len(t, events, len(decoders), "each type has an example")
 }
 
-func TestNestingIsBounded(t *testing.T) {
+func TestNestingIsLimited(t *testing.T) {
 	t.Parallel()
 	nested := func(n int) string {
 		return `{"type":"checkpoint","data":` + strings.Repeat("[", n) + `"]}[{\""` + strings.Repeat("]", n) + `}`

@@ -32,11 +32,11 @@ func TestDescribe(t *testing.T) {
 		want string
 	}{
 		{"a bare kind has the schema's message", &task.Error{Kind: task.NotFound}, -32001, "Task not found"},
-		{"what the kind says itself is not repeated", task.Errorf(task.NotFound, "task not found"), -32001, "Task not found"},
+		{"a detail equal to the kind's text is not repeated", task.Errorf(task.NotFound, "task not found"), -32001, "Task not found"},
 		{"a bare kind that borrows its row explains itself", &task.Error{Kind: task.Busy}, -32004, "This operation is not supported: the task is busy"},
 		{"a detail follows", task.Errorf(task.Terminal, "the task has completed"), -32004, "This operation is not supported: the task has completed"},
 		{"an invalid member is named", task.InvalidField("message.parts", "is required"), -32602, "Invalid parameters: message.parts: is required"},
-		{"an internal error says nothing", &task.Error{Kind: task.Internal, Msg: "pool", Cause: errors.New("dial 10.0.0.1")}, -32603, "Internal error"},
+		{"an internal error has no details", &task.Error{Kind: task.Internal, Msg: "pool", Cause: errors.New("dial 10.0.0.1")}, -32603, "Internal error"},
 		{"nor does a lost lease", task.Errorf(task.LeaseLost, "attempt 4"), -32603, "Internal error"},
 		{"a cause is never shown", &task.Error{Kind: task.Unavailable, Cause: errors.New("dial 10.0.0.1")}, -32603, "A required resource is unavailable"},
 	}
@@ -50,7 +50,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestOverrideLeavesTheBaseAlone(t *testing.T) {
+func TestOverrideKeepsBase(t *testing.T) {
 	t.Parallel()
 	own := fault.Base.Override(map[task.Kind]fault.JSONRPC{
 		task.Terminal: {Code: -32009, Message: "Invalid task state for operation"},

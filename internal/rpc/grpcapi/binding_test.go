@@ -53,7 +53,7 @@ const (
 	service03 = "a2a.v1.A2AService/"
 )
 
-// Every operation of both versions that has one answer. The answers are golden files.
+// Tests every unary operation of both versions. The answers are golden files.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}
@@ -129,11 +129,11 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
+func TestInternalErrorIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for what, e := range map[string]*rpctest.Recorder{
 		"hunter2": {Err: errors.New("password=hunter2")},
-		"panic":   {}, // its task is nil
+		"panic":   {}, // without a task
 	} {
 		s := serve(t, e.As, grpcapi.Options{})
 		_, err10 := s.young.GetTask(with(t), &pb10.GetTaskRequest{Id: "t-1"})
@@ -171,11 +171,11 @@ func TestBadRequests(t *testing.T) {
 	for _, method := range []string{service10 + "Nothing", service03 + "TaskSubscriptions", "a2a.v2.A2AService/GetTask"} {
 		require.Equal(t, codes.Unimplemented, codeOf(s.unary(with(t), method, &pb10.GetTaskRequest{}, new(pb10.Task))))
 	}
-	require.Nil(t, e.Last(), "none of them reached the engine")
-	require.Empty(t, s.logs.String(), "nor the log")
+	require.Nil(t, e.Last(), "no request reached the engine")
+	require.Empty(t, s.logs.String(), "no request was logged as an error")
 }
 
-func TestARequestThatDoesNotArrive(t *testing.T) {
+func TestIncompleteRequest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, (&rpctest.Recorder{Task: sample()}).As, grpcapi.Options{Limits: body.Limits{Timeout: 50 * time.Millisecond}})
 	for method, streams := range map[string]bool{"GetTask": false, "SubscribeToTask": true} {
@@ -267,7 +267,7 @@ func TestTenantsAreAgents(t *testing.T) {
 	require.NoError(t, err)
 	require.IsType(t, new(engine.GetRequest), e.Last())
 	_, asked := e.LastBy()
-	require.Equal(t, "demo", asked, "0.3 cannot name one")
+	require.Equal(t, "demo", asked, "0.3 cannot name an agent")
 }
 
 func TestExtensions(t *testing.T) {
@@ -303,7 +303,7 @@ func TestCardsAnnounceGRPC(t *testing.T) {
 	require.Equal(t, []card.Interface{
 		{Binding: "GRPC", Version: "1.0", URL: "grpc.example.com:443", Tenant: "other"},
 	}, p.Interfaces("other", "https://a2a.example.com/agents/other"), "0.3 cannot name an agent")
-	require.Empty(t, grpcapi.New(grpcapi.Options{}).Announced("demo"), "nobody has said where it is")
+	require.Empty(t, grpcapi.New(grpcapi.Options{}).Announced("demo"), "no address is configured")
 }
 
 func TestHealth(t *testing.T) {
@@ -328,7 +328,7 @@ func TestHealth(t *testing.T) {
 	r, err = watch.Recv()
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, r.GetStatus())
-	cancel() // a watch does not end by itself
+	cancel() // a watch ends only by its client
 	require.ErrorIs(t, wait(t, stopped), context.Canceled)
 }
 
@@ -368,8 +368,8 @@ func TestReflection(t *testing.T) {
 	require.NoError(t, c.CloseSend())
 }
 
-// A client that leaves is no fault.
-func TestACallThatIsGivenUp(t *testing.T) {
+// A canceled call is no fault.
+func TestCanceledCall(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	ctx, cancel := context.WithCancel(with(t))
@@ -389,7 +389,7 @@ func TestACallThatIsGivenUp(t *testing.T) {
 	require.Empty(t, s.logs.String())
 }
 
-func TestAPortThatIsTaken(t *testing.T) {
+func TestClosedListener(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -19,8 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// FuzzRequest sends arbitrary bytes to any method. The answer is a message, or an error that is no
-// internal fault.
+// FuzzRequest sends arbitrary bytes to any method. The answer is a message, or an error that is not internal.
 func FuzzRequest(f *testing.F) {
 	var methods []string
 	for _, service := range []*grpc.ServiceDesc{&pb10.A2AService_ServiceDesc, &pb03.A2AService_ServiceDesc} {

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A connection on which a write has exceeded its deadline stays closed after the deadline is
-// lifted.
-func TestAConnectionEndsWithAWriteThatFails(t *testing.T) {
+// A connection whose write exceeded its deadline stays closed after the deadline is lifted.
+func TestFailedWriteClosesConnection(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

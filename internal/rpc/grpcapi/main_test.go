@@ -163,7 +163,7 @@ func sample() *task.Task {
 type fault struct {
 	*grpcstatus.Status
 	info    *errdetails.ErrorInfo
-	members []string // at fault
+	members []string // the invalid members
 	retry   time.Duration
 }
 
@@ -195,7 +195,7 @@ func ends[M any](t testing.TB, s grpc.ServerStreamingClient[M]) {
 	t.Helper()
 	m, err := s.Recv()
 	if !errors.Is(err, io.EOF) {
-		require.FailNow(t, "the stream goes on", "%v, %v", m, err)
+		require.FailNow(t, "the stream continues", "%v, %v", m, err)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestSendStream(t *testing.T) {
 	s.idle(t)
 }
 
-func TestTheHeadersComeBeforeAnythingHappens(t *testing.T) {
+func TestStreamHeadersComeFirst(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	request := send10("hi")
@@ -203,13 +203,13 @@ func TestResume(t *testing.T) {
 		f := faultOf(t, err)
 		require.Equal(t, codes.InvalidArgument, f.Code())
 		require.Contains(t, f.members[0], "Last-Event-ID: must be an id")
-		// The name of the header in HTTP has no meaning here.
+		// The HTTP name of the header has no meaning here.
 		_, err = s.subscribe10(t, id, "last-event-id", "4").Recv()
 		require.Equal(t, codes.FailedPrecondition, codeOf(err))
 	}
 }
 
-func TestAQuestionThatWasAnsweredHasItsID(t *testing.T) {
+func TestAnsweredQuestionKeepsItsID(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	id := s.Task("0.3", status(task.StateInputRequired), rpctest.Says("Rome"), status(task.StateSubmitted))
@@ -220,12 +220,12 @@ func TestAQuestionThatWasAnsweredHasItsID(t *testing.T) {
 	expect(t, old, "2 status input_required", "4 status submitted", "5 status completed final")
 }
 
-func TestABareMessageHasItsID(t *testing.T) {
+func TestBareMessageHasID(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) {
 		o.Agents[1].Extensions = o.Agents[0].Extensions
 	})
-	for range 2 { // the second time it is the opening
+	for range 2 { // the second time as the opening
 		request := send10("hi")
 		request.Tenant = "other"
 		c, err := s.young.SendStreamingMessage(with(t, "a2a-extensions", dispatch.ResumeURI, "idempotency-key", "k"), request)
@@ -261,7 +261,7 @@ func TestTooManyStreams(t *testing.T) {
 	ends(t, first)
 }
 
-func TestAClientThatLeavesHoldsNothing(t *testing.T) {
+func TestStreamEndsWhenClientLeaves(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	id := s.Task("0.3", status(task.StateWorking))
@@ -272,15 +272,15 @@ func TestAClientThatLeavesHoldsNothing(t *testing.T) {
 	cancel()
 	wait(t, s.closed)
 	s.idle(t)
-	require.Empty(t, s.logs.String(), "that is no error")
+	require.Empty(t, s.logs.String(), "a client that leaves is no error")
 }
 
 // The server drops a client that reads nothing. That client keeps what it has and delays no other.
-func TestAClientThatTakesNothing(t *testing.T) {
+func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{WriteTimeout: 500 * time.Millisecond})
 	id := s.Task("0.3", status(task.StateWorking))
-	// A window that does not grow by itself.
+	// A flow-control window that does not grow.
 	conn := dial(t, s.addr, grpc.WithStaticStreamWindowSize(64<<10))
 	stuck, err := pb10.NewA2AServiceClient(conn).SubscribeToTask(with(t, "a2a-extensions", dispatch.ResumeURI), &pb10.SubscribeToTaskRequest{Id: id.String()})
 	require.NoError(t, err)
@@ -297,7 +297,7 @@ func TestAClientThatTakesNothing(t *testing.T) {
 	for range chunks {
 		expect(t, quick, "artifact "+text)
 	}
-	wait(t, s.closed) // the stuck one, by its deadline
+	wait(t, s.closed) // the write deadline ends the stuck stream
 	s.Add(id, status(task.StateCompleted))
 	expect(t, quick, "status completed")
 	ends(t, quick)
@@ -307,7 +307,7 @@ func TestAClientThatTakesNothing(t *testing.T) {
 	for {
 		m, err := stuck.Recv()
 		if err != nil {
-			require.Equal(t, codes.Canceled, codeOf(err), "which is not an end of the task")
+			require.Equal(t, codes.Canceled, codeOf(err), "this is not the end of the task")
 			break
 		}
 		last++
@@ -325,7 +325,7 @@ func TestAClientThatTakesNothing(t *testing.T) {
 }
 
 // One event may be far larger than one send.
-func TestALargeEvent(t *testing.T) {
+func TestLargeEvent(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	id := s.Task("0.3", status(task.StateWorking))
@@ -339,7 +339,7 @@ func TestALargeEvent(t *testing.T) {
 	ends(t, c)
 }
 
-func TestStreamsWhenTheServerStops(t *testing.T) {
+func TestStreamsDuringStop(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	id := s.Task("0.3", status(task.StateWorking))
@@ -361,14 +361,14 @@ func TestStreamsWhenTheServerStops(t *testing.T) {
 		func() error { _, err := young.Recv(); return err }(),
 		func() error { _, err := old.Recv(); return err }(),
 	} {
-		require.Equal(t, codes.Unavailable, codeOf(err), "which is not an end of the task")
+		require.Equal(t, codes.Unavailable, codeOf(err), "this is not the end of the task")
 		require.Contains(t, err.Error(), "the server is stopping")
 	}
 	require.NoError(t, wait(t, stopped))
 	require.Empty(t, s.logs.String())
 }
 
-func TestAStopThatTakesTooLong(t *testing.T) {
+func TestStopTimeout(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	c := s.subscribe10(t, s.Task("0.3", status(task.StateWorking)))
@@ -381,7 +381,7 @@ func TestAStopThatTakesTooLong(t *testing.T) {
 	wait(t, s.closed)
 }
 
-func TestAPanicOnAStreamIsItsStatus(t *testing.T) {
+func TestPanicBecomesStreamStatus(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{}, func(o *dispatch.Options) { o.MaxStreams = 1 })
 	id := s.Task("0.3", status(task.StateWorking))
@@ -396,7 +396,7 @@ func TestAPanicOnAStreamIsItsStatus(t *testing.T) {
 	expect(t, s.subscribe10(t, s.Task("0.3", status(task.StateWorking))), "task working")
 }
 
-func TestARepeatedRequest(t *testing.T) {
+func TestRepeatedRequest(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, grpcapi.Options{})
 	ctx := metadata.AppendToOutgoingContext(with(t), "idempotency-key", "k")

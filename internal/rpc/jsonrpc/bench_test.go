@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// still answers at once and remembers nothing.
+// still is an engine that answers at once and stores nothing.
 type still struct {
 	*fakeEngine
 	t *task.Task
@@ -24,7 +24,7 @@ type still struct {
 func (s still) Send(context.Context, *engine.SendRequest) (*task.Task, error) { return s.t, nil }
 func (s still) Get(context.Context, *engine.GetRequest) (*task.Task, error)   { return s.t, nil }
 
-// sink is a ResponseWriter that costs nothing. Like the real one it has deadlines.
+// sink is a ResponseWriter that discards everything. It has deadlines like a real one.
 type sink struct{ header http.Header }
 
 func (s *sink) Header() http.Header              { return s.header }

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// spoken returns the version of an answer, found by its shape.
+// spoken returns the version of an answer, found by its members.
 func spoken(t testing.TB, a *answer) string {
 	t.Helper()
 	require.Nil(t, a.Error, "%s", a.body)
@@ -54,7 +54,7 @@ func TestVersionHeader(t *testing.T) {
 		{"latest", "tasks/get", "0.3", refused},
 		{"0.3, 0.3", "tasks/get", "0.3", refused},
 
-		// The three methods whose params read the same.
+		// The params of these three methods are the same in both versions.
 		{"", "tasks/get", "0.1", "0.1"},
 		{"", "tasks/get", "0.3", "0.3"},
 		{"", "tasks/get", "0.2 of a future release", "0.3"},
@@ -90,7 +90,7 @@ func TestVersionHeader(t *testing.T) {
 	}
 }
 
-func TestTheMethodComesBeforeTheVersionAndTheVersionBeforeParams(t *testing.T) {
+func TestErrorPrecedence(t *testing.T) {
 	t.Parallel()
 	s := serve(t, options{fake: &fakeEngine{}})
 	require.Equal(t, -32601, s.post(t, request("1", "SendMassage", `{}`), "A2A-Version", "99.0").Error.Code)
@@ -118,7 +118,7 @@ func TestPinnedPaths(t *testing.T) {
 	}
 }
 
-func TestWhatARequestDoesNotSayIsReadInTheVersionOfTheTask(t *testing.T) {
+func TestUnversionedRequestUsesVersionOfTask(t *testing.T) {
 	t.Parallel()
 	for origin, want := range map[string]bool{"0.1": false, "0.3": true} {
 		s := serve(t, options{fake: &fakeEngine{task: sample(origin)}})
@@ -129,8 +129,7 @@ func TestWhatARequestDoesNotSayIsReadInTheVersionOfTheTask(t *testing.T) {
 	}
 }
 
-// The operator chooses the shape of answers to requests without a version. Requests with a version
-// get its shape.
+// The operator chooses the format of answers to requests without a version. Requests with a version get its format.
 func TestAmbiguousResults(t *testing.T) {
 	t.Parallel()
 	const only01, only03, both = "0.1", "0.3", "both"
@@ -172,7 +171,7 @@ func TestAmbiguousResults(t *testing.T) {
 	}
 }
 
-// codes are those of dialects.md §7.2, with what accompanies them over HTTP.
+// codes are the codes of dialects.md §7.2, with the HTTP status and headers.
 var codes = map[task.Kind]struct {
 	v01, v03, http int
 	onStream       bool
@@ -247,14 +246,14 @@ func TestRetryAfterIsNeverZero(t *testing.T) {
 	require.Equal(t, "1", s.post(t, request("1", "tasks/get", `{"id":"t-1"}`)).Header.Get("Retry-After"))
 }
 
-func TestFaultsOfOurOwnAreLoggedOnceAndNotShown(t *testing.T) {
+func TestInternalErrorIsLoggedOnceAndHidden(t *testing.T) {
 	t.Parallel()
 	secret := errors.New("password=hunter2")
 	for name, e := range map[string]*fakeEngine{
-		"an error that nobody classified": {err: secret},
-		"an internal error":               {err: &task.Error{Kind: task.Internal, Msg: "pool password=hunter2", Cause: secret}},
-		"a panic":                         {call: func(context.Context, any) { panic(secret) }},
-		"a nil pointer":                   {}, // no task, no error
+		"an unclassified error": {err: secret},
+		"an internal error":     {err: &task.Error{Kind: task.Internal, Msg: "pool password=hunter2", Cause: secret}},
+		"a panic":               {call: func(context.Context, any) { panic(secret) }},
+		"a nil pointer":         {}, // no task, no error
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -272,15 +271,15 @@ func TestFaultsOfOurOwnAreLoggedOnceAndNotShown(t *testing.T) {
 				id := strings.Trim(string(a.Error.Data), `{}"`)
 				id = id[strings.LastIndexByte(id, '"')+1:]
 				require.Len(t, id, 36)
-				require.Contains(t, s.logs.String(), "error_id="+id, "the client's complaint leads to the line")
-				// And the server survives.
+				require.Contains(t, s.logs.String(), "error_id="+id, "the error id in the answer is in the log")
+				// The server still answers.
 				require.Equal(t, -32601, s.post(t, request("1", "x", "{}")).Error.Code)
 			}
 		})
 	}
 }
 
-func TestSendCarriesWhatTheBindingKnows(t *testing.T) {
+func TestSendPassesHeadersToEngine(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
 	s := serve(t, options{fake: e})

@@ -24,7 +24,7 @@ func TestEnvelope(t *testing.T) {
 		code       int // 0 for a result
 		id, says   string
 	}{
-		// Ids come back as the same literal.
+		// The id comes back unchanged, as the same literal.
 		{"a number", `{"jsonrpc":"2.0","id":1,` + get + `}`, 0, `1`, ""},
 		{"a string that looks like a number", `{"jsonrpc":"2.0","id":"1",` + get + `}`, 0, `"1"`, ""},
 		{"an empty string", `{"jsonrpc":"2.0","id":"",` + get + `}`, 0, `""`, ""},
@@ -77,7 +77,7 @@ func TestEnvelope(t *testing.T) {
 		{"a version behind a bad id", `{"id":1.5,"jsonrpc":"1.0",` + get + `}`, -32600, `null`, `jsonrpc: must be "2.0"`},
 		{"a member twice", `{"jsonrpc":"2.0","jsonrpc":"2.0","id":4,` + get + `}`, -32600, `4`, "jsonrpc: the member appears twice"},
 		{"a NUL character in a method", `{"jsonrpc":"2.0","method":"tasks\u0000","id":4}`, -32600, `4`, "method: NUL characters"},
-		{"a deep member that is none of ours", `{"jsonrpc":"2.0","id":4,"x":` + nested(40) + `,` + get + `}`, -32600, `4`, "nested more than 32 deep"},
+		{"a deep unknown member", `{"jsonrpc":"2.0","id":4,"x":` + nested(40) + `,` + get + `}`, -32600, `4`, "nested more than 32 deep"},
 		{"the envelope comes before bad params", `{"jsonrpc":"1.0","id":4,"method":"x","params":{"a":1,"a":2}}`, -32600, `4`, `jsonrpc: must be "2.0"`},
 
 		// 3. A method.
@@ -95,7 +95,7 @@ func TestEnvelope(t *testing.T) {
 		{"a member of params twice", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a","id":"b"},"id":6}`, -32602, `6`, "params.id: the member appears twice"},
 		{"a NUL character in params", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a\u0000"},"id":6}`, -32602, `6`, "params.id: NUL characters"},
 		{"params that are too deep", `{"jsonrpc":"2.0","method":"tasks/get","params":{"metadata":` + nested(40) + `},"id":6}`, -32602, `6`, "nested more than 32 deep"},
-		{"params that are deeper than anybody reads", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
+		{"params that are very deep", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
 
 		// 6. Things that the server does not have.
 		{"the extended card without params", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard"}`, -32007, `1`, "Extended Card is not configured"},
@@ -129,7 +129,7 @@ func TestContentTypes(t *testing.T) {
 		"":                                        true,
 		"application/json; charset=utf-8":         true,
 		"Application/JSON;charset=\"UTF-8\"":      true,
-		"application/json; charset=iso-8859-1":    true, // an ASCII body does no harm
+		"application/json; charset=iso-8859-1":    true, // harmless with an ASCII body
 		"application/json;":                       true,
 		"application/json; charset":               true,
 		"application/a2a+json":                    true,
@@ -152,8 +152,7 @@ func TestContentTypes(t *testing.T) {
 				require.Nil(t, a.Error)
 				return
 			}
-			// The server has not read the body yet, so the answer lacks its id, whether the body
-			// is broken or not.
+			// The server has not read the body yet, so the answer has no id, whether the body is valid or not.
 			require.Equal(t, -32005, a.Error.Code)
 			require.Equal(t, "null", string(a.ID))
 			require.Equal(t, -32005, s.post(t, "{", "Content-Type", contentType).Error.Code)
@@ -184,7 +183,7 @@ func TestBodyLimit(t *testing.T) {
 			require.Equal(t, -32600, a.Error.Code)
 			require.Contains(t, a.Error.Message, "the limit is 2000 bytes")
 			require.Equal(t, "null", string(a.ID))
-			require.True(t, a.Close, "what is left of the body is not read")
+			require.True(t, a.Close, "the rest of the body is not read")
 		})
 	}
 }
@@ -228,7 +227,7 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-func TestTheBodyTimeoutEndsWithTheBody(t *testing.T) {
+func TestBodyTimeoutEndsWithBody(t *testing.T) {
 	t.Parallel()
 	e := &fakeEngine{task: sample("0.3")}
 	const timeout = 500 * time.Millisecond

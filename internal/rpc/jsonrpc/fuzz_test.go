@@ -60,8 +60,8 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// wantedID returns the id as another reader finds it. Where two readers disagree (repeated members,
-// names in another case), it returns the id of the answer.
+// wantedID returns the id that another parser finds. Where two parsers disagree (repeated members, names in another
+// case), it returns the id of the answer.
 func wantedID(body []byte, e *rpcError) string {
 	if e != nil && e.Code == -32700 {
 		return "null"

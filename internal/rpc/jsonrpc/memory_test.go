@@ -43,7 +43,7 @@ func (s *streams) add(id task.ID, evs ...task.Event) { s.log.Add(id, evs...) }
 
 func (s *streams) task(version string, evs ...task.Event) task.ID { return s.log.Task(version, evs...) }
 
-// The agent's events, for short.
+// Short names for the agent's events.
 var says, status, chunk, direct = rpctest.Says, rpctest.Status, rpctest.Chunk, rpctest.Direct
 
 // client reads a stream frame by frame.
@@ -139,7 +139,7 @@ func (s *streams) idle(t testing.TB) {
 // openWhenFree opens a stream as soon as there is a free place for one.
 func (s *streams) openWhenFree(t testing.TB, body string) (c *client) {
 	t.Helper()
-	waittest.Eventually(t, "there is room", func() error {
+	waittest.Eventually(t, "a place for a stream is free", func() error {
 		c = s.request(t, "/", body)
 		return waittest.Unless(c.StatusCode == http.StatusOK, "%s", c.Status)
 	})
@@ -158,7 +158,7 @@ func shown(f frame) string {
 	if f.answer.Error != nil {
 		return seq + " error " + strconv.Itoa(f.answer.Error.Code)
 	}
-	// A document of 1.0 has one member, whose name is its kind.
+	// A document of 1.0 has one member, named after its kind.
 	var wrapped map[string]json.RawMessage
 	document := f.answer.Result
 	wrapper := ""

@@ -34,7 +34,7 @@ func TestSendStream(t *testing.T) {
 		c.expect(t, want[0])
 		s.add(id, status(task.StateWorking))
 		c.expect(t, want[1])
-		// An event that no client sees takes a seq and no frame.
+		// An event that clients do not see takes a seq and no frame.
 		s.add(id, task.Event{Kind: task.EventRun, Run: &task.RunNote{}}, chunk("x"), chunk("y"))
 		c.expect(t, want[2], want[3])
 		s.add(id, status(task.StateCompleted))
@@ -44,7 +44,7 @@ func TestSendStream(t *testing.T) {
 	}
 }
 
-func TestAStreamEndsWhenTheTaskHasSettled(t *testing.T) {
+func TestStreamEndsWhenTaskSettles(t *testing.T) {
 	t.Parallel()
 	for _, state := range task.States {
 		if !state.Settled() {
@@ -82,7 +82,7 @@ func TestSubscribe(t *testing.T) {
 		{
 			name: "a working task", before: []task.Event{status(task.StateWorking), chunk("x"), chunk("y")},
 			then: []task.Event{chunk("z"), status(task.StateFailed)},
-			// Only the end of the opening has an id: a client that lost it gets all of it again.
+			// Only the end of the opening has an id: a client that lost the end gets the whole opening again.
 			v01: []string{"- working", "4 artifact x y", "5 artifact z", "6 failed final"},
 			v03: []string{"4 task working", "5 artifact-update artifact z", "6 status-update failed final"},
 		},
@@ -113,7 +113,7 @@ func TestSubscribe(t *testing.T) {
 			v03: []string{"2 status-update working", "3 status-update completed final"},
 		},
 		{
-			name: "from the last id of a task that goes on", last: "2", before: []task.Event{status(task.StateWorking)},
+			name: "from the last id of a running task", last: "2", before: []task.Event{status(task.StateWorking)},
 			then: []task.Event{status(task.StateCompleted)},
 			v01:  []string{"3 completed final"},
 			v03:  []string{"3 status-update completed final"},
@@ -140,7 +140,7 @@ func TestSubscribe(t *testing.T) {
 			v03: []string{"2 status-update input-required", "4 status-update submitted", "5 status-update working", "6 status-update input-required final"},
 		},
 		{
-			name: "up to a question that stands again", last: "1",
+			name: "up to a second question", last: "1",
 			before: []task.Event{status(task.StateInputRequired), says("Rome"), status(task.StateSubmitted), status(task.StateInputRequired)},
 			v01:    []string{"2 input-required", "4 submitted", "5 input-required final"},
 			v03:    []string{"2 status-update input-required", "4 status-update submitted", "5 status-update input-required final"},
@@ -170,7 +170,7 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
-func TestSubscribeIsReadInTheVersionOfTheTaskUnlessTold(t *testing.T) {
+func TestUnversionedSubscribeUsesVersionOfTask(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	old, young := s.task("0.1", status(task.StateCompleted)), s.task("0.3", status(task.StateCompleted))
@@ -191,7 +191,7 @@ func TestSubscribeIsReadInTheVersionOfTheTaskUnlessTold(t *testing.T) {
 	}
 }
 
-func TestLastEventIDThatNoStreamHasSent(t *testing.T) {
+func TestInvalidLastEventID(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateWorking))
@@ -203,7 +203,7 @@ func TestLastEventIDThatNoStreamHasSent(t *testing.T) {
 	}
 }
 
-func TestSubscribeToAnUnknownTask(t *testing.T) {
+func TestSubscribeToUnknownTask(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	for _, path := range []string{"/", "/v0.1", "/v0.3"} {
@@ -213,7 +213,7 @@ func TestSubscribeToAnUnknownTask(t *testing.T) {
 	}
 }
 
-func TestSendingToATaskThatHasEnded(t *testing.T) {
+func TestStreamToEndedTask(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateCompleted)).String()
@@ -225,7 +225,7 @@ func TestSendingToATaskThatHasEnded(t *testing.T) {
 	c.ends(t)
 }
 
-func TestASecondTurnOnAStream(t *testing.T) {
+func TestSecondTurnOnStream(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateInputRequired))
@@ -236,7 +236,7 @@ func TestASecondTurnOnAStream(t *testing.T) {
 	c.ends(t)
 }
 
-func TestABareMessage(t *testing.T) {
+func TestBareMessage(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{stream01: "2 completed final", stream03: "2 message"} {
 		s := serveStreams(t, options{})
@@ -249,7 +249,7 @@ func TestABareMessage(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatMayAnswerWithABareMessageAndDoesNot(t *testing.T) {
+func TestAgentMayAnswerWithoutBareMessage(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string][]string{
 		stream01: {"1 submitted", "2 working", "3 completed final"},
@@ -260,14 +260,14 @@ func TestAnAgentThatMayAnswerWithABareMessageAndDoesNot(t *testing.T) {
 		id := wait(t, s.created)
 		s.add(id, status(task.StateWorking))
 		c.expect(t, want[:2]...)
-		// No bare message any more: the client has seen the task.
+		// A bare message is not possible any more: the client has seen the task.
 		s.add(id, direct("hello"))
 		c.expect(t, want[2])
 		c.ends(t)
 	}
 }
 
-func TestARepeatedRequestShowsWhatTheFirstOneDid(t *testing.T) {
+func TestRepeatedRequestShowsFirstResult(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, path, body string
@@ -298,7 +298,7 @@ func TestARepeatedRequestShowsWhatTheFirstOneDid(t *testing.T) {
 	}
 }
 
-func TestADocumentIsOneLineWhateverWasSent(t *testing.T) {
+func TestStreamDocumentIsOneLine(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	params := "{\"message\":{\"messageId\":\"m\",\"role\":\"user\",\"metadata\":{\r\n  \"a\":\n\n 1.0,\t\"b\": \"line\\none\\r\\u2028\"\r},\n" +
@@ -328,12 +328,12 @@ func TestKeepAlive(t *testing.T) {
 	}
 	c.ends(t)
 
-	// Also while there is nothing to show yet.
+	// Keep-alives are also sent before the first event.
 	c = s.openAt(t, "/agents/other", stream03)
 	c.expect(t, ": keep-alive")
 }
 
-func TestAClientThatLeavesHoldsNothing(t *testing.T) {
+func TestStreamEndsWhenClientLeaves(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{MaxStreams: 1})
 	id := s.task("0.3", status(task.StateWorking))
@@ -344,7 +344,7 @@ func TestAClientThatLeavesHoldsNothing(t *testing.T) {
 		require.NoError(t, c.Body.Close())
 		s.idle(t)
 	}
-	require.Empty(t, s.logs.String(), "that is no error")
+	require.Empty(t, s.logs.String(), "a client that leaves is no error")
 }
 
 func TestTooManyStreams(t *testing.T) {
@@ -359,8 +359,8 @@ func TestTooManyStreams(t *testing.T) {
 		require.Equal(t, "application/json", a.Header.Get("Content-Type"))
 		require.Equal(t, code, a.Error.Code)
 	}
-	require.Empty(t, s.created, "what is refused is not done")
-	require.Nil(t, s.post(t, request("1", "tasks/get", `{"id":"`+id.String()+`"}`)).Error, "other requests are served")
+	require.Empty(t, s.created, "a refused request has no effect")
+	require.Nil(t, s.post(t, request("1", "tasks/get", `{"id":"`+id.String()+`"}`)).Error, "other requests still work")
 	s.add(id, status(task.StateCompleted))
 	for _, c := range []*client{first, second} {
 		c.expect(t, "2 task working", "3 status-update completed final")
@@ -369,7 +369,7 @@ func TestTooManyStreams(t *testing.T) {
 	s.openWhenFree(t, subscribe(id))
 }
 
-func TestASlowClientDelaysNobody(t *testing.T) {
+func TestSlowClientDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{WriteTimeout: 2 * time.Second})
 	id := s.task("0.3", status(task.StateWorking))
@@ -396,7 +396,7 @@ func TestASlowClientDelaysNobody(t *testing.T) {
 		require.Empty(t, quick.line(t))
 	}
 	t.Logf("the quick client had %d MiB in %v", chunks*len(text)>>20, time.Since(start))
-	wait(t, s.closed) // the slow one, by its deadline
+	wait(t, s.closed) // the write deadline ends the slow stream
 	s.add(id, status(task.StateCompleted))
 	quick.expect(t, "203 status-update completed final")
 	quick.ends(t)
@@ -405,7 +405,7 @@ func TestASlowClientDelaysNobody(t *testing.T) {
 	s.idle(t)
 }
 
-func TestAPlainAnswerThatNobodyTakes(t *testing.T) {
+func TestAnswerToClientThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	big := sample("0.3")
 	big.Artifacts = []task.Artifact{{ID: "a", Parts: []task.Part{task.Text(strings.Repeat("x", 32<<20))}}}
@@ -427,7 +427,7 @@ type handlerFunc func(http.ResponseWriter, *http.Request)
 
 func (f handlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) { f(w, r) }
 
-func TestStreamsEndCleanlyWhenTheServerStops(t *testing.T) {
+func TestStreamsEndCleanlyAtStop(t *testing.T) {
 	t.Parallel()
 	// The write deadline has long passed when the server stops. The end of the body still arrives.
 	const timeout = 300 * time.Millisecond
@@ -444,7 +444,7 @@ func TestStreamsEndCleanlyWhenTheServerStops(t *testing.T) {
 	require.Empty(t, s.logs.String())
 }
 
-func TestAStreamThatBreaksOffSaysSo(t *testing.T) {
+func TestFailedStreamEndsWithError(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	s.log.ReadErr = errors.New("password=hunter2")
@@ -459,7 +459,7 @@ func TestAStreamThatBreaksOffSaysSo(t *testing.T) {
 	require.Contains(t, s.logs.String(), "hunter2")
 }
 
-func TestAPanicOnAStreamIsAnEventOfIt(t *testing.T) {
+func TestPanicBecomesStreamEvent(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{MaxStreams: 1})
 	c := s.open(t, stream03)
@@ -496,8 +496,8 @@ func TestManySubscribersSeeTheSame(t *testing.T) {
 	}
 }
 
-// The deadline of a request's context ends a stream in the same way as a client that leaves.
-func TestStreamOfARequestThatIsOver(t *testing.T) {
+// The end of a request's context ends its stream, as a client that leaves does.
+func TestStreamEndsWithRequestContext(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	id := s.task("0.3", status(task.StateWorking))

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Behaviour that 1.0 has over JSON-RPC and older versions do not.
+// Behaviour of 1.0 over JSON-RPC that older versions do not have.
 
 var stream10 = request("1", "SendStreamingMessage", calls["1.0"]["SendStreamingMessage"])
 
@@ -49,14 +49,14 @@ func TestSendStream10(t *testing.T) {
 	c.expect(t, "1 task TASK_STATE_SUBMITTED")
 	s.add(id, status(task.StateWorking), chunk("x"), status(task.StateAuthRequired))
 	c.expect(t, "2 statusUpdate TASK_STATE_WORKING", "3 artifactUpdate artifact x", "4 statusUpdate TASK_STATE_AUTH_REQUIRED")
-	// It stays open: the credentials may arrive another way, and the task continues.
+	// The stream stays open: the credentials may arrive another way, and the task continues.
 	s.add(id, says("token"), status(task.StateSubmitted), status(task.StateInputRequired))
 	c.expect(t, "6 statusUpdate TASK_STATE_SUBMITTED", "7 statusUpdate TASK_STATE_INPUT_REQUIRED")
 	c.ends(t)
 	s.idle(t)
 }
 
-func TestSendStreamThatIsAnsweredDirectly10(t *testing.T) {
+func TestSendStreamWithBareMessage10(t *testing.T) {
 	t.Parallel()
 	s := serveStreams(t, options{})
 	c := s.openAt(t, "/agents/other", stream10)
@@ -115,7 +115,7 @@ func TestSubscribe10(t *testing.T) {
 			want: []string{"2 task TASK_STATE_WORKING", "3 statusUpdate TASK_STATE_COMPLETED"},
 		},
 		{
-			// As without a header: the server does not know what the client has seen.
+			// Like a stream without the header: the server does not know what the client has seen.
 			name: "from an id that the log of an ended task has not reached", last: "99", before: []task.Event{status(task.StateCompleted)},
 			want: []string{"- error -32004"},
 		},
@@ -143,7 +143,7 @@ func TestSubscribe10(t *testing.T) {
 	}
 }
 
-func TestATaskOf10ForMethodsThatItDoesNotHave(t *testing.T) {
+func TestTaskOf10OverOlderMethods(t *testing.T) {
 	t.Parallel()
 	s := serve(t, options{fake: &fakeEngine{task: sample("1.0")}})
 	require.Equal(t, "0.3", spoken(t, s.post(t, request("1", "tasks/get", `{"id":"t-1"}`))))
@@ -227,7 +227,7 @@ func TestExtensions(t *testing.T) {
 	}
 }
 
-func TestTheVersionHeaderOf10(t *testing.T) {
+func TestVersionHeaderOf10(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
 		s := serve(t, options{fake: &fakeEngine{task: sample("1.0")}, StrictVersion: strict})
@@ -260,7 +260,7 @@ func TestTheVersionHeaderOf10(t *testing.T) {
 	}
 }
 
-func TestDetailsOfErrors(t *testing.T) {
+func TestErrorDetails(t *testing.T) {
 	t.Parallel()
 	s := serve(t, options{fake: &fakeEngine{err: task.Errorf(task.NotFound, "task not found")}})
 	a := s.post(t, request("1", "GetTask", `{"id":"t-9"}`))
@@ -302,7 +302,7 @@ func TestHeadersOf10(t *testing.T) {
 
 // When a task takes over an id, its event ids continue after those of the earlier task, wherever
 // they appear.
-func TestIDsOfATaskThatWasReopened(t *testing.T) {
+func TestEventIDsOfReopenedTask(t *testing.T) {
 	t.Parallel()
 	const inside = `"` + dispatch.ResumeURI + `":{"eventId":"`
 	s := serveStreams(t, options{Agents: []dispatch.Agent{{Name: "demo", Extensions: []dispatch.Extension{{URI: dispatch.ResumeURI}}}}})

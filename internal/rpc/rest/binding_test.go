@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Every operation of both versions. The answers are golden files.
+// Tests every operation of both versions. The answers are golden files.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}
@@ -76,7 +76,7 @@ func TestStreamsOfUnknownTasks(t *testing.T) {
 	for _, prefix := range []string{"", "/v1"} {
 		for _, verb := range []string{"GET", "POST"} {
 			a := s.do(t, verb, prefix+"/tasks/t-9:subscribe", "", "Last-Event-ID", "7")
-			require.Equal(t, http.StatusNotFound, a.StatusCode, "a real status, and no stream")
+			require.Equal(t, http.StatusNotFound, a.StatusCode, "an HTTP status, and no stream")
 			asked, ok := e.Last().(*engine.SubscribeRequest)
 			require.True(t, ok)
 			require.Equal(t, "t-9", asked.TaskID)
@@ -95,8 +95,8 @@ func TestStreamsOfUnknownTasks(t *testing.T) {
 	require.Contains(t, a.fault10(t).Message, "Last-Event-ID: must be an id")
 }
 
-// A stream that has begun can send no other status.
-func TestAFaultOnAStreamIsItsLastEvent(t *testing.T) {
+// A stream that has begun cannot send another status.
+func TestStreamErrorIsLastEvent(t *testing.T) {
 	t.Parallel()
 	working := sample()
 	working.Status.State = task.StateWorking
@@ -152,7 +152,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
+func TestInternalErrorIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/tasks/t-1", "/v1/tasks/t-1"} {
 		s := serve(t, &rpctest.Recorder{Err: errors.New("password=hunter2")}, rest.Options{})
@@ -162,15 +162,15 @@ func TestAFaultOfOursLeadsToTheLog(t *testing.T) {
 		_, id, found := strings.Cut(string(a.body), `"errorId":"`)
 		require.True(t, found)
 		id, _, _ = strings.Cut(id, `"`)
-		s.Close() // so that nothing writes to the log any more
+		s.Close() // nothing writes to the log after this
 		require.Contains(t, s.logs.String(), "error_id="+id)
 		require.Contains(t, s.logs.String(), "hunter2")
 	}
 }
 
-func TestAPanicIsAnError(t *testing.T) {
+func TestPanicIsInternalError(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &rpctest.Recorder{}, rest.Options{}) // its task is nil
+	s := serve(t, &rpctest.Recorder{}, rest.Options{}) // without a task
 	a := s.do(t, "GET", "/tasks/t-1", "")
 	require.Equal(t, http.StatusInternalServerError, a.StatusCode)
 	require.Equal(t, "INTERNAL", a.fault10(t).Status)
@@ -201,14 +201,14 @@ func TestBadRequests(t *testing.T) {
 		{name: "a NUL", verb: "POST", path: "/message:stream", body: `{"message":{"messageId":"\u0000"}}`, status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "message.messageId: NUL"},
 		{name: "too large", verb: "POST", path: "/message:send", body: strings.Repeat(" ", 5000), status: 413, reason: "REQUEST_TOO_LARGE", class: "InvalidRequestError", message: "the limit is 4096 bytes"},
 		{name: "another content type", verb: "POST", path: "/message:send", body: send10, headers: []string{"Content-Type", "text/plain"}, status: 415, reason: "CONTENT_TYPE_NOT_SUPPORTED", class: "ContentTypeNotSupportedError", message: "application/json"},
-		{name: "nothing that we write", verb: "GET", path: "/tasks/t-1", headers: []string{"Accept", "text/html, application/xml, application/json;q=0.0"}, status: 406, reason: "CONTENT_TYPE_NOT_SUPPORTED", class: "ContentTypeNotSupportedError", message: "Accept"},
-		{name: "a number that is none", verb: "GET", path: "/tasks/t-1?historyLength=x", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "historyLength: must be an integer"},
+		{name: "only unsupported media types", verb: "GET", path: "/tasks/t-1", headers: []string{"Accept", "text/html, application/xml, application/json;q=0.0"}, status: 406, reason: "CONTENT_TYPE_NOT_SUPPORTED", class: "ContentTypeNotSupportedError", message: "Accept"},
+		{name: "an invalid number", verb: "GET", path: "/tasks/t-1?historyLength=x", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "historyLength: must be an integer"},
 		{name: "a negative number", verb: "GET", path: "/tasks?pageSize=-1", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "pageSize: must be an integer"},
 		{name: "a parameter twice", verb: "GET", path: "/tasks?pageSize=1&page_size=2", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "pageSize: the member appears twice"},
-		{name: "a flag that is none", verb: "GET", path: "/tasks?includeArtifacts=yes", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "includeArtifacts: must be true or false"},
-		{name: "a query that is none", verb: "GET", path: "/tasks?status=%zz", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "query: invalid URL escape"},
+		{name: "an invalid flag", verb: "GET", path: "/tasks?includeArtifacts=yes", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "includeArtifacts: must be true or false"},
+		{name: "an invalid query", verb: "GET", path: "/tasks?status=%zz", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "query: invalid URL escape"},
 		{name: "a NUL in an id", verb: "GET", path: "/tasks/a%00", status: 400, reason: "INVALID_PARAMS", class: "InvalidParamsError", message: "id: NUL"},
-		{name: "a version that is none", verb: "GET", path: "/tasks/t-1", headers: []string{"A2A-Version", "99.0"}, status: 400, reason: "VERSION_NOT_SUPPORTED", class: "VersionNotSupportedError", message: "99.0"},
+		{name: "an unknown version", verb: "GET", path: "/tasks/t-1", headers: []string{"A2A-Version", "99.0"}, status: 400, reason: "VERSION_NOT_SUPPORTED", class: "VersionNotSupportedError", message: "99.0"},
 		{name: "a version in the query", verb: "GET", path: "/tasks/t-1?A2A-Version=latest", status: 400, reason: "VERSION_NOT_SUPPORTED", class: "VersionNotSupportedError", message: "latest"},
 		{name: "an unknown action", verb: "POST", path: "/message:sing", body: `{}`, status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
 		{name: "an unknown path", verb: "GET", path: "/tasks/t-1/artifacts", status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
@@ -232,7 +232,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-func TestABodyThatDoesNotArrive(t *testing.T) {
+func TestIncompleteBody(t *testing.T) {
 	t.Parallel()
 	s := serve(t, &rpctest.Recorder{}, rest.Options{Limits: body.Limits{Timeout: 100 * time.Millisecond}})
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
@@ -273,7 +273,7 @@ func TestVerbs(t *testing.T) {
 	require.EqualValues(t, len(full.body), head.ContentLength)
 	e.Last()
 	require.Equal(t, http.StatusMethodNotAllowed, s.do(t, "HEAD", "/tasks/t:subscribe", "").StatusCode)
-	require.Nil(t, e.Last(), "a stream without a body is none")
+	require.Nil(t, e.Last(), "only a stream may lack a body")
 }
 
 func TestMediaTypes(t *testing.T) {
@@ -302,7 +302,7 @@ func TestMediaTypes(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.StatusCode, "%+v: %s", tt, a.body)
 		require.Equal(t, tt.want, a.Header.Get("Content-Type"), "%+v", tt)
 		a = s.do(t, "POST", "/v1/message:send", send03, headers...)
-		require.Equal(t, plain, a.Header.Get("Content-Type"), "0.3 has no type of its own")
+		require.Equal(t, plain, a.Header.Get("Content-Type"), "0.3 has no media type of its own")
 	}
 	a := s.do(t, "POST", "/message:send", `{}`, "Content-Type", own, "Accept", own)
 	require.Equal(t, plain, a.Header.Get("Content-Type"), "clients read errors of this type only")
@@ -339,7 +339,7 @@ func TestTenantsAreAgents(t *testing.T) {
 		require.Equal(t, tt.agent, agent, tt.path)
 	}
 	a := s.do(t, "POST", "/other/message:send", strings.Replace(send10, "{", `{"tenant":"demo",`, 1))
-	require.Equal(t, http.StatusOK, a.StatusCode, "the path decides: %s", a.body)
+	require.Equal(t, http.StatusOK, a.StatusCode, "the path's agent counts: %s", a.body)
 	require.IsType(t, new(engine.SendRequest), e.Last())
 	_, agent := e.LastBy()
 	require.Equal(t, "other", agent)
@@ -371,7 +371,7 @@ func TestIDs(t *testing.T) {
 	s.do(t, "GET", "/tasks/a:b", "")
 	got, ok := e.Last().(*engine.GetRequest)
 	require.True(t, ok)
-	require.Equal(t, "a:b", got.TaskID, "what is no action is a part of the id")
+	require.Equal(t, "a:b", got.TaskID, "a suffix that is no action belongs to the id")
 }
 
 func TestQueries(t *testing.T) {

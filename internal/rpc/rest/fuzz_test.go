@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// FuzzRequest sends arbitrary paths, queries and bodies. The answer is one document. An error has
-// the shape of its version, and is never an internal fault.
+// FuzzRequest sends arbitrary paths, queries and bodies. The answer is one document. An error has the format of its
+// version, and is never internal.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []struct{ verb, path, query, body string }{
 		{"POST", "/message:send", "", send10},

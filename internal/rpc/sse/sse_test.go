@@ -25,12 +25,12 @@ func TestFrames(t *testing.T) {
 	s.Event(7, []byte(`{"a":`), []byte(`1`), []byte(`}`))
 	s.Event(0, []byte(`{}`))
 	s.KeepAlive()
-	require.Empty(t, w.Body.String(), "nothing leaves before Flush")
+	require.Empty(t, w.Body.String(), "nothing is written before Flush")
 	require.NoError(t, s.Flush())
 	require.Equal(t, "id: 7\ndata: {\"a\":1}\n\ndata: {}\n\n: keep-alive\n\n", w.Body.String())
 	require.True(t, w.Flushed)
 	require.NoError(t, s.Flush())
-	require.Equal(t, 1, strings.Count(w.Body.String(), "keep-alive"), "nothing leaves twice")
+	require.Equal(t, 1, strings.Count(w.Body.String(), "keep-alive"), "nothing is written twice")
 }
 
 func TestFull(t *testing.T) {
@@ -45,8 +45,7 @@ func TestFull(t *testing.T) {
 	require.False(t, s.Full())
 }
 
-// Each flush reaches the client by itself. The end is clean even long after the deadline of the
-// last write.
+// Each flush reaches the client by itself. The stream ends cleanly even long after the deadline of the last write.
 func TestFlushReachesTheClient(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -76,7 +75,7 @@ func TestFlushReachesTheClient(t *testing.T) {
 	require.Equal(t, "id: 1\ndata: {}\n\n", string(body))
 }
 
-func TestAClientThatTakesNothingEndsAFlush(t *testing.T) {
+func TestFlushFailsIfClientReadsNothing(t *testing.T) {
 	t.Parallel()
 	flushed := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -97,7 +96,7 @@ type unwilling struct{ http.ResponseWriter }
 
 func (unwilling) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
-func TestAnErrorOfTheWriterIsReturned(t *testing.T) {
+func TestWriterErrorIsReturned(t *testing.T) {
 	t.Parallel()
 	s := sse.Start(unwilling{httptest.NewRecorder()}, time.Second)
 	s.KeepAlive()

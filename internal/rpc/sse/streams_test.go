@@ -58,12 +58,12 @@ func wait[T any](t *testing.T, c <-chan T) (v T) {
 	select {
 	case v = <-c:
 	case <-time.After(patience):
-		require.FailNow(t, "waited in vain")
+		require.FailNow(t, "timed out")
 	}
 	return v
 }
 
-// slowly is a response whose connection takes its time to be hijacked.
+// slowly is a response whose connection takes long to be hijacked.
 type slowly struct {
 	http.ResponseWriter
 	conn     net.Conn
@@ -75,9 +75,9 @@ func (w *slowly) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w.conn, nil, nil
 }
 
-// While a stream begins, net/http no longer counts its connection. Streams must count it, or a stop
-// would miss it.
-func TestWaitingForAStreamThatIsJustBeginning(t *testing.T) {
+// While a stream begins, net/http no longer counts its connection. Streams must count it, otherwise a stop would not
+// wait for it.
+func TestWaitCountsBeginningStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := sse.NewStreams(time.Second)
@@ -91,7 +91,7 @@ func TestWaitingForAStreamThatIsJustBeginning(t *testing.T) {
 			synctest.Wait() // until it waits, or has returned
 			select {
 			case <-waited:
-				t.Error("nobody was waited for")
+				t.Error("Wait did not wait")
 			default:
 			}
 		}}
@@ -103,8 +103,8 @@ func TestWaitingForAStreamThatIsJustBeginning(t *testing.T) {
 	})
 }
 
-// No net/http handler contains a panic in a stream.
-func TestAPanicEndsItsStreamAndNothingElse(t *testing.T) {
+// A panic in a stream is outside the recovery of net/http handlers.
+func TestPanicEndsOnlyItsStream(t *testing.T) {
 	t.Parallel()
 	g := sse.NewStreams(time.Second)
 	s, returned := serve(t, g, false, func(_ context.Context, out *sse.Writer) {
@@ -116,7 +116,7 @@ func TestAPanicEndsItsStreamAndNothingElse(t *testing.T) {
 		resp := get(t, s) //nolint:bodyclose // in get
 		wait(t, returned)
 		body, err := io.ReadAll(resp.Body)
-		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "it was cut, and does not look whole")
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the stream was cut, and does not look complete")
 		require.Equal(t, "id: 1\ndata: {}\n\n", string(body))
 	}
 	require.NoError(t, g.Wait(t.Context()))
@@ -124,7 +124,7 @@ func TestAPanicEndsItsStreamAndNothingElse(t *testing.T) {
 
 // A client has nothing to send after its request. The server ignores some bytes, and drops a client
 // that sends more.
-func TestAClientThatGoesOnSendingIsLetGo(t *testing.T) {
+func TestClientThatKeepsSendingIsDropped(t *testing.T) {
 	t.Parallel()
 	g := sse.NewStreams(time.Second)
 	left := make(chan struct{})
@@ -142,14 +142,14 @@ func TestAClientThatGoesOnSendingIsLetGo(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	_, err = c.Write(make([]byte, 128<<10))
-	if err != nil { // it was dropped before it had sent everything
+	if err != nil { // dropped before it had sent everything
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	}
 	wait(t, left)
 	require.NoError(t, g.Wait(t.Context()))
 }
 
-func TestAStreamOutlivesItsHandler(t *testing.T) {
+func TestStreamOutlivesItsHandler(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
 	big := strings.Repeat("x", 1<<20)
@@ -170,7 +170,7 @@ func TestAStreamOutlivesItsHandler(t *testing.T) {
 	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"))
 	require.Equal(t, "kept", resp.Header.Get("X-Set-Before"))
 	require.NotEmpty(t, resp.Header.Get("Date"))
-	require.True(t, resp.Close, "its connection serves nothing else")
+	require.True(t, resp.Close, "the connection serves no further request")
 	close(next)
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestAStreamOutlivesItsHandler(t *testing.T) {
 }
 
 // HTTP/2 has no connection to hijack: the handler writes the stream.
-func TestAStreamOverHTTP2(t *testing.T) {
+func TestStreamOverHTTP2(t *testing.T) {
 	t.Parallel()
 	g := sse.NewStreams(time.Second)
 	next := make(chan struct{})
@@ -199,8 +199,8 @@ func TestAStreamOverHTTP2(t *testing.T) {
 	wait(t, returned)
 }
 
-// HTTP/1.0 has no chunks: the end of the connection is the end of the body.
-func TestAStreamOverHTTP10(t *testing.T) {
+// HTTP/1.0 has no chunked encoding: the end of the connection ends the body.
+func TestStreamOverHTTP10(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, sse.NewStreams(time.Second), false, func(_ context.Context, out *sse.Writer) {
 		out.Event(1, []byte("{}"))
@@ -224,7 +224,7 @@ func dial(t *testing.T, s *httptest.Server) net.Conn {
 	return conn
 }
 
-func TestAClientThatLeavesEndsTheContext(t *testing.T) {
+func TestLeavingClientEndsContext(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
 		left := make(chan struct{})
@@ -240,7 +240,7 @@ func TestAClientThatLeavesEndsTheContext(t *testing.T) {
 
 // The server ignores what a client sends after its request. The client must still get the end of
 // the stream.
-func TestAClientThatSendsMore(t *testing.T) {
+func TestClientThatSendsMoreGetsWholeStream(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
 	s, _ := serve(t, sse.NewStreams(time.Second), false, func(ctx context.Context, out *sse.Writer) {
@@ -269,7 +269,7 @@ func TestAClientThatSendsMore(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "one answer, then the end")
 }
 
-func TestADeadClientEndsADetachedFlush(t *testing.T) {
+func TestDeadClientEndsDetachedFlush(t *testing.T) {
 	t.Parallel()
 	flushed := make(chan error, 1)
 	s, _ := serve(t, sse.NewStreams(50*time.Millisecond), false, func(_ context.Context, out *sse.Writer) {
@@ -296,13 +296,13 @@ func TestWait(t *testing.T) {
 	require.ErrorIs(t, g.Wait(ctx), context.DeadlineExceeded)
 	wait(t, ended)
 	_, err := io.ReadAll(resp.Body)
-	require.NoError(t, err, "also a stream that is cut has a clean end")
+	require.NoError(t, err, "a stream that is cut also ends cleanly")
 	require.NoError(t, g.Wait(t.Context()))
 }
 
-// A client that reads slowly gets an event larger than what it reads within the timeout. The buffer
-// in between must not be larger than that either.
-func TestASlowClientGetsALargeEvent(t *testing.T) {
+// A slow client gets an event that is larger than what it reads within the timeout. Even the buffer in between must
+// be smaller than the event.
+func TestSlowClientGetsLargeEvent(t *testing.T) {
 	t.Parallel()
 	const size = 12 << 20
 	flushed := make(chan error, 1)
@@ -331,9 +331,9 @@ func TestASlowClientGetsALargeEvent(t *testing.T) {
 	require.NoError(t, wait(t, flushed))
 }
 
-// A connection with a failed write ends in the middle of an event. If the proper end of a stream
-// followed, the client would read it as the rest of the event, with its id.
-func TestNothingFollowsAWriteThatFailed(t *testing.T) {
+// A connection with a failed write ends in the middle of an event. If the proper end of a stream followed, the client
+// would read it as part of the event.
+func TestFailedWriteEndsConnection(t *testing.T) {
 	t.Parallel()
 	event := strings.Repeat("x", 8<<20)
 	flushed := make(chan error, 1)
@@ -346,5 +346,5 @@ func TestNothingFollowsAWriteThatFailed(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.NoError(t, resp.Body.Close())
-	require.True(t, strings.HasPrefix("id: 1\ndata: "+event, string(body)), "it ends in %q", body[max(0, len(body)-20):])
+	require.True(t, strings.HasPrefix("id: 1\ndata: "+event, string(body)), "the body ends in %q", body[max(0, len(body)-20):])
 }

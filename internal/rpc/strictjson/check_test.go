@@ -79,7 +79,7 @@ func TestInParams(t *testing.T) {
 	}
 }
 
-func TestCompactKeepsEverythingButWhiteSpace(t *testing.T) {
+func TestCompactRemovesOnlyWhiteSpace(t *testing.T) {
 	t.Parallel()
 	in := " {\r\n\t\"b\" : [ 1.0 , 1e400 ,\n12345678901234567890123 ] , \"a \\\" \\\\\" : \"x\\u00e9 \\/ y\" , \"<&>\" : null } "
 	//nolint:testifylint // byte by byte is the point

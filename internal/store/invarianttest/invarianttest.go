@@ -74,14 +74,14 @@ var rules = []struct{ name, sql string }{
 		SELECT q.id::text || format(': turn %s, but message %s', q.turn, count(e.seq))
 		  FROM holdfast.task_queue q LEFT JOIN holdfast.task_events e ON e.task = q.id AND e.kind = 1 AND e.seq <= q.message_seq
 		 GROUP BY q.id, q.turn HAVING count(e.seq) <> q.turn`},
-	{"attempts never go back along a log", `
+	{"attempts never decrease along a log", `
 		SELECT DISTINCT x.task::text FROM (
 		    SELECT task, attempt, max(attempt) OVER (PARTITION BY task ORDER BY seq) AS so_far
 		      FROM holdfast.task_events WHERE attempt > 0) x
 		 WHERE x.attempt < x.so_far`},
-	{"no event is of an attempt that never was", `
+	{"every event belongs to an attempt that existed", `
 		SELECT DISTINCT t.id::text FROM holdfast.tasks t JOIN holdfast.task_events e ON e.task = t.id WHERE e.attempt > t.attempt`},
-	{"the present attempt has written what it is said to have", `
+	{"run_ordinal counts the events of the present attempt", `
 		SELECT t.id::text || format(': attempt %s, run_ordinal %s, events %s', t.attempt, t.run_ordinal, count(e.seq))
 		  FROM holdfast.tasks t
 		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.attempt = t.attempt AND t.attempt > 0

@@ -57,7 +57,7 @@ var (
 	next = time.Date(2020, 2, 10, 0, 0, 0, 0, time.UTC)
 )
 
-// ofOld is the partition of January 2020 of a table.
+// ofOld is a table's partition of January 2020.
 func ofOld(t *testing.T, c *pgx.Conn, parent string) partition.Partition {
 	t.Helper()
 	for _, f := range partition.Families {
@@ -73,7 +73,7 @@ func ofOld(t *testing.T, c *pgx.Conn, parent string) partition.Partition {
 	return partition.Partition{}
 }
 
-func TestTenProcessesEnsureAtOnce(t *testing.T) {
+func TestTenProcessesCreatePartitions(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	var g errgroup.Group
@@ -96,12 +96,12 @@ func TestTenProcessesEnsureAtOnce(t *testing.T) {
 	}
 	require.NoError(t, g.Wait())
 	slices.Sort(created)
-	require.Equal(t, slices.Compact(slices.Clone(created)), created, "each is created once")
+	require.Equal(t, slices.Compact(slices.Clone(created)), created, "each partition is created once")
 	require.Len(t, created, 3*6)
 	for _, f := range partition.Families {
 		names, err := partition.Ensure(t.Context(), connect(t, db.URL), f, partition.Month, old, old.AddDate(0, 0, 3))
 		require.NoError(t, err)
-		require.Empty(t, names, "another width changes nothing of what is there")
+		require.Empty(t, names, "another width does not change existing partitions")
 	}
 }
 
@@ -117,8 +117,8 @@ func TestEnsureAheadCreatesSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// A partition is like its model in all that keeps its rows right and found.
-func TestAPartitionIsLikeItsModel(t *testing.T) {
+// A partition has all constraints and indexes of its model.
+func TestPartitionIsLikeItsModel(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	require.NoError(t, storetest.Partitions(t.Context(), db.URL, old, old.Add(time.Hour)))
@@ -143,7 +143,7 @@ func TestAPartitionIsLikeItsModel(t *testing.T) {
 				require.NotEmpty(t, have, "%s of %s", what, p.Table)
 			}
 		}
-		// The parent's indexes are those of the partition, so that a look through the parent uses them.
+		// The partition's indexes belong to the parent's, so that a query on the parent uses them.
 		orphans := rows[string](t, c, `SELECT x.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
 			WHERE i.indrelid = 'holdfast.`+parent+`'::regclass AND NOT EXISTS (SELECT FROM pg_inherits h JOIN pg_index l ON l.indexrelid = h.inhrelid
 			WHERE h.inhparent = i.indexrelid AND l.indrelid = 'holdfast.`+p.Table+`'::regclass)`)
@@ -155,7 +155,7 @@ func TestAPartitionIsLikeItsModel(t *testing.T) {
 	require.ErrorContains(t, err, "append-only")
 }
 
-// work is what a server does all the time: it fails if a statement had to wait or to be repeated.
+// work is the normal load of a server: it fails if a statement had to wait or to be retried.
 func work(t *testing.T, url string) {
 	t.Helper()
 	repeated := make(chan string, 100)
@@ -206,7 +206,8 @@ const ended = `
 	('016f8e66-0000-7000-8000-000000000001', 1, 1, NULL, 0, NULL), ('016f8e66-0000-7000-8000-000000000001', 2, 3, NULL, 1, 'a'),
 	('016f8e66-0000-7000-8000-000000000001', 3, 2, 5, 1, NULL)`
 
-// A detach waits for who reads, and nobody waits for it; killed in between, the next one goes on.
+// A detach waits for readers, and no statement waits for the detach. After a kill in between, the next process
+// continues.
 func TestDetachAndDrop(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []string{"tasks_dated", "events_log", "events_artifacts", "idempotency_keys", "push_attempts", "audit_log"} {
@@ -234,7 +235,7 @@ func TestDetachAndDrop(t *testing.T) {
 					p = ofOld(t, look, parent)
 					require.True(t, p.Detaching)
 					work(t, db.URL)
-					require.NoError(t, storetest.Partitions(t.Context(), db.URL, next, next.Add(time.Hour)), "others are created meanwhile")
+					require.NoError(t, storetest.Partitions(t.Context(), db.URL, next, next.Add(time.Hour)), "other partitions are created meanwhile")
 					exec(t, reader, "COMMIT")
 					require.NoError(t, partition.Detach(t.Context(), detacher, p))
 				} else {
@@ -243,7 +244,7 @@ func TestDetachAndDrop(t *testing.T) {
 				}
 				work(t, db.URL)
 
-				// What a process leaves that is killed here, the next one finds.
+				// A detach that a killed process began is finished by the next process.
 				i := slices.IndexFunc(partition.Families, func(f partition.Family) bool {
 					names, err := partition.Detached(t.Context(), look, f)
 					require.NoError(t, err)
@@ -262,8 +263,8 @@ func TestDetachAndDrop(t *testing.T) {
 	}
 }
 
-// A write that finds no partition has it created, whenever its row belongs.
-func TestWritesFindNoPartition(t *testing.T) {
+// A write that finds no partition has it created, for any time of its row.
+func TestWritesCreateMissingPartitions(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	c := connect(t, db.URL)
@@ -305,7 +306,7 @@ func TestWritesFindNoPartition(t *testing.T) {
 	}
 }
 
-// Only partitions that Holdfast writes are its own.
+// Holdfast treats a partition as its own only if it wrote the bounds.
 func TestForeignBounds(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

@@ -38,7 +38,7 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-func TestForHowLongRowsAreKept(t *testing.T) {
+func TestRetention(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	for keep, want := range map[time.Duration]Width{
@@ -68,7 +68,7 @@ func TestGaps(t *testing.T) {
 		"narrower: behind the month":  {[]string{"2026-01-01", "2026-02-01"}, Day, "2026-01-31", "2026-02-03", []string{"2026-02-01", "2026-02-02", "2026-02-02", "2026-02-03"}},
 		"a week is cut by a month":    {[]string{"2026-01-01", "2026-02-01"}, 7 * Day, "2026-01-31", "2026-02-06", []string{"2026-02-01", "2026-02-05", "2026-02-05", "2026-02-12"}},
 		"wider: the rest of a month":  {[]string{"2026-01-01", "2026-01-08"}, Month, "2026-01-05", "2026-01-20", []string{"2026-01-08", "2026-02-01"}},
-		"wider: before what is there": {[]string{"2026-01-20", "2026-01-21"}, Month, "2026-01-05", "2026-01-25", []string{"2026-01-01", "2026-01-20", "2026-01-21", "2026-02-01"}},
+		"wider: before existing ones": {[]string{"2026-01-20", "2026-01-21"}, Month, "2026-01-05", "2026-01-25", []string{"2026-01-01", "2026-01-20", "2026-01-21", "2026-02-01"}},
 		"wider: both sides are cut":   {[]string{"2026-01-02", "2026-01-03", "2026-01-20", "2026-01-21"}, Month, "2026-01-10", "2026-01-11", []string{"2026-01-03", "2026-01-20"}},
 	} {
 		var there []Partition
@@ -83,7 +83,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-func TestBoundsAreReadAsTheyAreWritten(t *testing.T) {
+func TestBoundsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, f := range Families {
 		moment := at(t, "2026-03-01")

@@ -43,7 +43,7 @@ func TestRefuse(t *testing.T) {
 	t.Parallel()
 	p, conn := proxied(t)
 	p.Refuse(true)
-	require.NoError(t, ask(t.Context(), conn), "what stands is left alone")
+	require.NoError(t, ask(t.Context(), conn), "existing connections stay open")
 	_, err := pgx.Connect(t.Context(), p.URL)
 	require.Error(t, err)
 	p.CutAll()
@@ -75,7 +75,7 @@ func TestStall(t *testing.T) {
 	p.Stall(false)
 	select {
 	case err := <-answered:
-		require.NoError(t, err, "nobody has noticed anything")
+		require.NoError(t, err, "neither side noticed the stall")
 	case <-time.After(patience):
 		t.Fatal("not answered")
 	}
@@ -92,7 +92,7 @@ func TestFail(t *testing.T) {
 		require.ErrorAs(t, err, &pg)
 		require.Equal(t, []string{"54000", "not today"}, []string{pg.Code, pg.Message})
 	}
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT 2").Scan(new(int)), "the connection is as good as before, and so are other queries")
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT 2").Scan(new(int)), "the connection still works, and so do other queries")
 	stop()
 	require.NoError(t, ask(t.Context(), conn))
 }
@@ -116,11 +116,11 @@ func TestHalfClose(t *testing.T) {
 			err := ask(ctx, conn)
 			require.Error(t, err)
 			if told == pgproxytest.Client {
-				require.NoError(t, ctx.Err(), "it knew at once")
-				require.Equal(t, 1, sessions(), "the server knows nothing")
+				require.NoError(t, ctx.Err(), "the closed side noticed at once")
+				require.Equal(t, 1, sessions(), "the server did not notice")
 				p.CutAll()
 			} else {
-				require.ErrorIs(t, err, context.DeadlineExceeded, "it hears nothing")
+				require.ErrorIs(t, err, context.DeadlineExceeded, "the open side hears nothing")
 			}
 			require.Eventually(t, func() bool { return sessions() == 0 }, patience, 10*time.Millisecond)
 		})
@@ -133,7 +133,7 @@ func TestRecord(t *testing.T) {
 	const asked = "-- name: Asked :one\nSELECT 1"
 	require.NoError(t, ask(t.Context(), conn))
 	stop := p.Record()
-	require.NoError(t, ask(t.Context(), conn), "which is prepared by now")
+	require.NoError(t, ask(t.Context(), conn), "the statement is prepared by now")
 	require.NoError(t, ask(t.Context(), connect(t, p.URL)))
 	require.Equal(t, []string{asked, asked}, stop())
 	require.NoError(t, ask(t.Context(), conn))

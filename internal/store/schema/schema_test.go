@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
-// load replaces the schema of a database with what a dump has, and returns its URL and a connection.
+// load replaces the schema of a database with that of a dump, and returns its URL and a connection.
 func load(t *testing.T, dump string) (url string, c *pgx.Conn) {
 	t.Helper()
 	url = storetest.New(t).URL
@@ -30,8 +30,8 @@ func load(t *testing.T, dump string) (url string, c *pgx.Conn) {
 	return url, c
 }
 
-// A database of an unreleased version is refused in one sentence, and stays as it is.
-func TestAnUnreleasedSchemaIsRefused(t *testing.T) {
+// A server refuses the database of an unreleased version with one clear error, and does not change it.
+func TestUnreleasedSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	url, c := load(t, "testdata/unreleased.sql")
 	err := schema.Migrate(t.Context(), url, slog.New(slog.DiscardHandler))

@@ -29,7 +29,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-func TestEachDatabaseIsItsOwn(t *testing.T) {
+func TestDatabasesAreSeparate(t *testing.T) {
 	t.Parallel()
 	a, b := storetest.New(t), storetest.New(t)
 	require.NotEqual(t, a.URL, b.URL)
@@ -49,7 +49,7 @@ func TestEachDatabaseIsItsOwn(t *testing.T) {
 }
 
 // The janitor removes a cluster that no process has a lease on.
-func TestTheClusterStaysOurs(t *testing.T) {
+func TestClusterLeaseSurvivesGC(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	u, err := url.Parse(db.URL)
@@ -62,18 +62,18 @@ func TestTheClusterStaysOurs(t *testing.T) {
 		finalized := make(chan struct{})
 		runtime.SetFinalizer(&struct{ p *int }{}, func(any) { close(finalized) })
 		runtime.GC()
-		<-finalized // and those of other garbage have begun
+		<-finalized // the finalizers of other garbage have begun, too
 	}
 	held, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		t.Skip("only Linux tells who holds a lock: ", err)
+		t.Skip("only Linux shows the holder of a lock: ", err)
 	}
 	lease, err := os.Stat(filepath.Join(dir, "postgres.users.lock"))
 	require.NoError(t, err)
 	require.Regexp(t, fmt.Sprintf(` %d \S+:%d `, os.Getpid(), lease.Sys().(*syscall.Stat_t).Ino), string(held))
 }
 
-func TestMigrateFromManyProcessesAtOnce(t *testing.T) {
+func TestConcurrentMigrations(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	conn := connect(t, db.URL)
@@ -96,10 +96,10 @@ func TestMigrateFromManyProcessesAtOnce(t *testing.T) {
 	var steps, versions int
 	require.NoError(t, conn.QueryRow(t.Context(),
 		"SELECT count(*), count(DISTINCT version_id) FROM holdfast.schema_version").Scan(&steps, &versions))
-	require.Equal(t, versions, steps, "each step once")
+	require.Equal(t, versions, steps, "each migration once")
 }
 
-func TestAPrivateServerGoesAndComesBack(t *testing.T) {
+func TestPrivateServerRestarts(t *testing.T) {
 	t.Parallel()
 	s := storetest.Server(t, nil)
 	conn := connect(t, s.URL)

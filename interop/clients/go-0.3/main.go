@@ -99,7 +99,7 @@ func run() error {
 	return nil
 }
 
-// session is what the scenarios work with: clients for replica A, for B, and for A through the proxy.
+// session has the clients for a scenario: for replica A, for B, and for A through the proxy.
 type session struct {
 	job           job
 	card          *a2a.AgentCard
@@ -130,7 +130,7 @@ func connect(j job) (*session, error) {
 	return s, nil
 }
 
-// clientAt makes a client from the card, with another replica's address in the place of A's.
+// clientAt makes a client from the card, with another replica's address instead of A's.
 func (s *session) clientAt(ctx context.Context, httpURL, grpcAddr string) (*a2aclient.Client, error) {
 	protocol := map[string]a2a.TransportProtocol{
 		"jsonrpc": a2a.TransportProtocolJSONRPC, "grpc": a2a.TransportProtocolGRPC,
@@ -300,7 +300,7 @@ func (s *session) resubscribe(ctx context.Context) error {
 		Message: says(fmt.Sprintf("chunks=%d size=64 delay=50ms", chunks)),
 	}) {
 		if err != nil {
-			break // that is the cut
+			break // the cut
 		}
 		seen.take(ev)
 		if len(seen.chunks) == 5 && !cut {
@@ -523,13 +523,13 @@ func (s *session) delivered(ctx context.Context, id string, task a2a.TaskID, sta
 	return want("states delivered to "+id, got, states)
 }
 
-// delivery is a request that the receiver took.
+// delivery is a request that the receiver accepted.
 type delivery struct {
 	Headers map[string]string `json:"headers"`
 	Body    string            `json:"body"`
 }
 
-// arrived waits until so many requests came to a webhook, or more.
+// arrived waits until n requests or more came to a webhook.
 func (s *session) arrived(ctx context.Context, id string, least int) (arrived []delivery, err error) {
 	for {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.job.Receiver+"/received?path=/"+id, http.NoBody)
@@ -618,13 +618,13 @@ func textOf(task *a2a.Task) string {
 	return b.String()
 }
 
-// text is that of a part, or nothing.
+// text is the text of a part, or "".
 func text(p a2a.Part) string {
 	t, _ := p.(a2a.TextPart)
 	return t.Text
 }
 
-// follower puts together what a stream tells.
+// follower assembles the events of a stream.
 type follower struct {
 	task   a2a.TaskID
 	state  a2a.TaskState

@@ -30,7 +30,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// version is a codec, with the codec whose documents it carries.
+// version is a codec, with the codec that makes its documents.
 type version struct {
 	binary   *binary.Codec
 	json     dialect.Codec
@@ -118,8 +118,8 @@ func prune(document, message any) any {
 	return document
 }
 
-// The binary form shows everything that the codec of a version shows.
-func TestMessagesAreTheDocuments(t *testing.T) {
+// The binary format shows everything that the codec of a version shows.
+func TestMessagesMatchDocuments(t *testing.T) {
 	t.Parallel()
 	for name, v := range versions {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func (v *version) request(t testing.TB, op string, params []byte) (message []byt
 	if len(params) == 0 {
 		params = []byte("{}")
 	}
-	// A younger name of the same field.
+	// Another edition's name of the same field.
 	params = bytes.Replace(params, []byte(`"content":`), []byte(`"parts":`), 1)
 	if protojson.Unmarshal(params, m) != nil {
 		return nil, false
@@ -201,7 +201,7 @@ func (v *version) request(t testing.TB, op string, params []byte) (message []byt
 }
 
 // The binary form of a request says everything that the request says.
-func TestRequestsAreRead(t *testing.T) {
+func TestDecodeRequests(t *testing.T) {
 	t.Parallel()
 	for name, v := range versions {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestListsOf03(t *testing.T) {
 	}, call.List)
 }
 
-func TestRequestsThatAreRefused(t *testing.T) {
+func TestDecodeRefusals(t *testing.T) {
 	t.Parallel()
 	part := func(p *pb10.Part) proto.Message {
 		return &pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_USER, Parts: []*pb10.Part{p}}}
@@ -310,9 +310,9 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		"a negative history":    {&pb10.GetTaskRequest{Id: "t", HistoryLength: proto.Int32(-1)}, "historyLength: must be"},
 		"an unknown role":       {&pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: 9}}, "message.role: must be"},
 		"a push configuration":  {&pb10.TaskPushNotificationConfig{TaskId: "t"}, "url: is required"},
-		"a time that is none":   {&pb10.ListTasksRequest{StatusTimestampAfter: badTime()}, none},
+		"an invalid time":       {&pb10.ListTasksRequest{StatusTimestampAfter: badTime()}, none},
 		"an unknown state":      {&pb10.ListTasksRequest{Status: 99}, "status: is not a state"},
-		"a page that is none":   {&pb10.ListTasksRequest{PageSize: proto.Int32(0)}, "pageSize: must be 1 to 100"},
+		"an invalid page":       {&pb10.ListTasksRequest{PageSize: proto.Int32(0)}, "pageSize: must be 1 to 100"},
 		"no id":                 {&pb10.CancelTaskRequest{}, "id: is required"},
 		"an id of another kind": {&pb10.SubscribeToTaskRequest{}, "id: is required"},
 	} {
@@ -336,8 +336,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "name: must be tasks/ and an id")
 }
 
-// A document with a member that its message has no field for, and a number that fits no double.
-func TestWhatAMessageCannotHold(t *testing.T) {
+// The document has a member without a field in its message, and a number that no double holds.
+func TestMessageDropsUnknownMembers(t *testing.T) {
 	t.Parallel()
 	b, err := versions["1.0"].binary.Encode(engine.OpGet, []byte(`{"id":"t","unknown":{"a":1},"metadata":{"big":-1e400,"n":1e300,"s":"1e400"}}`))
 	require.NoError(t, err)
@@ -350,8 +350,8 @@ func TestWhatAMessageCannotHold(t *testing.T) {
 	}
 }
 
-// Decode either refuses bytes with an error of the domain, or understands them. It then understands
-// its own form of them in the same way.
+// FuzzDecode decodes arbitrary bytes: each is refused with an error of the domain, or understood, and its re-encoding
+// is understood in the same way.
 func FuzzDecode(f *testing.F) {
 	ops := []engine.Op{
 		engine.OpSend, engine.OpStream, engine.OpGet, engine.OpList, engine.OpCancel, engine.OpSubscribe,

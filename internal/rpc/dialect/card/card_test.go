@@ -68,8 +68,8 @@ func TestRenderings(t *testing.T) {
 	for name, tt := range map[string]struct {
 		card       *card.Card
 		interfaces []card.Interface
-		legacy     []string // the versions whose schemas the legacy rendering satisfies
-		superset   []string // and those that the superset satisfies
+		legacy     []string // the versions whose schemas accept the legacy rendering
+		superset   []string // the versions whose schemas accept the superset
 	}{
 		// The schema published with 0.2.1 still requires the authentication of 0.1.
 		"sparse":    {sparse(), alone, []string{"0.1.0", "0.2.5", "0.3.0"}, []string{"0.1.0", "0.2.5", "0.3.0"}},
@@ -143,7 +143,7 @@ func requireWithin(t *testing.T, superset, strict []byte) {
 	require.Equal(t, want, have)
 }
 
-func TestACardNeedsJSONRPCOf03(t *testing.T) {
+func TestLegacyCardNeedsJSONRPC03(t *testing.T) {
 	t.Parallel()
 	_, err := card.Legacy(sparse(), alone[:1])
 	require.ErrorContains(t, err, "0.3 on JSON-RPC")
@@ -153,7 +153,7 @@ func TestACardNeedsJSONRPCOf03(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestETagFollowsTheBytes(t *testing.T) {
+func TestETagDependsOnBytes(t *testing.T) {
 	t.Parallel()
 	require.NotEqual(t, card.ETag([]byte("a")), card.ETag([]byte("b")))
 	require.Regexp(t, `^"[A-Za-z0-9_-]{20}"$`, card.ETag([]byte("a")))

@@ -37,7 +37,7 @@ func publisher(signer card.Signer) *card.Publisher {
 	})
 }
 
-func TestInterfacesComeFromTheBindings(t *testing.T) {
+func TestInterfacesOfBindings(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []card.Interface{
 		{Binding: "JSONRPC", Version: "1.0", URL: "https://a/x/"},
@@ -74,7 +74,7 @@ func payload(t *testing.T, s card.Signature) string {
 	return string(b)
 }
 
-func TestWhatIsSigned(t *testing.T) {
+func TestSignedContent(t *testing.T) {
 	t.Parallel()
 	p := publisher(&notary{key: "k1"})
 	render := func(r card.Rendering) ([]byte, []card.Signature) {
@@ -93,11 +93,11 @@ func TestWhatIsSigned(t *testing.T) {
 
 	superset, signed := render(card.RenderSuperset)
 	require.Len(t, signed, 2)
-	require.Equal(t, canonical(t, strict), payload(t, signed[0]), "for those who rebuild the card of 1.0")
-	require.Equal(t, canonical(t, superset), payload(t, signed[1]), "for those who keep what was served")
+	require.Equal(t, canonical(t, strict), payload(t, signed[0]), "for readers that rebuild the card of 1.0")
+	require.Equal(t, canonical(t, superset), payload(t, signed[1]), "for readers that verify the served bytes")
 }
 
-func TestADocumentIsRenderedOncePerKey(t *testing.T) {
+func TestDocumentIsRenderedOncePerKey(t *testing.T) {
 	t.Parallel()
 	signer := &notary{key: "k1"}
 	p := publisher(signer)
@@ -112,16 +112,16 @@ func TestADocumentIsRenderedOncePerKey(t *testing.T) {
 
 	signer.key = "k2"
 	require.NotEqual(t, strict.ETag, render(card.RenderStrict).ETag)
-	require.Same(t, legacy, render(card.RenderLegacy), "which no key signs")
+	require.Same(t, legacy, render(card.RenderLegacy), "the legacy rendering is not signed")
 
 	signer.err = fmt.Errorf("no key")
-	require.NotNil(t, render(card.RenderStrict), "what was signed stays")
+	require.NotNil(t, render(card.RenderStrict), "a signed document stays available")
 	signer.key = "k3"
 	_, err := p.Render("echo", full(), "https://a", card.RenderStrict, true)
 	require.ErrorContains(t, err, "card of echo: sign the card: no key")
 }
 
-func TestWhatTheRequestSaysIsNotSigned(t *testing.T) {
+func TestAddressFromRequestIsNotSigned(t *testing.T) {
 	t.Parallel()
 	p := publisher(&notary{key: "k1"})
 	for _, r := range []card.Rendering{card.RenderStrict, card.RenderSuperset} {
@@ -135,7 +135,7 @@ func TestWhatTheRequestSaysIsNotSigned(t *testing.T) {
 	}
 }
 
-func TestTheCardThatAReaderAsksFor(t *testing.T) {
+func TestCardForReader(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]card.Rendering{
 		"1.0": card.RenderStrict, "1.1": card.RenderStrict, "1": card.RenderStrict,

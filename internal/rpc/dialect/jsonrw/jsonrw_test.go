@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func TestTheFirstFaultSticks(t *testing.T) {
+func TestReaderKeepsFirstError(t *testing.T) {
 	t.Parallel()
 	r := jsonrw.NewReader([]byte(`{"a":[{"b":1},{"b":"x"}],"c":true}`))
 	defer r.Close()
@@ -79,7 +79,7 @@ func TestAppend(t *testing.T) {
 	require.Equal(t, `[]`, string(jsonrw.AppendArray(nil, []string(nil), nil)))
 }
 
-func TestAReaderOfJSONThatBreaksOff(t *testing.T) {
+func TestTruncatedJSON(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []string{`{"a":t`, `{"a":tru`, `{"a":fals`} {
 		r := jsonrw.NewReader([]byte(cut))
@@ -91,9 +91,8 @@ func TestAReaderOfJSONThatBreaksOff(t *testing.T) {
 	}
 }
 
-// The time limit of the tests is the assertion: an implementation that copies everything read so
-// far for each member would take hours.
-func TestWithoutTakesTimeInProportion(t *testing.T) {
+// The time limit of the tests is the assertion: code that copies all earlier bytes for each member would take hours.
+func TestWithoutTakesLinearTime(t *testing.T) {
 	t.Parallel()
 	object := []byte(`{"gone":1`)
 	for i := range 1_000_000 {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mayName lists texts outside the dialects that look like a version, with the reason why they may.
+// mayName lists texts outside the dialects that look like a version, with the reason why they are allowed.
 var mayName = map[string]string{
 	"internal/config/config.go 1.0.0":   "a value of protocol.status_table",
 	"internal/config/config.go 1.0.1":   "a value of protocol.status_table",

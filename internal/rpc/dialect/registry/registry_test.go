@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func TestCodecsStandAtTheirID(t *testing.T) {
+func TestCodecsAreAtTheirIndex(t *testing.T) {
 	t.Parallel()
 	for i, c := range registry.All() {
 		require.EqualValues(t, i, c.ID())
@@ -114,7 +114,7 @@ func TestPickStrictly(t *testing.T) {
 		choice, err := registry.Pick(tt.method, tt.header, tt.pin, true)
 		if tt.want == refused {
 			require.ErrorIs(t, err, task.Version, "%+v", tt)
-			require.NotNil(t, choice.Codec, "which words the error takes")
+			require.NotNil(t, choice.Codec, "the dialect of the error")
 			continue
 		}
 		require.NoError(t, err, "%+v", tt)

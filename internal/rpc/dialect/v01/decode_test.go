@@ -125,7 +125,7 @@ func TestDecodeParts(t *testing.T) {
 	}
 }
 
-func TestDecodeKeepsNothingOfTheRequest(t *testing.T) {
+func TestDecodeCopiesRequest(t *testing.T) {
 	t.Parallel()
 	params := []byte(`{"id":"t","metadata":{"a":1},"message":{"role":"user","parts":[{"type":"text","text":"x"}]}}`)
 	call, err := v01.Codec{}.Decode(engine.OpSend, params)
@@ -136,7 +136,7 @@ func TestDecodeKeepsNothingOfTheRequest(t *testing.T) {
 	require.Equal(t, "x", call.Send.Message.FirstText())
 }
 
-func TestHistoryIsShownOnlyWhenAskedFor(t *testing.T) {
+func TestHistoryIsShownOnRequest(t *testing.T) {
 	t.Parallel()
 	sample := &task.Task{PublicID: "t", Status: task.Status{State: task.StateWorking}}
 	for range 3 {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func TestArraysOfDataStandAsTheyAre(t *testing.T) {
+func TestDataArraysAreUnchanged(t *testing.T) {
 	t.Parallel()
 	document, err := v01.Codec{}.Event(&task.Task{PublicID: "t"}, &task.Event{
 		Kind:     task.EventArtifact,
@@ -20,7 +20,7 @@ func TestArraysOfDataStandAsTheyAre(t *testing.T) {
 	require.Equal(t, `{"id":"t","artifact":{"index":0,"parts":[{"type":"data","data":[1,2]},{"type":"file","file":{}}]}}`, string(document)) //nolint:testifylint // one line is the point
 }
 
-func TestAClientsOwnStateMarkStays(t *testing.T) {
+func TestClientStateMetadataIsKept(t *testing.T) {
 	t.Parallel()
 	document, err := v01.Codec{}.Event(&task.Task{PublicID: "t"}, &task.Event{
 		Kind: task.EventStatus, State: task.StateRejected, Metadata: []byte(`{"a2a_state":"mine"}`),
@@ -29,7 +29,7 @@ func TestAClientsOwnStateMarkStays(t *testing.T) {
 	require.JSONEq(t, `{"id":"t","status":{"state":"failed"},"final":true,"metadata":{"a2a_state":"mine"}}`, string(document))
 }
 
-func TestStreamsCloseWhenTheTaskHasSettled(t *testing.T) {
+func TestStreamsCloseWhenTaskSettles(t *testing.T) {
 	t.Parallel()
 	for _, s := range task.States {
 		require.Equal(t, s.Settled(), v01.Codec{}.Closes(engine.OpStream, s))

@@ -93,7 +93,7 @@ func TestDecodeWaitsUnlessTold(t *testing.T) {
 	}
 }
 
-func TestHistoryIsShownUnlessCut(t *testing.T) {
+func TestHistoryIsShownByDefault(t *testing.T) {
 	t.Parallel()
 	sample := &task.Task{PublicID: "t", Status: task.Status{State: task.StateWorking}}
 	for range 3 {
@@ -109,10 +109,10 @@ func TestHistoryIsShownUnlessCut(t *testing.T) {
 	}
 	empty, err := v03.Codec{}.Result(engine.OpGet, &task.Task{}, dialect.View{History: engine.AllHistory})
 	require.NoError(t, err)
-	require.NotContains(t, string(empty), "history", "nothing to show and no length asked for")
+	require.NotContains(t, string(empty), "history", "no history and no length")
 }
 
-func TestStreamsCloseWhenTheTaskHasSettled(t *testing.T) {
+func TestStreamsCloseWhenTaskSettles(t *testing.T) {
 	t.Parallel()
 	for _, s := range task.States {
 		require.Equal(t, s.Settled(), v03.Codec{}.Closes(engine.OpSubscribe, s))

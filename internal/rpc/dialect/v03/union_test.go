@@ -16,9 +16,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// A client of either version finds its own complete document in the union. It does not know the
-// other members.
-func TestTheUnionHasWhatBothVersionsHave(t *testing.T) {
+// A client of either version finds its own complete document in the union, and ignores the other members.
+func TestUnionContainsBothVersions(t *testing.T) {
 	t.Parallel()
 	schemas := []*dialecttest.Schemas{dialecttest.NewSchemas(t, "0.3.0"), dialecttest.NewSchemas(t, "0.1.0")}
 	all := dialect.View{History: engine.AllHistory}
@@ -67,7 +66,7 @@ func TestTheUnionHasWhatBothVersionsHave(t *testing.T) {
 	document, err := v03.Union{}.Result(engine.OpGet, sample, all)
 	require.NoError(t, err)
 	dialecttest.Golden(t, "union/completed", document)
-	require.NotEqual(t, v03.Codec{}.ID(), v03.Union{}.ID(), "their events are kept apart")
+	require.NotEqual(t, v03.Codec{}.ID(), v03.Union{}.ID(), "the union has no form for events")
 }
 
 // has01 reports whether 0.1 has a state by the same name.

@@ -27,20 +27,20 @@ func TestDecodeRefusals(t *testing.T) {
 		{"no body", engine.OpSend, ``, "message: is required"},
 		{"no messageId", engine.OpStream, `{"message":{"role":"ROLE_USER","content":[{"text":"x"}]}}`, "message.messageId: is required"},
 		{"no role", engine.OpSend, `{"message":{"messageId":"m","content":[{"text":"x"}]}}`, "message.role: is required"},
-		{"a role that is none", engine.OpSend, `{"message":{"role":"USER"}}`, "message.role: must be ROLE_USER or ROLE_AGENT"},
+		{"an unknown role", engine.OpSend, `{"message":{"role":"USER"}}`, "message.role: must be ROLE_USER or ROLE_AGENT"},
 		{"no content", engine.OpSend, `{"message":{"messageId":"m","role":"ROLE_USER"}}`, "message.content: is required"},
 		{"empty content", engine.OpSend, content(`[]`), "message.content: must hold at least one part"},
 		{"a part without content", engine.OpSend, content(`[{"text":"x"},{"kind":"text"}]`), "message.content[1]: must have one of text, file and data"},
 		{"a part with two contents", engine.OpSend, content(`[{"text":"x","data":{}}]`), "message.content[0]: must have only one of text, file and data"},
 		{"both bytes and uri", engine.OpSend, content(`[{"file":{"fileWithBytes":"aGk=","fileWithUri":"u"}}]`), "message.content[0].file: fileWithBytes and fileWithUri exclude each other"},
-		{"bytes that are none", engine.OpSend, content(`[{"file":{"fileWithBytes":"!"}}]`), "message.content[0].file.fileWithBytes: is not base64"},
+		{"invalid bytes", engine.OpSend, content(`[{"file":{"fileWithBytes":"!"}}]`), "message.content[0].file.fileWithBytes: is not base64"},
 		{"a context id that is too long", engine.OpSend, `{"message":{"contextId":"` + strings.Repeat("c", 257) + `"}}`, "message.contextId: must not be longer than 256 characters"},
 		{"a push configuration", engine.OpSend, `{"message":{"messageId":"m","role":1,"content":[{"text":"x"}]},"configuration":{"push_notification":{"token":"u"}}}`, "configuration.push_notification.url: is required"},
 		{"a negative history", engine.OpGet, `{"id":"t","historyLength":"-3"}`, "historyLength: must be an integer that is not negative"},
 		{"no name", engine.OpGet, `{}`, "name: is required"},
 		{"a name of something else", engine.OpCancel, `{"name":"contexts/c-1"}`, "name: must be tasks/ and an id"},
 		{"a name without an id", engine.OpSubscribe, `{"name":"tasks/"}`, "name: is required"},
-		{"a page of none", engine.OpList, `{"pageSize":0}`, "pageSize: must be 1 to 100"},
+		{"an invalid page", engine.OpList, `{"pageSize":0}`, "pageSize: must be 1 to 100"},
 		{"setting a push configuration", engine.OpPushSet, `{}`, "config: is required"},
 		{"setting one of no task", engine.OpPushSet, `{"config":{"pushNotificationConfig":{"url":"http://x"}}}`, "parent: is required"},
 		{"deleting one without its name", engine.OpPushDelete, `{"name":"tasks/x"}`, "name: must be tasks/, an id, /pushNotificationConfigs/ and another"},
@@ -57,7 +57,7 @@ func TestDecodeRefusals(t *testing.T) {
 	}
 }
 
-// With the names of the proto file, with those of JSON, and in the shape of JSON-RPC.
+// With the names of the proto file, with those of JSON, and in the format of JSON-RPC.
 func TestDecodeEveryMember(t *testing.T) {
 	t.Parallel()
 	for _, params := range []string{
@@ -96,7 +96,7 @@ func TestDecodeEveryMember(t *testing.T) {
 	}
 }
 
-func TestDecodeWaitsAsTheConfigurationSays(t *testing.T) {
+func TestDecodeWait(t *testing.T) {
 	t.Parallel()
 	for configuration, want := range map[string]struct{ wait, unsaid bool }{
 		`null`: {true, true}, `{}`: {}, `{"historyLength":1}`: {}, `{"blocking":null}`: {}, `{"blocking":false}`: {},
@@ -110,7 +110,7 @@ func TestDecodeWaitsAsTheConfigurationSays(t *testing.T) {
 	}
 }
 
-func TestTheIDComesBeforeTheName(t *testing.T) {
+func TestIDOverridesName(t *testing.T) {
 	t.Parallel()
 	for params, want := range map[string]string{
 		`{"name":"tasks/a"}`: "a", `{"id":"b","name":"tasks/a"}`: "b", `{"name":"else","id":"b"}`: "b", `{"name":"tasks/a/b"}`: "a/b",

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/v03proto"
 )
 
-// The shapes in which official clients, the suite and the document set a configuration.
-func TestShapesOfASetting(t *testing.T) {
+// The formats in which official clients, the conformance kit and the specification set a configuration.
+func TestPushConfigFormats(t *testing.T) {
 	t.Parallel()
 	const config = `"pushNotificationConfig":{"id":"c","url":"http://x","token":"k","authentication":{"schemes":["Bearer"],"credentials":"s"}}`
 	const snake = `"push_notification_config":{"url":"http://x","token":"k","authentication":{"schemes":["Bearer"],"credentials":"s"}}`
