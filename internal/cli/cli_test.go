@@ -672,6 +672,21 @@ func TestLogFormats(t *testing.T) {
 	require.NotContains(t, text.String(), "\x1b", "no colours where no terminal is")
 }
 
+func TestLogsHaveReadableDurations(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 640: "640ns", 112_507_799: "112.5ms", 99_996_000: "100ms", 1_500_000_000: "1.5s",
+		12_345_678_901: "12.35s", 5_025_678_901_234: "1h23m46s", -112_507_799: "-112.5ms",
+	} {
+		var text, lines bytes.Buffer
+		newLogger(&text, config.Log{Format: config.LogText}).With("group", "g").WithGroup("g").Info("run ended", "took", d)
+		require.Contains(t, text.String(), "g.took="+want+"\n")
+		newLogger(&lines, config.Log{Format: config.LogJSON}).Info("run ended", "took", d)
+		require.Contains(t, lines.String(), `"took":"`+want+`"`)
+	}
+	require.Equal(t, 278*time.Hour+16*time.Minute+41*time.Second, roundDuration(1_001_801*time.Second-time.Millisecond), "seconds stay")
+}
+
 // A reader that goes away must not look like success.
 func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	t.Parallel()
