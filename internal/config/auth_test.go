@@ -58,7 +58,7 @@ func TestMistakesInSchemes(t *testing.T) {
 		"a cookie":            {scheme(`{name: a, kind: api_key, api_key: {header: cookie}}`), "no header that can hold a key"},
 		"no users":            {scheme(`{name: a, kind: basic}`), "needs users, or users_file"},
 		"a weak hash":         {scheme(`{name: a, kind: basic, basic: {users: [{name: x, password_hash: "$2a$04$WXUPqV8rXUIuJd5rvlN7hO0UPnm.LY3FIiNuRmbM6r5T8qk5tG1Ya"}]}}`), "cost 4"},
-		"a password":          {scheme(`{name: a, kind: basic, basic: {users: [{name: x, password_hash: sesame}]}}`), "not one of bcrypt"},
+		"a password":          {scheme(`{name: a, kind: basic, basic: {users: [{name: x, password_hash: sesame}]}}`), "not a bcrypt hash"},
 		"a name with a colon": {scheme(`{name: a, kind: basic, basic: {users: [{name: "x:y", password_hash: "` + hash + `"}]}}`), "colon"},
 		"no issuer":           {scheme(`{name: a, kind: jwt, jwt: {audience: [a]}}`), "issuer: is missing"},
 		"no audience":         {scheme(`{name: a, kind: jwt, jwt: {issuer: "https://id.example.com"}}`), "audience: is missing"},
