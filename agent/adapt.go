@@ -143,7 +143,7 @@ func toParts(parts []Part) ([]task.Part, error) {
 	for i := range parts {
 		p := &parts[i]
 		if p.Kind < KindText || p.Kind > KindData {
-			return nil, fmt.Errorf("agent: parts[%d] does not tell its Kind; TextPart, FilePart, URLPart and DataPart set it", i)
+			return nil, fmt.Errorf("agent: parts[%d] has no valid Kind; make it with TextPart, FilePart, URLPart or DataPart", i)
 		}
 		out[i] = task.Part{
 			Kind: task.PartKind(p.Kind), Text: p.Text, Raw: p.Bytes, URL: p.URL, Data: p.Data,

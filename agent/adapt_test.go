@@ -155,7 +155,7 @@ func TestEmitterRefusesUnreadableParts(t *testing.T) {
 			out.Artifact(ctx, Artifact{Parts: untold}),
 			out.Chunk(ctx, Chunk{Artifact: Artifact{ID: "c", Parts: untold}}),
 		} {
-			require.ErrorContains(t, err, "parts[1] does not tell its Kind")
+			require.ErrorContains(t, err, "parts[1] has no valid Kind")
 		}
 		require.ErrorIs(t, out.Reply(ctx, Message{}), errNoParts)
 		return out.Artifact(ctx, Artifact{})

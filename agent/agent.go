@@ -127,5 +127,5 @@ func Retryable(err error, after time.Duration) error { return executor.Retryable
 
 var (
 	errNoArtifactID = errors.New("agent: a chunk needs the ID of its artifact")
-	errNoParts      = errors.New("agent: what is emitted needs at least one part")
+	errNoParts      = errors.New("agent: a message or artifact needs at least one part")
 )

@@ -54,7 +54,7 @@ func TestServeNamesMissingAgent(t *testing.T) {
 	t.Setenv("HOLDFAST_CONFIG", "../examples/holdfast.yaml")
 	t.Setenv("WEATHER_TOKEN", "secret")
 	err := agent.Serve(context.Background(), nil, map[string]agent.Executor{"absent": agent.Func(nil)})
-	require.ErrorContains(t, err, `the program brings the agent "absent", which the file does not name`)
+	require.ErrorContains(t, err, `has no agent named "absent", which the program brings`)
 }
 
 func freeAddr(t *testing.T) string {

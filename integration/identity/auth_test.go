@@ -80,7 +80,7 @@ func TestOpenServerRefusesPublicAddress(t *testing.T) {
 	require.Zero(t, clustertest.One[int](db, "SELECT count(*) FROM holdfast.workers"), "no process registered")
 
 	r := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: clustertest.Replace(clustertest.Settings, "listen: 127.0.0.1:0\ngrpc", "listen: 0.0.0.0:0\ngrpc"), Env: []string{"HOLDFAST_AUTH_NONE=true"}})
-	require.Contains(t, r.Log(), "EVERYBODY WHO REACHES THIS SERVER")
+	require.Contains(t, r.Log(), "SERVER OPEN: EVERYBODY WHO CAN REACH IT")
 }
 
 // Both sides use certificates, over HTTP/1, HTTP/2 and gRPC, with files that change at run time.

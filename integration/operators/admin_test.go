@@ -99,10 +99,10 @@ func TestAdminAddressWithoutAuthentication(t *testing.T) {
 	status, body, _ := probes.Page("/readyz", "Host", "replica-1")
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"status":"ok"}`, body)
-	require.Contains(t, probes.Log(), "the admin address serves the probes alone")
+	require.Contains(t, probes.Log(), "admin address serves only the probes")
 
 	open := clustertest.Start(t, clustertest.Options{Name: "open", DB: db.URL, Config: reachable, Env: []string{"HOLDFAST_ADMIN_OPEN=true"}})
-	require.Contains(t, open.Log(), "EVERYBODY WHO REACHES THE ADMIN ADDRESS")
+	require.Contains(t, open.Log(), "ADMIN ADDRESS OPEN: EVERYBODY WHO CAN REACH IT")
 	for _, path := range operatorsOnly {
 		status, _, _ := open.Page(path, "Host", "replica-1")
 		require.Equal(t, http.StatusOK, status, path)

@@ -20,7 +20,7 @@ func TestBenchReportsStoredTasks(t *testing.T) {
 		res := clustertest.Command(t, t.TempDir(), nil, "bench", "--url", a.URL, "--agent", "demo", "--mode", mode,
 			"--inflight", "2,3", "--duration", "200ms", "--poll-interval", "5ms", "-o", "json")
 		require.Zero(t, res.Code, res.Err)
-		require.Contains(t, res.Err, "This makes real tasks at "+a.URL+"/agents/demo")
+		require.Contains(t, res.Err, "This creates real tasks at "+a.URL+"/agents/demo")
 		var told struct {
 			Mode    string
 			Results []struct {

@@ -85,7 +85,7 @@ func TestPurgesOverHTTP(t *testing.T) {
 		return resp.StatusCode, b.String()
 	}
 	for body, says := range map[string]string{
-		`{}`:                          "a purge needs",
+		`{}`:                          "the purge selects no tasks",
 		`{"owner":"x","subject":"x"}`: `unknown field "subject"`,
 		`{"older_than":"a week"}`:     `older_than: "a week" is not a duration`,
 		`{"owner":7}`:                 "owner",

@@ -60,13 +60,13 @@ func (c *access) admits() telemetry.Admit {
 			if rpc.OfThisMachine(r.Host) {
 				return nil
 			}
-			return task.Errorf(task.Forbidden, "this address asks nobody who they are and is for its own machine: name it by an address or localhost")
+			return task.Errorf(task.Forbidden, "the admin address needs no credential and serves only its own machine; use an IP address or localhost as the host")
 		}
 	case config.AdminProbes:
 	}
 	return func(*http.Request) error {
-		return task.Errorf(task.Forbidden, "more than the machine of the server reaches this address, and nobody is asked who they are: "+
-			"set auth.schemes, or let admin_listen be on 127.0.0.1, or say that everybody is meant (admin.open)")
+		return task.Errorf(task.Forbidden, "other machines can reach the admin address and it needs no credential, so it serves only the probes; "+
+			"set auth.schemes, put admin_listen on 127.0.0.1, or set admin.open: true to serve everybody")
 	}
 }
 
@@ -90,11 +90,11 @@ func adminExposed(cfg *config.Config, log *slog.Logger) {
 	switch access := cfg.AdminAccess(); {
 	case !cfg.AdminExposed():
 	case access == config.AdminOpen:
-		log.Warn("EVERYBODY WHO REACHES THE ADMIN ADDRESS MAY READ METRICS AND THE MEMORY OF THIS PROCESS (admin.open)", "admin_listen", cfg.AdminListen)
+		log.Warn("ADMIN ADDRESS OPEN: EVERYBODY WHO CAN REACH IT MAY READ METRICS AND PROCESS MEMORY (admin.open)", "admin_listen", cfg.AdminListen)
 	case access == config.AdminProbes:
-		log.Info("the admin address serves the probes alone: more than this machine reaches it, and there is no auth.schemes to ask operators by",
+		log.Info("admin address serves only the probes: other machines can reach it and auth.schemes is not set",
 			"admin_listen", cfg.AdminListen)
 	case access == config.AdminAsks && !cfg.Admin.TLS:
-		log.Info("operators' credentials go over the admin address without TLS (admin.tls)", "admin_listen", cfg.AdminListen)
+		log.Info("admin address receives operators' credentials without TLS (admin.tls)", "admin_listen", cfg.AdminListen)
 	}
 }

@@ -84,7 +84,7 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 		if e := o.Executors[a.Name]; e != nil {
 			return e, nil
 		}
-		return nil, errors.New("the program brings no such agent")
+		return nil, errors.New("executor.kind is go, but the program brings no agent of this name")
 	case config.ExecutorDemo:
 		return demo.New(demo.Options{})
 	case config.ExecutorHTTP:

@@ -14,7 +14,7 @@ func announce(e *env, p *ports, banner io.Writer) {
 		_, _ = fmt.Fprintf(banner, adminBanner, e.cfg.AdminListen)
 	}
 	if p.public == nil {
-		e.log.Info("holdfast runs agents", "admin", admin)
+		e.log.Info("server ready", "admin", admin)
 		return
 	}
 	url := p.baseURL(e.cfg)
@@ -22,7 +22,7 @@ func announce(e *env, p *ports, banner io.Writer) {
 	if p.grpc != nil {
 		where = append(where, "grpc", p.grpc.Addr().String())
 	}
-	e.log.Info("holdfast serves", append(where, "admin", admin)...)
+	e.log.Info("server ready", append(where, "admin", admin)...)
 	if banner != nil {
 		_, _ = fmt.Fprintf(banner, urlBanner, url)
 		if len(e.cfg.OpenAgents()) > 0 && len(e.cfg.Exposed()) > 0 {
@@ -41,11 +41,11 @@ Try:
 
 `
 
-const openBanner = `Nobody is asked who they are, and more than this machine can reach this server (auth.none).
-Whoever does uses its agents and sees all of their tasks.
+const openBanner = `This server needs no credentials, and other machines can reach it (auth.none).
+Everybody who can reach it may use its agents and see all of their tasks.
 
 `
 
-const adminBanner = `Everybody who reaches %s may read metrics and the memory of this process (admin.open).
+const adminBanner = `Everybody who can reach %s may read metrics and the memory of this process (admin.open).
 
 `

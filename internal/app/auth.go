@@ -83,7 +83,7 @@ func (c *access) loadUsers(s *config.AuthScheme) (err error) {
 		if agents := c.cfg.TenantVisible(s.Name); len(agents) > 0 {
 			for _, u := range users {
 				if u.Tenant == "" {
-					return fmt.Errorf("user %q has no tenant, and %s shows tasks to all of one (auth.visibility)", u.Name, agents[0])
+					return fmt.Errorf("user %q has no tenant, but agent %s shows tasks to whole tenants (auth.visibility); give the user a tenant", u.Name, agents[0])
 				}
 			}
 		}
@@ -162,12 +162,12 @@ func exposed(cfg *config.Config, log *slog.Logger) error {
 	case len(open) == 0 || len(addresses) == 0:
 		return nil
 	case cfg.Auth.None:
-		log.Warn("EVERYBODY WHO REACHES THIS SERVER MAY USE THESE AGENTS AND SEES ALL OF THEIR TASKS (auth.none)",
+		log.Warn("SERVER OPEN: EVERYBODY WHO CAN REACH IT MAY USE THESE AGENTS AND SEE ALL OF THEIR TASKS (auth.none)",
 			"listen", addresses, "agents", open)
 		return nil
 	}
-	return fmt.Errorf("%s can be reached from elsewhere, and these agents ask nobody who they are: %s. "+
-		"Set auth.schemes, or listen on 127.0.0.1, or say that it is meant: auth.none: true (HOLDFAST_AUTH_NONE=true)",
+	return fmt.Errorf("other machines can reach %s, and these agents need no credential: %s. "+
+		"Set auth.schemes, listen on 127.0.0.1, or allow it with auth.none: true (HOLDFAST_AUTH_NONE=true)",
 		strings.Join(addresses, ", "), strings.Join(open, ", "))
 }
 

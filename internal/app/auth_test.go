@@ -30,7 +30,7 @@ func TestUsersFileRequiresTenants(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		require.ErrorContains(t, err, `user "bob" has no tenant, and demo shows tasks to all of one`)
+		require.ErrorContains(t, err, `user "bob" has no tenant, but agent demo shows tasks to whole tenants`)
 		require.NoError(t, os.WriteFile(file, []byte("alice:"+hash+":acme\n"), 0o600))
 		_, err = buildAuth(cfg, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)

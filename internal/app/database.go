@@ -40,7 +40,7 @@ func OpenDatabase(ctx, base context.Context, cfg *config.Config, log *slog.Logge
 		closing, cancel := context.WithTimeout(context.WithoutCancel(base), 20*time.Second)
 		defer cancel()
 		if err := pg.Stop(closing); err != nil {
-			log.Warn("postgresql was not stopped", "error", err)
+			log.Warn("postgresql not stopped", "error", err)
 		}
 	}}, nil
 }

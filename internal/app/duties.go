@@ -44,7 +44,7 @@ func partitions(e *env, st *store.Store) func(context.Context) (bool, error) {
 	return whole(func(ctx context.Context) error {
 		made, err := st.EnsurePartitions(ctx)
 		if len(made) > 0 {
-			e.log.Info("partitions were created", "partitions", made)
+			e.log.Info("partitions created", "partitions", made)
 		}
 		return err
 	})
@@ -53,11 +53,11 @@ func partitions(e *env, st *store.Store) func(context.Context) (bool, error) {
 // prepare does the work that must be done before the first request and the first run.
 func prepare(ctx context.Context, e *env, st *store.Store, keeper *worker.Keeper, ring *keys.Ring) error {
 	if err := keeper.Start(ctx); err != nil {
-		return fmt.Errorf("register: %w", err)
+		return fmt.Errorf("register this process: %w", err)
 	}
 	// A write without a partition creates it, but that is slow.
 	if _, err := st.EnsurePartitions(ctx); err != nil {
-		e.log.Warn("partitions are not all there", "error", err)
+		e.log.Warn("partitions not all created", "error", err)
 	}
 	if ring == nil {
 		return nil

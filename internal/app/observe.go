@@ -64,7 +64,7 @@ func checks(stopping *atomic.Bool, st *store.Store, keeper *worker.Keeper, h *hu
 		}}.Shared(),
 		{Name: "lease", Probe: func(context.Context) (string, error) {
 			if !keeper.Healthy() {
-				return "", errors.New("the lease is not being renewed")
+				return "", errors.New("the lease is not renewed")
 			}
 			return keeper.ID().String(), nil
 		}},

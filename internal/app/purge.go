@@ -35,11 +35,11 @@ func purgeEndpoint(e *env, st *store.Store) telemetry.Endpoint {
 	purge := func(w http.ResponseWriter, req *http.Request) error {
 		// With admin.open anybody may read metrics, but nobody may delete.
 		if e.cfg.AdminAccess() == config.AdminOpen {
-			return task.Errorf(task.Forbidden, "admin.open lets everybody in: use holdfast tasks purge, or set auth.schemes and admin.schemes")
+			return task.Errorf(task.Forbidden, "admin.open admits everybody, so purges are refused here; use holdfast tasks purge, or set auth.schemes and admin.schemes")
 		}
 		// A page in a browser on this machine cannot send this type without a preflight request.
 		if kind, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			return task.Errorf(task.Invalid, "Content-Type: want application/json")
+			return task.Errorf(task.Invalid, "Content-Type: must be application/json")
 		}
 		var body purgeRequest
 		d := json.NewDecoder(http.MaxBytesReader(w, req.Body, 64<<10))
@@ -51,7 +51,7 @@ func purgeEndpoint(e *env, st *store.Store) telemetry.Endpoint {
 		if body.OlderThan != "" {
 			d, err := time.ParseDuration(body.OlderThan)
 			if err != nil || d <= 0 {
-				return task.Errorf(task.Invalid, "older_than: %q is not a duration such as 720h", body.OlderThan)
+				return task.Errorf(task.Invalid, "older_than: %q is not a duration above 0; write 720h", body.OlderThan)
 			}
 			f.OlderThan = d
 		}

@@ -52,7 +52,7 @@ func (s *server) run(ctx, base context.Context) error {
 	case <-ctx.Done():
 		s.log.Info("stopping")
 	case <-failed.Done():
-		s.log.Error("a part of the server ended", "error", context.Cause(failed))
+		s.log.Error("server component failed", "error", context.Cause(failed))
 	}
 	for _, step := range s.stop(base, stopLive, lease, duties, claims, deliveries) {
 		s.log.Debug("stopping", "step", step.name)
@@ -76,21 +76,21 @@ type step struct {
 func (s *server) stop(base context.Context, stopLive func(), lease, duties, claims, deliveries *part) []step {
 	var requests *part
 	return []step{
-		{"readiness ends", func() { s.stopping.Store(true) }},
-		{"claims of runs end", claims.end},
-		{"public listeners close", func() { requests = start(base, s.shutdown) }},
+		{"end readiness", func() { s.stopping.Store(true) }},
+		{"stop claiming runs", claims.end},
+		{"close public listeners", func() { requests = start(base, s.shutdown) }},
 		// Callers and streams are still served while runs finish.
-		{"runs end", claims.wait},
-		{"claims of webhooks end", deliveries.end},
-		{"streams end", s.hub.Close},
-		{"requests end", func() { requests.waitFor(lastAnswers) }},
-		{"deliveries end", deliveries.wait},
-		{"duties end", duties.stop},
+		{"wait for runs", claims.wait},
+		{"stop claiming webhooks", deliveries.end},
+		{"end streams", s.hub.Close},
+		{"wait for requests", func() { requests.waitFor(lastAnswers) }},
+		{"wait for deliveries", deliveries.wait},
+		{"stop duties", duties.stop},
 		// Renewal ends first; otherwise it would re-register the process.
-		{"renewal of the lease ends", lease.stop},
-		{"lease is given up", func() { s.giveUpLease(base) }},
-		{"background parts end", stopLive},
-		{"admin server ends", func() { _ = s.admin.Close() }},
+		{"stop renewing the lease", lease.stop},
+		{"give up the lease", func() { s.giveUpLease(base) }},
+		{"stop background parts", stopLive},
+		{"close admin server", func() { _ = s.admin.Close() }},
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *server) shutdown(ctx context.Context) error {
 	}
 	err := s.api.Shutdown(ctx)
 	if err != nil {
-		s.log.Warn("connections were cut", "error", err)
+		s.log.Warn("open connections closed", "error", err)
 	}
 	return err
 }

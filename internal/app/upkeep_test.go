@@ -34,7 +34,7 @@ func TestLogNamesSealingKey(t *testing.T) {
 		cfg := configuration(t, url, config.RolePush)
 		cfg.Push.SecretKeys = keys
 		ctx, stop := context.WithCancel(t.Context())
-		said := &log{until: "holdfast runs agents", then: stop}
+		said := &log{until: "server ready", then: stop}
 		require.NoError(t, app.Run(ctx, cfg, slog.New(slog.NewJSONHandler(said, nil)), app.Options{}))
 		require.Equal(t, len(keys) == 0, strings.Contains(said.String(), "set HOLDFAST_SECRET_KEYS"), said.String())
 	}
@@ -85,8 +85,8 @@ func TestStopFollowsStepsAndReleasesLeases(t *testing.T) {
 		steps = append(steps, m[1])
 	}
 	require.Equal(t, []string{
-		"readiness ends", "claims of runs end", "public listeners close", "runs end", "claims of webhooks end", "streams end",
-		"requests end", "deliveries end", "duties end", "renewal of the lease ends", "lease is given up",
-		"background parts end", "admin server ends",
+		"end readiness", "stop claiming runs", "close public listeners", "wait for runs", "stop claiming webhooks", "end streams",
+		"wait for requests", "wait for deliveries", "stop duties", "stop renewing the lease", "give up the lease",
+		"stop background parts", "close admin server",
 	}, steps)
 }

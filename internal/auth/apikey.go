@@ -170,11 +170,11 @@ func (s *APIKeys) find(ctx context.Context, id string) (*identity.Key, error) {
 	case s.lookups <- struct{}{}:
 		defer func() { <-s.lookups }()
 	case <-ctx.Done():
-		return nil, unavailable("the API key could not be looked up in time", context.Cause(ctx))
+		return nil, unavailable("the API key look-up timed out", context.Cause(ctx))
 	}
 	k, err := s.store.FindAPIKey(ctx, id)
 	if err != nil {
-		err = errors.Join(unavailable("the API key could not be looked up", err), err)
+		err = errors.Join(unavailable("the API key look-up failed", err), err)
 	}
 	return k, err
 }

@@ -194,11 +194,11 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *Request, gates ...*
 	case outcome == "error" && !errors.Is(ctx.Err(), context.Canceled): // canceled: the client has left
 		// During an outage every request fails, so these lines are limited.
 		if count := a.troubles[scheme].tell(); count > 0 {
-			a.opt.Log.Warn("credentials could not be checked", "scheme", scheme, "requests", count, "error", err)
+			a.opt.Log.Warn("credential check failed", "scheme", scheme, "requests", count, "error", err)
 		}
 	default:
 		// Anybody can cause these, in any number.
-		a.opt.Log.Debug("a credential was refused", "scheme", scheme, "reason", err)
+		a.opt.Log.Debug("credential refused", "scheme", scheme, "reason", err)
 	}
 	return id
 }
@@ -245,7 +245,7 @@ func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Au
 	case header.read && header.count > 1:
 		return &Authentication{err: refuse(Several, nil)}
 	case header.read && header.count == 1 && !header.taken:
-		return &Authentication{err: refuse(Malformed, errors.New("it is of no scheme that is served"))}
+		return &Authentication{err: refuse(Malformed, errors.New("no configured scheme accepts this Authorization header"))}
 	case count == 0:
 		return &Authentication{err: errMissing}
 	case count > 1:
@@ -256,7 +256,7 @@ func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Au
 	case len(gates) > 0 && !slices.ContainsFunc(gates, func(g *Gate) bool { return slices.Contains(g.Schemes, id.scheme) }):
 		id.err = refuse(Elsewhere, nil)
 	case len(credential) > maxCredential:
-		id.err = refuse(Malformed, errors.New("it is too long"))
+		id.err = refuse(Malformed, errors.New("the credential is longer than 16 KiB"))
 	default:
 		a.check(ctx, id, r)
 	}
@@ -285,7 +285,7 @@ func (a *Authenticator) check(ctx context.Context, id *Authentication, r *Reques
 	asked := *r
 	_, asked.before = a.good.get(shown)
 	if wait, ok := a.opt.Failures.Ready(from); !ok && !asked.before {
-		id.err = &task.Error{Kind: task.RateLimited, Msg: "too many credentials from your address were not accepted", RetryAfter: wait}
+		id.err = &task.Error{Kind: task.RateLimited, Msg: "too many refused credentials from your address", RetryAfter: wait}
 		return
 	}
 	id.verify(ctx, scheme, &asked)
@@ -376,7 +376,7 @@ func check(p *identity.Caller) error {
 // CheckSubject refuses names that the database cannot store, or that logs would not show as they are.
 func CheckSubject(tenant, subject string) error {
 	if subject == "" || !plain(subject) || !plain(tenant) {
-		return errors.New("tenant and subject must be UTF-8 without control characters, not longer than 255 bytes, and the subject not empty")
+		return errors.New("tenant and subject must be UTF-8 without control characters and at most 255 bytes; the subject must not be empty")
 	}
 	return nil
 }

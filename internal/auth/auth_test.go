@@ -300,11 +300,11 @@ func TestBasic(t *testing.T) {
 	dear, err := bcrypt.GenerateFromPassword([]byte("x"), MinCost+1)
 	require.NoError(t, err)
 	for text, users := range map[string][]User{
-		"no users":      nil,
-		"listed twice":  {{Name: "a", Hash: hashed(t, "x")}, {Name: "a", Hash: hashed(t, "y")}},
-		"the same":      {{Name: "a", Hash: hashed(t, "x")}, {Name: "b", Hash: string(dear)}},
-		"not one of":    {{Name: "a", Hash: "secret"}},
-		"cost 4, want ": {{Name: "a", Hash: string(must(bcrypt.GenerateFromPassword([]byte("x"), 4)))}},
+		"no users":           nil,
+		"listed twice":       {{Name: "a", Hash: hashed(t, "x")}, {Name: "a", Hash: hashed(t, "y")}},
+		"one cost for all":   {{Name: "a", Hash: hashed(t, "x")}, {Name: "b", Hash: string(dear)}},
+		"not a bcrypt hash":  {{Name: "a", Hash: "secret"}},
+		"cost 4; use a cost": {{Name: "a", Hash: string(must(bcrypt.GenerateFromPassword([]byte("x"), 4)))}},
 	} {
 		require.ErrorContains(t, s.SetUsers(users), text)
 	}

@@ -86,18 +86,18 @@ func (s *Basic) SetUsers(users []User) error {
 			return fmt.Errorf("user %q is listed twice", u.Name)
 		case cost != 0 && c != cost:
 			// With another cost, the duration of a check would reveal which names are users.
-			return fmt.Errorf("user %q: the hash has cost %d and others have %d; all must have the same", u.Name, c, cost)
+			return fmt.Errorf("user %q: the hash has cost %d, but earlier users have cost %d; use one cost for all users", u.Name, c, cost)
 		}
 		cost = c
 		l.byName[u.Name] = u
 	}
 	if cost == 0 {
-		return errors.New("there are no users")
+		return errors.New("there are no users; add at least one")
 	}
 	_, _ = rand.Read(l.key[:])
 	var err error
 	if l.decoy, err = bcrypt.GenerateFromPassword(l.key[:], cost); err != nil {
-		return fmt.Errorf("make a decoy: %w", err)
+		return fmt.Errorf("make a decoy hash: %w", err)
 	}
 	s.users.Store(l)
 	return nil
@@ -113,10 +113,10 @@ const (
 func HashCost(hash string) (int, error) {
 	cost, err := bcrypt.Cost([]byte(hash))
 	if err != nil {
-		return 0, errors.New("the hash is not one of bcrypt, such as htpasswd -nbB -C 12 makes")
+		return 0, errors.New("the hash is not a bcrypt hash; make one with htpasswd -nbB -C 12")
 	}
 	if cost < MinCost || cost > MaxCost {
-		return 0, fmt.Errorf("the hash has cost %d, want %d to %d", cost, MinCost, MaxCost)
+		return 0, fmt.Errorf("the hash has cost %d; use a cost from %d to %d", cost, MinCost, MaxCost)
 	}
 	return cost, nil
 }
@@ -181,7 +181,7 @@ func (s *Basic) verify(ctx context.Context, credential string, r *Request) (*pro
 		p, _ := f.Val.(*proof)
 		return p, f.Err
 	case <-ctx.Done():
-		return nil, unavailable("the password could not be checked in time", context.Cause(ctx))
+		return nil, unavailable("the password check timed out", context.Cause(ctx))
 	}
 }
 
@@ -198,7 +198,7 @@ func (s *Basic) check(hash, password []byte, name string, r *Request) (wrong boo
 	if !r.before {
 		leave, ok := s.waiting.enter("name "+name, "from "+limit.Sender(r.Address))
 		if !ok {
-			return false, &task.Error{Kind: task.RateLimited, Msg: "too many passwords are being checked", RetryAfter: time.Second}
+			return false, &task.Error{Kind: task.RateLimited, Msg: "too many password checks are running", RetryAfter: time.Second}
 		}
 		defer leave()
 	}

@@ -145,7 +145,7 @@ func (s *JWT) parse(token string) (*jwt.JSONWebToken, error) {
 	switch typ, _ := parsed.Headers[0].ExtraHeaders[jose.HeaderType].(string); strings.ToLower(typ) {
 	case "", "jwt", "at+jwt", "application/at+jwt":
 	default:
-		return nil, refuse(Malformed, errors.New("it is no access token"))
+		return nil, refuse(Malformed, errors.New("typ is not that of an access token"))
 	}
 	if issuerOf(token) != s.opt.Issuer {
 		return nil, refuse(Issuer, nil)
@@ -169,11 +169,11 @@ func (s *JWT) verified(ctx context.Context, parsed *jwt.JSONWebToken) (set *keyS
 		answered := s.renew(ctx)
 		set = s.current.Load()
 		if found = set.find(kid, algorithm); len(found) == 0 && !answered {
-			return nil, nil, unavailable("the issuer's newest keys are not at hand", nil)
+			return nil, nil, unavailable("the issuer's newest keys could not be fetched", nil)
 		}
 	}
 	if set.gone(time.Now()) {
-		return nil, nil, unavailable("the issuer's keys are not at hand", nil)
+		return nil, nil, unavailable("the issuer's keys are missing or too old", nil)
 	}
 	for _, key := range found {
 		c := &claims{}
@@ -204,11 +204,11 @@ func (s *JWT) caller(c *claims, now time.Time) (p *identity.Caller, expires time
 	case err != nil:
 		return nil, expires, refuse(Claims, err)
 	case standard.Expiry == nil:
-		return nil, expires, refuse(Claims, errors.New("exp is missing"))
+		return nil, expires, refuse(Claims, errors.New("the token has no exp"))
 	}
 	subject, _ := claim(all, cmp.Or(s.opt.SubjectClaim, "sub")).(string)
 	if subject == "" {
-		return nil, expires, refuse(Claims, errors.New("the subject is missing"))
+		return nil, expires, refuse(Claims, errors.New("the token has no subject"))
 	}
 	p = &identity.Caller{Tenant: s.opt.Tenant, Subject: s.opt.SubjectPrefix + subject, Scopes: s.scopes(all), Credential: s.opt.Name}
 	if standard.ID != "" && plain(standard.ID) {
@@ -216,7 +216,7 @@ func (s *JWT) caller(c *claims, now time.Time) (p *identity.Caller, expires time
 	}
 	if s.opt.TenantClaim != "" {
 		if p.Tenant, _ = claim(all, s.opt.TenantClaim).(string); p.Tenant == "" {
-			return nil, expires, refuse(Claims, errors.New("the tenant is missing"))
+			return nil, expires, refuse(Claims, errors.New("the token has no tenant"))
 		}
 	}
 	// Check before the token is remembered as good.

@@ -125,7 +125,7 @@ func (s *keySource) Run(ctx context.Context) error {
 		wait := s.pace.every
 		if err != nil {
 			if ctx.Err() == nil {
-				s.opt.Log.Warn("the issuer's keys could not be fetched", "scheme", s.opt.Name, "have_some", s.current.Load() != nil, "error", err)
+				s.opt.Log.Warn("issuer keys not fetched", "scheme", s.opt.Name, "keys_loaded", s.current.Load() != nil, "error", err)
 			}
 			wait, pause = pause, min(2*pause, s.pace.every)
 		} else {
@@ -194,16 +194,16 @@ func (s *keySource) fetch(ctx context.Context) error {
 	if from == "" {
 		var err error
 		if from, err = s.discover(ctx); err != nil {
-			return fmt.Errorf("metadata: %w", err)
+			return fmt.Errorf("issuer metadata: %w", err)
 		}
 	}
 	raw, err := s.get(ctx, from)
 	if err != nil {
-		return fmt.Errorf("keys: %w", err)
+		return fmt.Errorf("issuer keys: %w", err)
 	}
 	keys, err := parseKeySet(raw)
 	if err != nil {
-		return fmt.Errorf("keys: %w", err)
+		return fmt.Errorf("issuer keys: %w", err)
 	}
 	set := &keySet{keys: keys, raw: string(raw), fetched: time.Now(), keep: s.pace.keep}
 	if old := s.current.Load(); old != nil && old.raw == set.raw {
@@ -238,11 +238,11 @@ func (s *keySource) discover(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if metadata.Issuer != s.opt.Issuer {
-		return "", fmt.Errorf("they are of %.200q", metadata.Issuer)
+		return "", fmt.Errorf("they name the issuer %.200q, not %.200q", metadata.Issuer, s.opt.Issuer)
 	}
 	u, err := url.Parse(metadata.KeySetURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && !strings.HasPrefix(s.opt.Issuer, "http://") {
-		return "", fmt.Errorf("jwks_uri %.200q is no address with https", metadata.KeySetURL)
+		return "", fmt.Errorf("jwks_uri %.200q is not an https URL", metadata.KeySetURL)
 	}
 	return metadata.KeySetURL, nil
 }
@@ -264,11 +264,11 @@ func (s *keySource) get(ctx context.Context, from string) ([]byte, error) {
 	case answer.StatusCode == http.StatusNotFound:
 		return nil, fmt.Errorf("%s: %w", from, errAbsent)
 	case answer.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s: answered %s", from, answer.Status)
+		return nil, fmt.Errorf("%s answered %s", from, answer.Status)
 	}
 	b, err := io.ReadAll(io.LimitReader(answer.Body, maxKeySet+1))
 	if err == nil && len(b) > maxKeySet {
-		err = fmt.Errorf("%s: sends more than %d bytes", from, maxKeySet)
+		err = fmt.Errorf("%s sent more than %d bytes", from, maxKeySet)
 	}
 	return b, err
 }
@@ -286,7 +286,7 @@ func parseKeySet(raw []byte) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if set.Keys == nil {
-		return nil, errors.New("there is no member keys")
+		return nil, errors.New("the key set has no member \"keys\"")
 	}
 	var out []jose.JSONWebKey
 	for _, one := range *set.Keys {

@@ -85,7 +85,7 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*proof, error) {
 	}}
 	if s.opt.TenantFromOrganization {
 		if n := len(leaf.Subject.Organization); n != 1 {
-			return nil, refuse(Certificate, errors.New("it must name one organization"))
+			return nil, refuse(Certificate, errors.New("the certificate must name exactly one organization"))
 		}
 		p.Tenant = leaf.Subject.Organization[0]
 	}
@@ -99,13 +99,13 @@ func nameIn(c *x509.Certificate) (string, error) {
 	case len(c.URIs) == 1:
 		return c.URIs[0].String(), nil
 	case len(c.URIs) > 1:
-		return "", errors.New("it has more than one URI")
+		return "", errors.New("the certificate has more than one URI")
 	case len(c.DNSNames) > 0:
 		return c.DNSNames[0], nil
 	case c.Subject.CommonName != "":
 		return c.Subject.CommonName, nil
 	}
-	return "", errors.New("it has no name")
+	return "", errors.New("the certificate has no URI, DNS name or common name")
 }
 
 // challenge only keeps the header from being empty: HTTP defines no scheme that asks for a certificate.

@@ -77,10 +77,10 @@ func (r *Reloader) look(w *watched) {
 		err = w.load(contents)
 	}
 	if err != nil {
-		r.log.Error("files have changed and cannot be used; what was loaded before stays", "files", w.files, "error", err)
+		r.log.Error("files not reloaded; their previous contents stay in use", "files", w.files, "error", err)
 		return
 	}
-	r.log.Info("files were loaded anew", "files", w.files)
+	r.log.Info("files reloaded", "files", w.files)
 }
 
 func (w *watched) read() ([][]byte, error) {

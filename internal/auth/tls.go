@@ -32,7 +32,7 @@ func (t *TLS) load(contents [][]byte) error {
 		return fmt.Errorf("certificate: %w", err)
 	}
 	if pair.Leaf != nil && time.Now().After(pair.Leaf.NotAfter) {
-		return fmt.Errorf("certificate: it has expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("certificate expired at %s; renew it", pair.Leaf.NotAfter.Format(time.RFC3339))
 	}
 	c := &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
@@ -40,7 +40,7 @@ func (t *TLS) load(contents [][]byte) error {
 	if len(contents) > 2 {
 		c.ClientCAs = x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(contents[2]) {
-			return errors.New("client_ca_file: it holds no certificate")
+			return errors.New("client_ca_file has no PEM certificate")
 		}
 		// Clients may use other credentials instead.
 		c.ClientAuth = tls.VerifyClientCertIfGiven

@@ -20,7 +20,7 @@ func ParseUsers(content []byte) ([]User, error) {
 		}
 		fields := strings.SplitN(line, ":", 4) // scopes may contain colons
 		if len(fields) < 2 || fields[0] == "" {
-			return nil, fmt.Errorf("line %d: want name:hash, name:hash:tenant or name:hash:tenant:scopes", n)
+			return nil, fmt.Errorf("line %d is not a user; write name:hash, name:hash:tenant or name:hash:tenant:scopes", n)
 		}
 		u := User{Name: fields[0], Hash: fields[1]}
 		if len(fields) > 2 {
@@ -35,7 +35,7 @@ func ParseUsers(content []byte) ([]User, error) {
 		return nil, err
 	}
 	if len(users) == 0 {
-		return nil, errors.New("there are no users")
+		return nil, errors.New("the file has no users; add at least one")
 	}
 	return users, nil
 }

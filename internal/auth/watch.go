@@ -112,7 +112,7 @@ func (a *Authenticator) look(ctx context.Context) {
 		}
 		switch err := a.again(ctx, w); task.KindOf(err) {
 		case task.Unauthenticated, task.Forbidden:
-			a.opt.Log.Debug("what a credential had begun was ended", "scheme", w.id.scheme, "reason", err)
+			a.opt.Log.Debug("call ended because its credential is no longer valid", "scheme", w.id.scheme, "reason", err)
 			w.end(err)
 			failed[w.id.scheme] = 0
 		default:
@@ -139,7 +139,7 @@ func (a *Authenticator) again(ctx context.Context, w *ongoing) error {
 		now.verify(ctx, scheme, r)
 	}
 	if now.err == nil && (now.Owner() != w.id.Owner()) {
-		now.err = refuse(Unknown, errors.New("it is somebody else's by now"))
+		now.err = refuse(Unknown, errors.New("the credential now belongs to another caller"))
 	}
 	_, err := a.Admit(now, w.gate)
 	return err

@@ -22,14 +22,13 @@ type auditView struct {
 func (c *command) audit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Check the log of who did what",
-		Long: `For operators: the audit log tells who created and canceled tasks, set webhooks, made and
-revoked keys. Read it with SQL (view v_audit); what is checked here is that nobody has
-changed it.`,
+		Short: "Check the audit log",
+		Long: `For operators: check that nobody changed the audit log. The log records who created and
+canceled tasks, set webhooks, and made and revoked keys. Read it with SQL (view v_audit).`,
 		Example: `  holdfast audit verify`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown verb \"audit %s\"; there is verify", args[0])
+				return usage("unknown verb \"audit %s\"; use verify", args[0])
 			}
 			return nil
 		},
@@ -43,21 +42,22 @@ changed it.`,
 func (c *command) auditVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Walk through all chains of the audit log",
-		Long: `Compute every hash of the audit log anew, and compare it, and the end of each chain, with
-what is stored. It shows the chains that have rows, and of a broken one the first row that
-is not as it was written.
+		Short: "Check all chains of the audit log",
+		Long: `Recompute every hash of the audit log and compare it, and the head of each chain, with
+the stored values. The output lists the chains that have rows. For a broken chain it
+names the first row that was changed or is missing.
 
-Whoever owns the database can write all of it anew, so that it fits. Keep the output of
--o json where they cannot reach it: with --against, what it tells must still be there.
+The owner of the database can rewrite whole chains without a visible break. Against that,
+keep the output of -o json where the owner cannot change it. With --against, this verb
+checks that everything in that output is still in the log.
 
-Exit codes: 0 all are whole; 3 one is broken; 1 the call failed.`,
+Exit codes: 0 all chains are intact; 3 a chain is broken; 1 the call failed.`,
 		Example: `  holdfast audit verify
   holdfast audit verify -o json > heads.json
   holdfast audit verify --against heads.json`,
 		Args: argCount(0, 0),
 	}
-	against := cmd.Flags().String("against", "", "an earlier output with -o json")
+	against := cmd.Flags().String("against", "", "file with an earlier output of -o json")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		noted, err := readHeads(*against)
@@ -106,7 +106,7 @@ func readHeads(file string) (heads []store.AuditHead, err error) {
 		return nil, fmt.Errorf("--against: %w", err)
 	}
 	if err := json.Unmarshal(text, &heads); err != nil {
-		return nil, usage("--against: %s is no output of audit verify -o json: %w", file, err)
+		return nil, usage("--against: %s is not the output of audit verify -o json: %w", file, err)
 	}
 	return heads, nil
 }

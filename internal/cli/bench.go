@@ -18,16 +18,16 @@ func (c *command) bench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure an installation with real tasks",
-		Long: `Keep so many tasks in flight for a while and tell how many were completed, how long each
-took and what failed. The tasks are real: they are stored and run like any other, they
-stay in the database, and the agent does its work for each of them.
+		Long: `Keep a number of tasks in flight for a while. Print how many tasks completed, how long
+they took, and what failed. The tasks are real: the server stores and runs them like any
+other, the agent does its work for each, and they stay in the database.
 
-  blocking  a message/send that waits for the end
-  stream    a message/stream, and the chunks that it brings
-  poll      a message/send that does not wait, then tasks/get until the end
+  blocking  message/send, which waits for the end of the task
+  stream    message/stream, and the chunks of its stream
+  poll      message/send without waiting, then tasks/get until the end of the task
 
-Take a machine near the server and not the server's own, unless what they share is to be
-part of the result. The exit code is 1 when a task was not completed.`,
+Run this on a machine near the server, but not on the server's machine, where both would
+share its CPU. The exit code is 1 if any task did not complete.`,
 		Example: `  holdfast bench
   holdfast bench --url https://agents.example.com --agent demo --inflight 16,64,256 --duration 30s
   holdfast bench --mode stream --text "chunks=1000 size=256" --inflight 4 -o json`,
@@ -35,14 +35,14 @@ part of the result. The exit code is 1 when a task was not completed.`,
 	}
 	var r remote
 	flags := cmd.Flags()
-	endpoint := flags.String("url", "", "the server or an agent of it (default $HOLDFAST_URL, else "+defaultURL+")")
-	agent := flags.String("agent", "", "an agent by name, served at /agents/NAME of the URL (default: what the URL leads to)")
-	inFlight := flags.IntSlice("inflight", []int{16, 64}, "tasks in flight, measured one after the other")
-	duration := flags.Duration("duration", 10*time.Second, "how long each of these begins new tasks")
-	mode := flags.String("mode", string(load.Blocking), "blocking, stream or poll")
-	text := flags.String("text", "", `what to send (default "echo:hello", for streams "chunks=100 size=256": the demo agent's language)`)
-	pollEvery := flags.Duration("poll-interval", 50*time.Millisecond, "pause before each tasks/get")
-	timeout := flags.Duration("timeout", time.Minute, "how long a task may take before it counts as failed")
+	endpoint := flags.String("url", "", "URL of the server or of one of its agents (default $HOLDFAST_URL, else "+defaultURL+")")
+	agent := flags.String("agent", "", "name of an agent, served at /agents/NAME below the URL (default: the agent at the URL)")
+	inFlight := flags.IntSlice("inflight", []int{16, 64}, "numbers of tasks in flight; each is measured in turn")
+	duration := flags.Duration("duration", 10*time.Second, "how long each measurement starts new tasks")
+	mode := flags.String("mode", string(load.Blocking), "how to send: blocking, stream or poll")
+	text := flags.String("text", "", `text of the messages (default "echo:hello", for streams "chunks=100 size=256": scripts of the demo agent)`)
+	pollEvery := flags.Duration("poll-interval", 50*time.Millisecond, "pause before each tasks/get, with --mode poll")
+	timeout := flags.Duration("timeout", time.Minute, "time after which a task counts as failed")
 	r.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o := load.Options{Mode: load.Mode(*mode), Text: *text, Duration: *duration, PollEvery: *pollEvery, Timeout: *timeout}
@@ -50,7 +50,7 @@ part of the result. The exit code is 1 when a task was not completed.`,
 			return err
 		}
 		if *agent != "" && strings.ContainsAny(*agent, "/?#") {
-			return usage("--agent %q is not the name of an agent", *agent)
+			return usage("--agent: %q is not the name of an agent; write it without /, ? and #", *agent)
 		}
 		if o.Text == "" {
 			o.Text = "echo:hello"
@@ -70,7 +70,7 @@ part of the result. The exit code is 1 when a task was not completed.`,
 			return usage("--url: %w", err)
 		}
 		o.Targets = []*load.Target{target}
-		c.note("This makes real tasks at %s, which stay in its database.", at.URL)
+		c.note("This creates real tasks at %s; they stay in its database.", at.URL)
 		return c.measure(cmd.Context(), o, *inFlight, at.URL, *r.output)
 	}
 	return cmd
@@ -79,9 +79,9 @@ part of the result. The exit code is 1 when a task was not completed.`,
 func checkLoad(o load.Options, inFlight []int) error {
 	switch {
 	case !slices.Contains(load.Modes, o.Mode):
-		return usage("--mode %q: want blocking, stream or poll", o.Mode)
+		return usage("--mode: %q is unknown; use blocking, stream or poll", o.Mode)
 	case len(inFlight) == 0 || slices.Min(inFlight) < 1 || slices.Max(inFlight) > 10_000:
-		return usage("--inflight: want numbers from 1 to 10000, separated by commas")
+		return usage("--inflight: use numbers from 1 to 10000, separated by commas")
 	case o.Duration <= 0:
 		return usage("--duration must be above 0")
 	case o.PollEvery < 0:
@@ -115,10 +115,10 @@ func (c *command) measure(ctx context.Context, o load.Options, inFlight []int, u
 		o.InFlight = n
 		result, err := load.Run(ctx, o)
 		if result == nil {
-			return fmt.Errorf("%w\nIs the server running? Its URL is --url or HOLDFAST_URL, now %s", err, url)
+			return fmt.Errorf("%w\nIs the server running? This used %s; set another URL with --url or HOLDFAST_URL", err, url)
 		}
 		if result.Example != nil {
-			c.note("At %d in flight %d tasks were not completed, for example: %v", n, result.Failed(), result.Example)
+			c.note("With %d in flight, %d tasks did not complete, for example: %v", n, result.Failed(), result.Example)
 		}
 		all = append(all, measured(n, result))
 		failed += result.Failed()

@@ -18,13 +18,13 @@ func TestBenchUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"now"}, "usage: holdfast bench"},
-		{[]string{"--mode", "push"}, `--mode "push": want blocking, stream or poll`},
-		{[]string{"--inflight", "0,4"}, "--inflight: want numbers from 1 to 10000"},
+		{[]string{"--mode", "push"}, `--mode: "push" is unknown; use blocking, stream or poll`},
+		{[]string{"--inflight", "0,4"}, "--inflight: use numbers from 1 to 10000"},
 		{[]string{"--inflight", "many"}, `invalid argument "many" for "--inflight" flag`},
 		{[]string{"--duration", "0s"}, "--duration must be above 0"},
 		{[]string{"--timeout", "-1s"}, "--timeout must be above 0"},
 		{[]string{"--poll-interval", "-1s"}, "--poll-interval must not be negative"},
-		{[]string{"--agent", "../x"}, `--agent "../x" is not the name of an agent`},
+		{[]string{"--agent", "../x"}, `--agent: "../x" is not the name of an agent`},
 		{[]string{"--url", "localhost:8080"}, `"localhost:8080" is not a URL`},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestBenchReportsFailures(t *testing.T) {
 
 	good := bench("-H", "Authorization: Bearer x", "--agent", "good")
 	require.Zero(t, good.code, good.err)
-	require.Contains(t, good.err, "This makes real tasks at "+server.URL+"/agents/good")
+	require.Contains(t, good.err, "This creates real tasks at "+server.URL+"/agents/good")
 	lines := strings.Split(strings.TrimSpace(good.out), "\n")
 	require.Len(t, lines, 3)
 	require.Equal(t, "IN FLIGHT TASKS TASKS/S P50 MS P95 MS P99 MS ERRORS", strings.Join(strings.Fields(lines[0]), " "))

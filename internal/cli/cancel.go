@@ -29,19 +29,20 @@ type canceledView struct {
 func (c *command) tasksCancel() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel ID...",
-		Short: "Cancel tasks, whoever owns them",
-		Long: `Cancel tasks as a client would. One that waits, in the queue or for its client, is
-canceled at once. The worker of one that runs is asked to end it, wherever it is, and this
-verb waits for that; an agent that does not listen is given up after its cancel_grace.
+		Short: "Cancel tasks of any owner",
+		Long: `Cancel tasks as a client would. A task that is queued or parked is canceled at once. For
+a running task, this verb asks its worker to end the run and waits for that. If the agent
+does not end it within its cancel_grace, the worker gives the run up.
 
-Exit codes: 0 all are canceled (or, with --no-wait, asked to be); 3 one had ended
-otherwise, or did so in the meantime; 1 a call failed, or one still runs after --timeout.`,
+Exit codes: 0 all tasks are canceled (with --no-wait: canceled or asked to end); 3 a task
+had ended otherwise or did so meanwhile; 1 a call failed, or a task still runs after
+--timeout.`,
 		Example: `  holdfast tasks cancel 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast tasks list --agent weather --state working -o json | jq -r '.[].id' | xargs holdfast tasks cancel --no-wait`,
 		Args: atLeastOne,
 	}
-	noWait := cmd.Flags().Bool("no-wait", false, "do not wait for tasks that run")
-	timeout := cmd.Flags().Duration("timeout", time.Minute, "how long to wait for each task that runs")
+	noWait := cmd.Flags().Bool("no-wait", false, "do not wait for running tasks")
+	timeout := cmd.Flags().Duration("timeout", time.Minute, "how long to wait for each running task")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
@@ -137,7 +138,7 @@ func (c *command) printOutcomes(ctx context.Context, views any, rows [][]string,
 
 func atLeastOne(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usage("usage: %s (--help tells more)", cmd.UseLine())
+		return usage("usage: %s (see --help)", cmd.UseLine())
 	}
 	return nil
 }

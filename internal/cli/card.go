@@ -13,8 +13,8 @@ func (c *command) card() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "card [URL]",
 		Short: "Show an agent's card",
-		Long: `Show what an agent tells about itself. URL is where it lives, or its card if it ends in
-.json; by default HOLDFAST_URL, else http://127.0.0.1:8080.`,
+		Long: `Show the card in which an agent describes itself. URL is the agent's, or that of its card
+if it ends in .json. The default is HOLDFAST_URL, else http://127.0.0.1:8080.`,
 		Example: `  holdfast card
   holdfast card http://127.0.0.1:8080/agents/weather -o json`,
 		Args: argCount(0, 1),

@@ -114,14 +114,14 @@ func (c *command) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "A durable A2A task server on PostgreSQL",
-		Long: `Holdfast serves A2A agents whose tasks survive: every message, status and chunk is in
-PostgreSQL before a client hears of it, and any replica continues what another began.
+		Long: `Holdfast serves A2A agents and keeps their tasks in PostgreSQL. It stores every message,
+status and chunk before a client sees it, and any replica can continue a task of another.
 
-Without a verb it serves, and without a configuration it brings its own PostgreSQL
-and a demo agent. The other verbs talk to an agent, or look into the database.
+Without a verb, holdfast runs the server. Without a configuration, the server starts its
+own PostgreSQL and a demo agent. The other verbs talk to an agent or to the database.
 
 Exit codes: 0 done; 1 the call failed; 2 wrong usage or configuration; 3 the task
-failed, was rejected or canceled; 4 the task waits for input or authentication;
+failed, or was rejected or canceled; 4 the task waits for input or authentication;
 130 interrupted.`,
 		Example: `  holdfast
   holdfast serve --config holdfast.yaml
@@ -153,7 +153,7 @@ func (c *command) unknownVerb(root *cobra.Command, args []string) error {
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
 		text += "; did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return usage("%s (holdfast --help lists them)", text)
+	return usage("%s (holdfast --help lists the verbs)", text)
 }
 
 // note prints a message for the user besides the output. If it cannot be written, the exit code still shows the result.
@@ -165,7 +165,7 @@ func (c *command) note(format string, args ...any) {
 func argCount(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {
-			return usage("usage: %s (--help tells more)", cmd.UseLine())
+			return usage("usage: %s (see --help)", cmd.UseLine())
 		}
 		return nil
 	}

@@ -102,22 +102,22 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		want string
 	}{
 		{[]string{"srve"}, `unknown verb "srve"; did you mean serve?`},
-		{[]string{"frobnicate"}, `unknown verb "frobnicate" (holdfast --help lists them)`},
+		{[]string{"frobnicate"}, `unknown verb "frobnicate" (holdfast --help lists the verbs)`},
 		{[]string{"--frobnicate"}, "unknown flag: --frobnicate"},
 		{[]string{"serve", "now"}, "usage: holdfast serve"},
-		{[]string{"serve", "--listen", "nowhere"}, `configuration: flag for listen: listen: "nowhere" is not host:port`},
-		{[]string{"send"}, "what to send is missing"},
-		{[]string{"send", "hello", "world"}, `"hello" is not a URL; a text of several words needs quotes`},
+		{[]string{"serve", "--listen", "nowhere"}, `configuration: flag for listen: listen: "nowhere" is not an address`},
+		{[]string{"send"}, "the message is missing"},
+		{[]string{"send", "hello", "world"}, `"hello" is not a URL; put quotes around a text of several words`},
 		{[]string{"send", "--data", "/does/not/exist.json"}, "--data: open /does/not/exist.json"},
-		{[]string{"send", "-H", "nonsense", "x"}, `--header "nonsense": want "Name: value"`},
+		{[]string{"send", "-H", "nonsense", "x"}, `--header: "nonsense" is not a header; write "Name: value"`},
 		{[]string{"stream", "-o", "yaml", "x"}, `invalid argument "yaml" for "-o, --output" flag: must be table or json`},
 		{[]string{"card", "localhost:8080"}, `"localhost:8080" is not a URL`},
 		{[]string{"tasks", "destroy"}, `unknown verb "tasks destroy"`},
 		{[]string{"tasks", "get"}, "usage: holdfast tasks get ID"},
-		{[]string{"tasks", "list", "--state", "asleep"}, `--state "asleep": want one of submitted, working`},
+		{[]string{"tasks", "list", "--state", "asleep"}, `--state: "asleep" is not a state; use one of submitted, working`},
 		{[]string{"tasks", "list", "--limit", "0"}, "--limit must be at least 1"},
 		{[]string{"tasks", "tail", "--after", "3"}, "--after and --follow-parked need the ID of a task"},
-		{[]string{"tasks", "tail", "t1", "--agent", "weather"}, "--agent, --state, --context and --owner choose among all tasks"},
+		{[]string{"tasks", "tail", "t1", "--agent", "weather"}, "--agent, --state, --context and --owner select among all tasks"},
 		{[]string{"tasks", "tail", "t1", "--after", "-1"}, "--after must not be negative"},
 		{[]string{"tasks", "tail", "t1", "--interval", "0s"}, "--interval must be at least 10ms"},
 		{[]string{"tasks", "cancel"}, "usage: holdfast tasks cancel ID..."},
@@ -444,7 +444,7 @@ func (o *fakeOperator) Keys(context.Context) ([]*Key, error) {
 
 func (o *fakeOperator) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	if id != "mzxw6ytboi5dkmrq" {
-		return nil, task.Errorf(task.NotFound, "there is no such key")
+		return nil, task.Errorf(task.NotFound, "no key has this id")
 	}
 	return &Key{ID: id, Subject: "alice", CreatedAt: storedAt, RevokedAt: storedAt.Add(time.Hour)}, nil
 }
@@ -512,9 +512,9 @@ func TestTasks(t *testing.T) {
 func TestPurgeNeedsConfirmation(t *testing.T) {
 	t.Parallel()
 	for text, args := range map[string][]string{
-		"nothing is named": {"--yes"},
-		"say --yes":        {"--owner", "alice"},
-		"not be negative":  {"--older-than", "-1h", "--owner", "alice", "--yes"},
+		"no tasks are selected": {"--yes"},
+		"confirm it with --yes": {"--owner", "alice"},
+		"not be negative":       {"--older-than", "-1h", "--owner", "alice", "--yes"},
 	} {
 		r := session{}.run(t, append([]string{"tasks", "purge"}, args...)...)
 		require.Equal(t, exitUsage, r.code, r.err)
@@ -671,6 +671,21 @@ func TestLogFormats(t *testing.T) {
 	newQuietLogger(&text, config.Log{Level: "info", Format: config.LogText}).Info("hidden")
 	require.NotContains(t, text.String(), "hidden")
 	require.NotContains(t, text.String(), "\x1b", "no colours without a terminal")
+}
+
+func TestLogsHaveReadableDurations(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 640: "640ns", 112_507_799: "112.5ms", 99_996_000: "100ms", 1_500_000_000: "1.5s",
+		12_345_678_901: "12.35s", 5_025_678_901_234: "1h23m46s", -112_507_799: "-112.5ms",
+	} {
+		var text, lines bytes.Buffer
+		newLogger(&text, config.Log{Format: config.LogText}).With("group", "g").WithGroup("g").Info("run ended", "took", d)
+		require.Contains(t, text.String(), "g.took="+want+"\n")
+		newLogger(&lines, config.Log{Format: config.LogJSON}).Info("run ended", "took", d)
+		require.Contains(t, lines.String(), `"took":"`+want+`"`)
+	}
+	require.Equal(t, 278*time.Hour+16*time.Minute+41*time.Second, roundDuration(1_001_801*time.Second-time.Millisecond), "seconds stay")
 }
 
 // A failed write to the output must not look like success.

@@ -40,7 +40,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	case err != nil:
 		err = fmt.Errorf("database: %w", err)
 	case !version.Current():
-		err = fmt.Errorf("the database's schema has version %d and this program needs %d: start the server, or call holdfast migrate",
+		err = fmt.Errorf("the database has schema version %d, but this program needs version %d; start the server or run holdfast migrate",
 			version.Applied, version.Latest)
 	default:
 		return o, nil
@@ -160,7 +160,7 @@ func (o *operator) RevokeKey(ctx context.Context, id string) (*Key, error) {
 	case err != nil:
 		return nil, err
 	case k == nil:
-		return nil, task.Errorf(task.NotFound, "there is no such key")
+		return nil, task.Errorf(task.NotFound, "no key has this id; see holdfast keys list")
 	}
 	o.ring(ctx)
 	return keyOf(k), nil
@@ -226,7 +226,7 @@ func (o *operator) ring(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := o.bell.Ring(ctx); err != nil {
-		o.log.Debug("the replicas were not told", "error", err)
+		o.log.Debug("hint to the replicas not sent", "error", err)
 	}
 }
 

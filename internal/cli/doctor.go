@@ -16,24 +16,24 @@ import (
 func (c *command) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong, or will be",
-		Long: `Check the configuration, what is around the server (its addresses, its agents, its
-limits) and the database: that it can be reached and keeps its promises, what a commit
-costs, whether notifications arrive, the schema and its partitions, privileges,
-connections, clocks, dead workers, tasks that nobody runs, the queue, vacuum, old
-transactions and replication slots. Each line is ok, warn or fail, with what to do.
+		Short: "Find faults, present and coming",
+		Long: `Check the configuration, the server's surroundings (addresses, agents, system limits) and
+the database: connection, durability, time per commit, notifications, schema, partitions,
+privileges, connections, clocks, dead processes, tasks without a run, the queue, vacuum,
+old transactions and replication slots. Each line says ok, warn or fail; warn and fail
+also say what to do.
 
-Call it where the server runs, with the same configuration and environment, before it
-starts or while it does. It changes nothing, starts nothing, bounds every check, and
-shows no password.
+Run this on the machine of the server, with the same configuration and environment,
+before the server starts or while it runs. It changes and starts nothing, and it shows no
+passwords. Each check has a time limit.
 
-Exit codes: 0 nothing failed, though there may be warnings; 1 something failed.`,
+Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 		Example: `  holdfast doctor
   holdfast doctor --config holdfast.yaml
   holdfast doctor -o json | jq '.checks[] | select(.status != "ok")'`,
 		Args: argCount(0, 0),
 	}
-	cmd.Flags().String("database-url", "", "PostgreSQL to look at (default: the configured one)")
+	cmd.Flags().String("database-url", "", "PostgreSQL to check (default: the configured one)")
 	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "how long each check may take")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -55,7 +55,7 @@ Exit codes: 0 nothing failed, though there may be warnings; 1 something failed.`
 		switch {
 		case errors.As(err, &mistakes):
 			for _, m := range mistakes.Problems {
-				report(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: m.String(), Advice: "docs/configuration.md has every key"})
+				report(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: m.String(), Advice: "see docs/configuration.md for every key"})
 			}
 		case err != nil:
 			report(doctor.Finding{Check: "configuration", Status: doctor.Fail, Detail: err.Error()})
@@ -144,7 +144,7 @@ func (c *command) sources(a *asked, flags map[string]string) string {
 		from = append(from, "--database-url")
 	}
 	if len(from) == 0 {
-		return "the defaults alone: no file, no variable"
+		return "defaults only: no file and no variables"
 	}
 	return strings.Join(from, ", ")
 }

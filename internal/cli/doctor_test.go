@@ -21,7 +21,7 @@ func TestDoctor(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("listen: 127.0.0.1:1\ndatabase_url: ${HOLDFAST_OWN}\n"), 0o600))
 	good := doctor.Finding{Check: "notify", Status: doctor.OK, Detail: "arrives after 1ms"}
 	bad := doctor.Finding{Check: "commit", Status: doctor.Warn, Detail: "FSYNC IS OFF", Advice: "fsync = on"}
-	worse := doctor.Finding{Check: "schema", Status: doctor.Fail, Detail: "version 1, and this program needs 3", Advice: "call holdfast migrate"}
+	worse := doctor.Finding{Check: "schema", Status: doctor.Fail, Detail: "version 1, but this program needs version 3", Advice: "run holdfast migrate"}
 	for _, c := range []struct {
 		golden   string
 		findings []doctor.Finding
@@ -85,7 +85,7 @@ func TestDoctorOfUnreadableConfiguration(t *testing.T) {
 	s.env = map[string]string{"HOLDFAST_DATA_DIR": dir, "HOLDFAST_LISTEN": "127.0.0.1:0", "HOLDFAST_ADMIN_LISTEN": "127.0.0.1:0"}
 	r = s.run(t, "doctor")
 	require.Zero(t, r.code, r.out)
-	require.Contains(t, r.out, "there is none in "+dir+" yet")
+	require.Contains(t, r.out, ""+dir+" has no database yet")
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, files)

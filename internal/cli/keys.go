@@ -20,16 +20,16 @@ type Key struct {
 func (c *command) keys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, list and revoke API keys",
-		Long: `For operators: the keys by which clients show who they are, at agents with a scheme of kind
-api_key. They are in the database, which is that of the configuration, HOLDFAST_DATABASE_URL, or
---database-url; servers may run or not.`,
+		Short: "Create, list and revoke API keys",
+		Long: `For operators: manage the keys with which clients authenticate at agents that have a scheme
+of kind api_key. The keys are in the database; name it with the configuration,
+HOLDFAST_DATABASE_URL or --database-url. No server needs to run.`,
 		Example: `  holdfast keys create --subject alice --scope weather:use
   holdfast keys list
   holdfast keys revoke mzxw6ytboi5dkmrq`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown verb \"keys %s\"; there are create, list and revoke", args[0])
+				return usage("unknown verb \"keys %s\"; use create, list or revoke", args[0])
 			}
 			return nil
 		},
@@ -77,23 +77,23 @@ func viewKey(k *Key, now time.Time) keyView {
 func (c *command) keysCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --subject NAME",
-		Short: "Make an API key and show it, once",
-		Long: `Make an API key and print it. This is the only time: the database has a hash of it. Whoever
-shows the key is SUBJECT of TENANT, and has its tasks.`,
+		Short: "Create an API key and print it once",
+		Long: `Create an API key and print it. Store it now: the database keeps only a hash of it. Callers
+with the key act as this subject of this tenant, and own its tasks.`,
 		Example: `  holdfast keys create --subject alice
   holdfast keys create --subject ci --tenant acme --scope weather:use --scope weather:admin --expires-in 2160h --name "build server"`,
 		Args: argCount(0, 0),
 	}
 	var k Key
-	cmd.Flags().StringVar(&k.Subject, "subject", "", "who shows the key (required)")
-	cmd.Flags().StringVar(&k.Tenant, "tenant", "", "the subject's tenant")
-	cmd.Flags().StringArrayVar(&k.Scopes, "scope", nil, "a scope that it has; may be given again")
-	cmd.Flags().StringVar(&k.Name, "name", "", "what you call the key")
-	lifetime := cmd.Flags().Duration("expires-in", 0, "how long it is valid (default: until it is revoked)")
+	cmd.Flags().StringVar(&k.Subject, "subject", "", "subject that the key stands for (required)")
+	cmd.Flags().StringVar(&k.Tenant, "tenant", "", "tenant of the subject")
+	cmd.Flags().StringArrayVar(&k.Scopes, "scope", nil, "scope of the key; may be repeated")
+	cmd.Flags().StringVar(&k.Name, "name", "", "name of the key, for people")
+	lifetime := cmd.Flags().Duration("expires-in", 0, "how long the key is valid (default: until revoked)")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if k.Subject == "" {
-			return usage("--subject is missing: who shows the key")
+			return usage("--subject is missing; name the caller that the key stands for")
 		}
 		if *lifetime < 0 {
 			return usage("--expires-in must not be negative")
@@ -108,7 +108,7 @@ shows the key is SUBJECT of TENANT, and has its tasks.`,
 				v.Key = secret
 				return printJSON(c.Out, v)
 			}
-			c.note("holdfast: key %s of %s. It is shown this once:", made.ID, made.Subject)
+			c.note("holdfast: created key %s of %s; store it now, because it is not shown again:", made.ID, made.Subject)
 			p := &printer{w: c.Out}
 			p.line("%s", secret)
 			return p.err
@@ -143,9 +143,9 @@ func (c *command) keysRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke ID...",
 		Short: "Revoke API keys",
-		Long: `Revoke API keys, by the ids that list shows: what stands between hfk_ and the next
-underscore. Servers refuse them from then on: at once if notifications arrive, else within
-ten seconds. Streams that the key has opened end, too.`,
+		Long: `Revoke API keys by id. An id is the part of a key between hfk_ and the next underscore;
+holdfast keys list shows it. Servers refuse revoked keys at once if notifications arrive,
+else within ten seconds. They also end the streams that such a key opened.`,
 		Example: `  holdfast keys revoke mzxw6ytboi5dkmrq`,
 		Args:    atLeastOne,
 	}

@@ -49,7 +49,7 @@ func migrationStatus(ctx context.Context, cfg *config.Config, log *slog.Logger) 
 // existingDatabase is for verbs that only read: they must not create a database in the current folder.
 func existingDatabase(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app.Database, error) {
 	if cfg.DatabaseURL == "" && !pgembed.Exists(cfg.DataDir) {
-		return nil, usage("there is no database in %s: call this where the server runs, or name the database with HOLDFAST_DATABASE_URL", cfg.DataDir)
+		return nil, usage("%s has no database; run this where the server runs, or set HOLDFAST_DATABASE_URL", cfg.DataDir)
 	}
 	return app.OpenDatabase(ctx, ctx, cfg, log)
 }

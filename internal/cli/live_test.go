@@ -25,7 +25,7 @@ func TestReadingVerbsCreateNoDatabase(t *testing.T) {
 			s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_DATA_DIR": dir}}
 			r := s.run(t, args...)
 			require.Equal(t, exitUsage, r.code, r.err)
-			require.Contains(t, r.err, "there is no database in "+dir)
+			require.Contains(t, r.err, dir+" has no database")
 		}
 	}
 	files, err := os.ReadDir(empty)
@@ -47,7 +47,7 @@ func TestMissingSchemaMessage(t *testing.T) {
 	require.NoError(t, err)
 	r = s.run(t, "tasks", "list")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "call holdfast migrate")
+	require.Contains(t, r.err, "run holdfast migrate")
 }
 
 // When PostgreSQL's notification queue is full, the process that finds it full asks for room, which may take minutes.

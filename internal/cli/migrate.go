@@ -18,15 +18,15 @@ func (c *command) migrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database schema up to date",
-		Long: `Apply the migrations that the database lacks. Many replicas may do so at once: one of
-them works, the others wait. serve migrates by itself, so this verb is for deployments
-that keep it apart.`,
+		Long: `Apply the pending migrations. Several processes may call this at once: one migrates and
+the others wait. The server also migrates when it starts, so this verb is for deployments
+that migrate in a separate step.`,
 		Example: `  holdfast migrate --database-url postgres://holdfast@db/holdfast
   holdfast migrate --status`,
 		Args: argCount(0, 0),
 	}
 	cmd.Flags().String("database-url", "", "PostgreSQL to migrate (default: the configured one)")
-	status := cmd.Flags().Bool("status", false, "list the migrations and apply none")
+	status := cmd.Flags().Bool("status", false, "list the migrations without applying any")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.load(configFlags(cmd.Flags()))

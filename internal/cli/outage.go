@@ -23,7 +23,7 @@ func (o *outage) over(ctx context.Context, err error) (again bool, final error) 
 		return false, ctx.Err()
 	case err == nil:
 		if !o.began.IsZero() {
-			o.c.note("The database answers again; going on where it stopped.")
+			o.c.note("The database answers again; continuing after the last event.")
 			o.began = time.Time{}
 		}
 		return false, nil
@@ -31,7 +31,7 @@ func (o *outage) over(ctx context.Context, err error) (again bool, final error) 
 		return false, err
 	case o.began.IsZero():
 		o.began = time.Now()
-		o.c.note("The database does not answer (%v); trying again.", err)
+		o.c.note("The database does not answer (%v); retrying.", err)
 	case o.limit > 0 && time.Since(o.began) > o.limit:
 		return false, fmt.Errorf("the database has not answered for %s: %w", o.limit, err)
 	}

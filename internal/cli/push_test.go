@@ -276,7 +276,7 @@ func TestPushRekey(t *testing.T) {
 	h.env["HOLDFAST_SECRET_KEYS"] = key(3)
 	r := h.run(t, "push", "rekey")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, "sealed with a key that is not among ours")
+	require.Contains(t, r.err, "sealed with a key that this server does not have")
 	sealed(0, key(2))
 
 	s, err := store.Open(t.Context(), store.Options{

@@ -16,10 +16,10 @@ import (
 func (c *command) ready() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ready",
-		Short: "Ask a server whether it should get requests",
-		Long: `Ask the admin address for /readyz and exit with 0 or 1, for the health check of a
-container. The address is that of the configuration, so inside the server's container
-no flag is needed.`,
+		Short: "Check that a server is ready for requests",
+		Long: `Request /readyz from the admin address and exit with 0 if the server is ready, else with
+1. Use it as the health check of a container: it reads the address from the server's
+configuration, so it needs no flag there.`,
 		Example: `  holdfast ready
   holdfast ready --admin-listen 127.0.0.1:9090 -o json`,
 		Args: argCount(0, 0),
@@ -73,7 +73,7 @@ func (c *command) printReadiness(body []byte, format output) error {
 		} `json:"checks"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("the answer is not that of /readyz: %w", err)
+		return fmt.Errorf("the answer does not come from /readyz: %w", err)
 	}
 	if format == outputJSON {
 		return printRaw(c.Out, body)

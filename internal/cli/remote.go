@@ -25,7 +25,7 @@ type remote struct {
 }
 
 func (r *remote) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&r.headers, "header", "H", nil, `header to send along, as "Name: value"; may be repeated`)
+	cmd.Flags().StringArrayVarP(&r.headers, "header", "H", nil, `header to send, as "Name: value"; may be repeated`)
 	r.output = outputFlag(cmd)
 }
 
@@ -38,13 +38,13 @@ func (c *command) client(endpoint string, r *remote) (*client.Client, error) {
 		endpoint = defaultURL
 	}
 	if !isURL(endpoint) {
-		return nil, usage("%q is not a URL; it begins with http:// or https://", endpoint)
+		return nil, usage("%q is not a URL; write http://host:port or https://host", endpoint)
 	}
 	header := http.Header{}
 	for _, h := range r.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			return nil, usage("--header %q: want \"Name: value\"", h)
+			return nil, usage("--header: %q is not a header; write \"Name: value\"", h)
 		}
 		header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -61,9 +61,9 @@ type outgoing struct {
 }
 
 func (o *outgoing) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.task, "task", "", "continue this task")
-	cmd.Flags().StringVar(&o.context, "context", "", "belong to this context")
-	cmd.Flags().StringVar(&o.data, "data", "", "add a data part with the JSON object in this file")
+	cmd.Flags().StringVar(&o.task, "task", "", "id of the task to continue")
+	cmd.Flags().StringVar(&o.context, "context", "", "id of the context of the message")
+	cmd.Flags().StringVar(&o.data, "data", "", "file with a JSON object to send as a data part")
 }
 
 // message reads [URL] TEXT. With --data the text is optional. "-" as the text reads standard input.
@@ -72,11 +72,11 @@ func (c *command) message(o *outgoing, args []string) (endpoint string, p client
 	if len(args) == 2 || (len(args) == 1 && o.data != "" && isURL(args[0])) {
 		endpoint, args = args[0], args[1:]
 		if !isURL(endpoint) {
-			return "", p, usage("%q is not a URL; a text of several words needs quotes", endpoint)
+			return "", p, usage("%q is not a URL; put quotes around a text of several words", endpoint)
 		}
 	}
 	if len(args) == 0 && o.data == "" {
-		return "", p, usage("what to send is missing: a text, or --data FILE.json")
+		return "", p, usage("the message is missing; give a text or --data FILE.json")
 	}
 	if len(args) == 1 {
 		text := args[0]
@@ -96,7 +96,7 @@ func (c *command) message(o *outgoing, args []string) (endpoint string, p client
 		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(data, &object); err != nil || object == nil {
-			return "", p, usage("--data %s: is not a JSON object", o.data)
+			return "", p, usage("--data: %s is not a JSON object", o.data)
 		}
 		p.Parts = append(p.Parts, client.Part{Kind: "data", Data: data})
 	}
@@ -119,7 +119,7 @@ func verdict(state string) error {
 func explain(err error, endpoint string) error {
 	var unreachable *url.Error
 	if errors.As(err, &unreachable) && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w\nIs the server running? The agent's URL is an argument or HOLDFAST_URL, now %s", err, endpoint)
+		return fmt.Errorf("%w\nIs the server running? This used %s; give another URL as the argument or in HOLDFAST_URL", err, endpoint)
 	}
 	return err
 }

@@ -26,14 +26,14 @@ type RetentionOperator interface {
 func (c *command) retention() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retention",
-		Short: "See what retention deletes",
-		Long: `Retention ends data: tasks so long after they have ended, their artifacts perhaps
-before, and records of keys, deliveries, processes and audits. The configuration says
-when (docs/retention.md); the servers do it.`,
+		Short: "Show what retention deletes",
+		Long: `The servers delete data whose retention is over: ended tasks, their artifacts (which may go
+earlier), idempotency keys, delivery attempts, process names and audit entries. The
+configuration says when (docs/retention.md).`,
 		Example: `  holdfast retention plan`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown verb \"retention %s\"; there is plan", args[0])
+				return usage("unknown verb \"retention %s\"; use plan", args[0])
 			}
 			return nil
 		},
@@ -58,12 +58,12 @@ type stepView struct {
 func (c *command) retentionPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Show what goes at this moment, and how much space it frees",
-		Long: `Show what the servers would delete at this moment by the configuration that this verb
-is given, and change nothing. Where all of a period goes, its partition is dropped, and
-FREES is its size on disk. Where some agent keeps its tasks for longer, rows are deleted,
-and FREES is the content of their artifacts alone; PostgreSQL uses that space again.
-HELD tasks stay.`,
+		Short: "Show what retention would delete now, and how much space that frees",
+		Long: `Show what servers with this configuration would delete now. It changes nothing.
+
+If all tasks of a period are due, the servers drop its partition; FREES is its size on
+disk. If an agent keeps its tasks for longer, they delete rows instead; FREES is then the
+size of the artifacts, and PostgreSQL reuses that space. HELD tasks stay.`,
 		Example: `  holdfast retention plan --config holdfast.yaml
   holdfast retention plan -o json | jq 'map(.bytes) | add'`,
 		Args: argCount(0, 0),
@@ -91,7 +91,7 @@ HELD tasks stay.`,
 				return printJSON(c.Out, views)
 			}
 			if len(steps) == 0 {
-				c.note("nothing is over its retention")
+				c.note("No data is past its retention.")
 				return nil
 			}
 			return table(c.Out, rows)
@@ -122,13 +122,13 @@ type heldView struct {
 
 func (c *command) tasksHold() *cobra.Command {
 	return c.holding("hold", "held", true, "Exempt tasks from retention and purges",
-		`A task that is held stays, with its log and artifacts, whatever the retention says, and
-no purge deletes it, until it is released. It does not expire while it waits for a client.`)
+		`Hold tasks until they are released. Retention and purges keep a held task with its log and
+artifacts. A held task does not expire while it is parked.`)
 }
 
 func (c *command) tasksRelease() *cobra.Command {
-	return c.holding("release", "released", false, "Let retention have tasks that are held",
-		`What is over its retention by then goes with the next round of the servers.`)
+	return c.holding("release", "released", false, "Release held tasks",
+		`End the hold of tasks. The servers delete those past their retention in their next round.`)
 }
 
 func (c *command) holding(verb, outcome string, held bool, short, long string) *cobra.Command {
@@ -173,14 +173,15 @@ func (c *command) tasksPurge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge",
 		Short: "Delete tasks for good",
-		Long: `Delete all tasks that the flags name together, with their logs, artifacts, webhooks,
-pending deliveries and idempotency keys, and their lines in the exports of this machine
-(retention.export_directory). For clients they have then never existed; streams on them
-end, and runs are stopped. The audit log keeps that it happened. Tasks that are held stay.
+		Long: `Delete the tasks that match all of the given flags, with their logs, artifacts, webhooks,
+pending deliveries and idempotency keys. Their lines in the exports of this machine
+(retention.export_directory) are deleted, too. Runs and streams of the tasks end. For
+clients, the tasks never existed. The audit log records the purge. Held tasks stay.
 
---older-than and --agent alone select tasks that have ended. Backups are not touched.
+If only --older-than or --agent are given, they select only tasks that have ended. Backups
+keep their copies.
 
-The verb asks for --yes: nothing brings the tasks back.`,
+A purge cannot be undone, so the verb needs --yes.`,
 		Example: `  holdfast tasks purge --tenant acme --owner alice --yes
   holdfast tasks purge --task 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --yes
   holdfast tasks purge --older-than 8760h --yes`,
@@ -189,13 +190,13 @@ The verb asks for --yes: nothing brings the tasks back.`,
 	var f store.PurgeFilter
 	var taskID, tenant, owner string
 	flags := cmd.Flags()
-	flags.StringVar(&taskID, "task", "", "this task")
+	flags.StringVar(&taskID, "task", "", "id of one task")
 	flags.StringVar(&tenant, "tenant", "", "tasks of this tenant")
 	flags.StringVar(&owner, "owner", "", "tasks of this owner")
 	flags.StringVar(&f.ContextID, "context", "", "tasks of this context")
 	flags.StringVar(&f.Agent, "agent", "", "tasks of this agent")
-	flags.DurationVar(&f.OlderThan, "older-than", 0, "tasks whose newest status is older")
-	yes := flags.Bool("yes", false, "delete them")
+	flags.DurationVar(&f.OlderThan, "older-than", 0, "tasks whose newest status is older than this")
+	yes := flags.Bool("yes", false, "confirm the purge")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if flags.Changed("tenant") {
@@ -206,11 +207,11 @@ The verb asks for --yes: nothing brings the tasks back.`,
 		}
 		switch {
 		case taskID == "" && !f.Any():
-			return usage("nothing is named: give --task, --tenant, --owner, --context, --agent or --older-than")
+			return usage("no tasks are selected; give --task, --tenant, --owner, --context, --agent or --older-than")
 		case f.OlderThan < 0:
 			return usage("--older-than must not be negative")
 		case !*yes:
-			return usage("nothing brings purged tasks back: say --yes")
+			return usage("a purge cannot be undone; confirm it with --yes")
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
 			if taskID != "" {

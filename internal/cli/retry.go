@@ -27,29 +27,29 @@ type retriedView struct {
 func (c *command) tasksRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry ID...",
-		Short: "Give tasks another try",
-		Long: `A task that waits for its next attempt, after one that went wrong, gets it now. The
-attempts that it has used up stay counted.
+		Short: "Retry tasks",
+		Long: `A task whose next run waits for its backoff becomes due at once. Its earlier tries still
+count.
 
-A task that failed, was rejected or canceled stays what it is, for clients rely on that. It
-is sent again as a new task: for the same agent and owner, in the same context and A2A
-version, with a copy of the client's message (under a new messageId) whose
-referenceTaskIds name the old task. The message is the first one, since that one makes
-sense by itself: a new task has no history, and an agent that has to ask back does so
-again. --last sends the last one, for agents that keep a memory by context. To retry the
-same task twice makes two new ones.
+A task that failed, or was rejected or canceled, stays in that state, because clients rely
+on it. The verb sends its message again as a new task: for the same agent and owner, in
+the same context and A2A version. The new message has its own messageId, and its
+referenceTaskIds name the old task. By default the verb sends the first message of the
+client, which needs no history; the agent may ask its questions again. With --last it
+sends the last message, for agents that keep a memory per context. Each retry of the same
+task creates another new task.
 
-A task that runs, is due, waits for its client, or is completed is refused.
+The verb refuses a task that runs, is due, is parked or is completed.
 
-Exit codes: 0 every task gets another try; 1 one was refused, or a call failed. With
---wait also: 3 a task failed, was rejected or canceled again; 4 one waits for input or
+Exit codes: 0 every task is retried; 1 a task was refused, or a call failed. With --wait
+also: 3 a task failed again, or was rejected or canceled; 4 a task waits for input or
 authentication.`,
 		Example: `  holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait
   holdfast tasks list --agent weather --state failed -o json | jq -r '.[].id' | xargs holdfast tasks retry`,
 		Args: atLeastOne,
 	}
-	last := cmd.Flags().Bool("last", false, "send the client's last message again, not its first")
-	wait := cmd.Flags().Bool("wait", false, "wait until the tasks have settled")
+	last := cmd.Flags().Bool("last", false, "send the client's last message instead of its first")
+	wait := cmd.Flags().Bool("wait", false, "wait until the tasks end or park")
 	timeout := cmd.Flags().Duration("timeout", 24*time.Hour, "with --wait: how long to wait for each task")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {

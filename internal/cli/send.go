@@ -10,13 +10,13 @@ func (c *command) send() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send [URL] TEXT",
 		Short: "Send a message to an agent and print the task",
-		Long: `Send a message by A2A 0.3 and wait for the task to settle. URL is the agent's endpoint,
-by default HOLDFAST_URL, else http://127.0.0.1:8080. "-" as the text reads standard
-input.
+		Long: `Send a message by A2A 0.3 and wait until the task ends or parks. URL is the agent's
+endpoint; the default is HOLDFAST_URL, else http://127.0.0.1:8080. With "-" as the text,
+the verb reads standard input.
 
-Exit codes: 0 the task is completed, or goes on (with --no-wait, or when the server waits no
-longer); 1 the call failed; 3 the task failed, was rejected or canceled; 4 it waits for
-input or authentication: answer with --task.`,
+Exit codes: 0 the task completed, or continues (with --no-wait, or because the server's
+wait ended first); 1 the call failed; 3 the task failed, or was rejected or canceled; 4 the
+task waits for input or authentication: answer with --task.`,
 		Example: `  holdfast send "echo:hello"
   holdfast send "ask:which city?"
   holdfast send --task 0199a3c1-… "Oslo"
@@ -46,7 +46,7 @@ input or authentication: answer with --task.`,
 			return err
 		}
 		if answer.Task != nil && params.Blocking && !client.Settled(answer.State()) {
-			c.note("The task goes on; the server waits only so long with its answer. See it with: holdfast tasks get %s", answer.Task.ID)
+			c.note("The task continues; the server answered at the end of its wait. Show the task with: holdfast tasks get %s", answer.Task.ID)
 		}
 		return verdict(answer.State())
 	}

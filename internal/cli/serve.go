@@ -11,11 +11,12 @@ func (c *command) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server (the default verb)",
-		Long: `Serve the configured agents until SIGINT or SIGTERM, then let runs finish within the
-grace and hand the rest to other replicas.
+		Long: `Serve the configured agents until SIGINT or SIGTERM. Then drain: let runs finish within
+worker.stop_grace and return the others to the queue.
 
-Without --database-url an embedded PostgreSQL keeps its data in ./.holdfast. Flags win
-over environment variables, and these over the file; docs/configuration.md has all keys.`,
+Without --database-url, the server starts an embedded PostgreSQL with its data in
+./.holdfast. Flags override environment variables, which override the file. See
+docs/configuration.md for all keys.`,
 		Example: `  holdfast serve
   holdfast serve --listen :8080 --public-url https://agents.example.com
   holdfast serve --config holdfast.yaml --roles worker`,
@@ -25,9 +26,9 @@ over environment variables, and these over the file; docs/configuration.md has a
 	flags.String("listen", "", "address of the public API over HTTP (default 127.0.0.1:8080)")
 	flags.String("grpc-listen", "", "address of the public API over gRPC, or off (default: the port after that of --listen)")
 	flags.String("admin-listen", "", "address of metrics and health (default 127.0.0.1:9090)")
-	flags.String("database-url", "", "PostgreSQL to use in place of the embedded one")
-	flags.String("public-url", "", "base URL that the agent cards give")
-	flags.String("roles", "", "what this replica does: api, worker, push, or several separated by commas (default all)")
+	flags.String("database-url", "", "PostgreSQL to use instead of the embedded one")
+	flags.String("public-url", "", "base URL in the agent cards")
+	flags.String("roles", "", "roles of this replica: api, worker, push, separated by commas (default all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := c.load(configFlags(cmd.Flags()))
 		if err != nil {

@@ -14,16 +14,17 @@ func (c *command) stream() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stream [URL] TEXT",
 		Short: "Send a message to an agent and print events as they come",
-		Long: `Send a message by A2A 0.3 and print its events until the task settles. When the
-connection breaks, the stream is resumed after the last event that was printed, so that
-nothing is missing and nothing comes twice. Attempts to resume are spaced out up to 5 s, so
-the default number bridges about half a minute.
+		Long: `Send a message by A2A 0.3 and print its events until the task ends or parks. When the
+connection breaks, the verb resumes the stream after the last printed event, so the output
+has every event once. Pauses between attempts to resume grow to 5 s; the default number
+of attempts lasts about half a minute.
 
 With -o json every event is one line of JSON.
 
-Exit codes: 0 the task is completed, or was answered with a message; 1 the call failed, or
-the stream stays cut; 3 the task failed, was rejected or canceled; 4 it waits for input or
-authentication; 130 interrupted. A cut never ends with 0.`,
+Exit codes: 0 the task completed, or the agent answered with a message; 1 the call failed,
+or the stream could not be resumed; 3 the task failed, or was rejected or canceled; 4 the
+task waits for input or authentication; 130 interrupted. A broken stream never exits with
+0.`,
 		Example: `  holdfast stream "chunks=20 size=64 delay=100ms"
   holdfast stream http://127.0.0.1:8080/agents/weather "Oslo?" -o json | jq .kind`,
 		Args: argCount(0, 2),
@@ -31,7 +32,7 @@ authentication; 130 interrupted. A cut never ends with 0.`,
 	var r remote
 	var o outgoing
 	o.register(cmd)
-	attempts := cmd.Flags().Int("attempts", 10, "how often in a row resuming may fail")
+	attempts := cmd.Flags().Int("attempts", 10, "how many attempts to resume may fail in a row")
 	r.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		url, params, err := c.message(&o, args)
@@ -61,11 +62,11 @@ authentication; 130 interrupted. A cut never ends with 0.`,
 			return c.printAnswer(e, *r.output)
 		})
 		if err != nil && taskID != "" && cmd.Context().Err() != nil {
-			return &exitError{exitInterrupted, fmt.Errorf("interrupted; the task goes on without us. See it with: holdfast tasks tail %s", printable(taskID))}
+			return &exitError{exitInterrupted, fmt.Errorf("interrupted; the task continues. Follow it with: holdfast tasks tail %s", printable(taskID))}
 		}
 		var cut *client.CutError
 		if errors.As(err, &cut) && cut.TaskID != "" {
-			return fmt.Errorf("%w\nThe task goes on without us. See it with: holdfast tasks tail %s", err, printable(cut.TaskID))
+			return fmt.Errorf("%w\nThe task continues. Follow it with: holdfast tasks tail %s", err, printable(cut.TaskID))
 		}
 		if err != nil {
 			return explain(err, agent.URL)
@@ -77,8 +78,8 @@ authentication; 130 interrupted. A cut never ends with 0.`,
 
 func (c *command) reportCut(err error, after string) {
 	if after == "" {
-		c.note("The stream was cut (%v); joining it again. This server numbers no events, so some may be missing.", err)
+		c.note("The stream broke (%v); subscribing again. This server does not number events, so some may be missing.", err)
 		return
 	}
-	c.note("The stream was cut (%v); resuming after event %s.", err, after)
+	c.note("The stream broke (%v); resuming after event %s.", err, after)
 }

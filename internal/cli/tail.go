@@ -15,23 +15,22 @@ func (c *command) tasksTail() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail [ID]",
 		Short: "Follow a task's log, or the events of all tasks",
-		Long: `With an ID, show the task's log and what is added to it, until the task ends or waits for
-its client. Without one, show the new events of all tasks, or of those of an --agent, a
---context and an --owner, until it is interrupted; with --state only changes to that
-state.
+		Long: `With an ID, print the task's log and follow it until the task ends or parks. Without one,
+follow the new events of all tasks, or of an --agent, --context and --owner, until
+interrupted. With --state, print only changes to that state.
 
-The database is asked again and again by primary key, 5 times a second for one task and
-once a second for all: no hint that gets lost can hide an event. Of all tasks the 10,000
-newest open ones are followed; see docs/operations.md for what that costs.
+The verb polls the database by primary key, 5 times a second for one task and once a
+second for all, so a lost hint cannot hide an event. Without an ID it follows the 10,000
+newest open tasks; docs/operations.md says what that costs.
 
-When the database goes away the tail waits for it, says so on stderr, and goes on behind
-the last event that it showed: nothing is missing and nothing comes twice. It never
-exits with 0 because of a cut.
+When the database goes away, the verb says so on stderr, waits, and continues after the
+last printed event, so the output has every event once. A lost connection never exits
+with 0.
 
 With -o json every event is one line.
 
-Exit codes: 0 the task is completed; 1 the call failed, or the database was away for
-longer than --retry-for; 3 the task failed, was rejected or canceled; 4 it waits for
+Exit codes: 0 the task completed; 1 the call failed, or the database was away for longer
+than --retry-for; 3 the task failed, or was rejected or canceled; 4 the task waits for
 input or authentication (not with --follow-parked); 130 interrupted.`,
 		Example: `  holdfast tasks tail 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast tasks tail 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40 -o json
@@ -41,11 +40,11 @@ input or authentication (not with --follow-parked); 130 interrupted.`,
 	}
 	var t tail
 	flags := cmd.Flags()
-	flags.Int64Var(&t.after, "after", 0, "with an ID: only events with a higher number")
-	flags.BoolVar(&t.parked, "follow-parked", false, "with an ID: go on while the task waits for its client")
+	flags.Int64Var(&t.after, "after", 0, "with an ID: print only events after this number")
+	flags.BoolVar(&t.parked, "follow-parked", false, "with an ID: continue while the task is parked")
 	filter := filterFlags(cmd)
-	flags.DurationVar(&t.interval, "interval", 0, "how often to look (default 200ms for one task, 1s for all)")
-	flags.DurationVar(&t.retryFor, "retry-for", 0, "how long the database may be away (default for ever)")
+	flags.DurationVar(&t.interval, "interval", 0, "pause between polls (default 200ms for one task, 1s for all)")
+	flags.DurationVar(&t.retryFor, "retry-for", 0, "how long the database may be away (default: forever)")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := filter()
@@ -54,7 +53,7 @@ input or authentication (not with --follow-parked); 130 interrupted.`,
 		}
 		switch {
 		case len(args) == 1 && f != TaskFilter{}:
-			return usage("--agent, --state, --context and --owner choose among all tasks, and this is one: %s", args[0])
+			return usage("--agent, --state, --context and --owner select among all tasks; remove them or the ID %s", args[0])
 		case len(args) == 0 && (t.after != 0 || t.parked):
 			return usage("--after and --follow-parked need the ID of a task")
 		case t.after < 0:
@@ -94,11 +93,11 @@ func (t *tail) one(ctx context.Context, id string) error {
 	}
 	seen := task.Seq(t.after)
 	if seen > h.LastSeq {
-		return usage("--after %d: the log of %s has %d events", seen, id, h.LastSeq)
+		return usage("--after: %d is beyond the log of %s, which has %d events", seen, id, h.LastSeq)
 	}
 	err = t.follow(ctx, h, &seen)
 	if errors.Is(err, context.Canceled) {
-		return &exitError{exitInterrupted, fmt.Errorf("interrupted; go on with: holdfast tasks tail %s --after %d", printable(id), seen)}
+		return &exitError{exitInterrupted, fmt.Errorf("interrupted; continue with: holdfast tasks tail %s --after %d", printable(id), seen)}
 	}
 	return err
 }
@@ -114,7 +113,7 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 				continue
 			}
 			if len(evs) == 0 {
-				return fmt.Errorf("the log of %s is gone behind event %d", h.PublicID, *seen)
+				return fmt.Errorf("the log of %s was deleted after event %d was printed", h.PublicID, *seen)
 			}
 			for _, e := range evs {
 				if err := t.show(h, e, false); err != nil {
@@ -139,7 +138,7 @@ func (t *tail) follow(ctx context.Context, h *task.Task, seen *task.Seq) error {
 			continue
 		}
 		if fresh.LastSeq < *seen {
-			return fmt.Errorf("the log of %s ends with event %d and %d were shown: the database was restored from a backup",
+			return fmt.Errorf("the log of %s ends with event %d, but event %d was printed before; was the database restored from a backup?",
 				fresh.PublicID, fresh.LastSeq, *seen)
 		}
 		h = fresh
@@ -163,7 +162,7 @@ func (t *tail) all(ctx context.Context, f TaskFilter) error {
 			t.c.note("Following the events of all tasks from now on.")
 		}
 		if n := w.Dropped(); n > dropped {
-			t.c.note("There are more open tasks than this can follow: the oldest %d are left out. Narrow it with --agent, --context or --owner.", n)
+			t.c.note("Too many open tasks to follow: %d are left out, the oldest. Select fewer with --agent, --context or --owner.", n)
 			dropped = n
 		}
 		for _, e := range evs {

@@ -94,7 +94,7 @@ func TestTailOfTask(t *testing.T) {
 		},
 		"is asked for more than there is": {
 			steps: []tailStep{{last: 4, state: task.StateWorking}}, args: []string{"--after", "5"},
-			code: exitUsage, err: "--after 5: the log of order-7 has 4 events",
+			code: exitUsage, err: "--after: 5 is beyond the log of order-7, which has 4 events",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestInterruptedTailPrintsResumeCommand(t *testing.T) {
 		OpenOperator: func(context.Context, *config.Config, *slog.Logger) (Operator, error) { return op, nil },
 	})
 	require.Equal(t, exitInterrupted, code, errs)
-	require.Contains(t, errs.String(), "go on with: holdfast tasks tail order-7 --after 2")
+	require.Contains(t, errs.String(), "continue with: holdfast tasks tail order-7 --after 2")
 }
 
 type interrupting struct {

@@ -14,18 +14,18 @@ import (
 func (c *command) tasks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tasks",
-		Short: "Look at the tasks in the database, and act on them",
-		Long: `For operators: look at tasks straight in the database, cancel them and try them again,
-those of every owner. The database is that of the configuration, HOLDFAST_DATABASE_URL, or
---database-url. Servers may run or not; those that do hear of a change at once.
+		Short: "Show, cancel, retry and delete tasks in the database",
+		Long: `For operators: show, cancel, retry, hold and delete tasks of any owner in the database.
+Name the database with the configuration, HOLDFAST_DATABASE_URL or --database-url. No
+server needs to run; running servers get a hint of each change.
 
-An ID is what clients call the task, or its UUID.`,
+An ID is the id that clients use for the task, or its UUID.`,
 		Example: `  holdfast tasks list --state failed
   holdfast tasks tail --agent weather
   holdfast tasks retry 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --wait`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown verb \"tasks %s\"; there are list, get, events, tail, cancel, retry, hold, release and purge", args[0])
+				return usage("unknown verb \"tasks %s\"; use list, get, events, tail, cancel, retry, hold, release or purge", args[0])
 			}
 			return nil
 		},
@@ -54,14 +54,14 @@ func (c *command) tasksList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tasks, newest first",
-		Long: `List tasks in the order of their creation, the newest first. SINCE is when the task came
-to its state, EVENTS the length of its log.`,
+		Long: `List tasks, the newest first. SINCE is when the task reached its state; EVENTS is the length
+of its log.`,
 		Example: `  holdfast tasks list --state working
   holdfast tasks list --agent weather --limit 200 -o json`,
 		Args: argCount(0, 0),
 	}
 	filter := filterFlags(cmd)
-	limit := cmd.Flags().Int("limit", 50, "at most this many")
+	limit := cmd.Flags().Int("limit", 50, "how many tasks to list at most")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f, err := filter()
@@ -85,15 +85,15 @@ to its state, EVENTS the length of its log.`,
 // filterFlags adds the flags that select tasks. The returned function reads them.
 func filterFlags(cmd *cobra.Command) func() (TaskFilter, error) {
 	var f TaskFilter
-	cmd.Flags().StringVar(&f.Agent, "agent", "", "only this agent's")
-	state := cmd.Flags().String("state", "", "only in this state, such as working or input-required")
-	cmd.Flags().StringVar(&f.Context, "context", "", "only of this context")
-	cmd.Flags().StringVar(&f.Owner, "owner", "", "only of this owner")
+	cmd.Flags().StringVar(&f.Agent, "agent", "", "only tasks of this agent")
+	state := cmd.Flags().String("state", "", "only tasks in this state, such as working or input-required")
+	cmd.Flags().StringVar(&f.Context, "context", "", "only tasks of this context")
+	cmd.Flags().StringVar(&f.Owner, "owner", "", "only tasks of this owner")
 	return func() (TaskFilter, error) {
 		if *state != "" {
 			var ok bool
 			if f.State, ok = task.ParseState(*state); !ok {
-				return f, usage("--state %q: want one of %s", *state, stateNames())
+				return f, usage("--state: %q is not a state; use one of %s", *state, stateNames())
 			}
 		}
 		return f, nil
@@ -129,8 +129,8 @@ func (c *command) tasksGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show a task with its history and artifacts",
-		Long: `Show a task as it stands: who owns it, its state, what was said and what was made. The JSON
-is this program's own and no A2A version's.`,
+		Long: `Show a task: its owner, state, messages and artifacts. The JSON is Holdfast's own format, not
+that of an A2A version.`,
 		Example: `  holdfast tasks get 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast tasks get order-7 -o json`,
 		Args: argCount(1, 1),
@@ -155,12 +155,12 @@ func (c *command) tasksEvents() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events ID",
 		Short: "Show a task's log",
-		Long: `Show every event of a task in its one order, those too that clients do not see: run
-events tell of attempts that ended badly. With -o json every event is one line.`,
+		Long: `Show every event of a task in the order of the log. This includes run notes, which clients do
+not see: they record failed attempts and checkpoints. With -o json every event is one line.`,
 		Example: "  holdfast tasks events 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f --after 40",
 		Args:    argCount(1, 1),
 	}
-	after := cmd.Flags().Int64("after", 0, "only events with a higher number")
+	after := cmd.Flags().Int64("after", 0, "print only events after this number")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {

@@ -54,7 +54,7 @@ func (c *command) version() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this binary",
-		Long: `Show the version of this binary, the revision that it was built from, and the Go that
+		Long: `Show the version of this binary, the revision of its source, and the version of Go that
 built it.`,
 		Example: `  holdfast version
   holdfast version -o json`,

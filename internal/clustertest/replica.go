@@ -148,7 +148,7 @@ func (r *Replica) Run() {
 	serving, ended := make(chan struct{}), make(chan struct{})
 	r.cmd, r.serving, r.ended = cmd, serving, ended
 	go r.log.follow(reader, func(line *logLine) {
-		if line.Msg == "holdfast serves" || line.Msg == "holdfast runs agents" {
+		if line.Msg == "server ready" {
 			r.URL, r.GRPC, r.Admin = line.URL, line.GRPC, line.Admin
 			if line.Listen != "" { // the address, whatever public_url says
 				r.URL = "http://" + line.Listen

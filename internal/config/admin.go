@@ -65,17 +65,17 @@ func (l *loader) admin(c *Config) {
 		}
 	}
 	if given && len(a.Schemes) > 0 && a.Open {
-		l.at("admin.open", "goes without admin.schemes: either everybody may, or who shows one of these")
+		l.at("admin.open", "cannot be combined with admin.schemes: admit everybody, or only callers with one of those schemes")
 	}
 	for i, name := range a.Schemes {
 		at := slices.IndexFunc(c.Auth.Schemes, func(s AuthScheme) bool { return s.Name == name })
 		switch {
 		case at < 0:
-			l.at("admin.schemes", "%q is not among auth.schemes", name)
+			l.at("admin.schemes", "%q is not a name in auth.schemes", name)
 		case slices.Contains(a.Schemes[:i], name):
-			l.at("admin.schemes", "%q is given twice", name)
+			l.at("admin.schemes", "%q is given twice; remove one", name)
 		case c.Auth.Schemes[at].Kind == AuthMTLS && !a.TLS:
-			l.at("admin.schemes", "%q takes certificates, which nobody can show without admin.tls", name)
+			l.at("admin.schemes", "%q needs client certificates, which need admin.tls: true", name)
 		}
 	}
 	// Without a scope every caller would be an operator.

@@ -191,7 +191,7 @@ func (l *loader) auth(c *Config) {
 			continue
 		}
 		if first, twice := byName[s.Name]; twice && s.Name != "" {
-			l.at(path+".name", "%q is already the name of auth.schemes[%d]", s.Name, first)
+			l.at(path+".name", "%q is already the name of auth.schemes[%d]; choose another", s.Name, first)
 		}
 		byName[s.Name] = i
 		l.scheme(path, s)
@@ -199,11 +199,11 @@ func (l *loader) auth(c *Config) {
 		switch {
 		case s.Kind == AuthJWT:
 			if other, same := issuers[s.JWT.Issuer]; same {
-				l.at(path+".jwt.issuer", "is that of auth.schemes[%d], too", other)
+				l.at(path+".jwt.issuer", "is already the issuer of auth.schemes[%d]; give each issuer one scheme", other)
 			}
 			issuers[s.JWT.Issuer] = i
 		case twice:
-			l.at(path+".kind", "auth.schemes[%d] is of this kind already; only jwt may come twice", first)
+			l.at(path+".kind", "auth.schemes[%d] already has this kind; only jwt may appear twice", first)
 		}
 		kinds[s.Kind] = i
 		if s.Kind == AuthMTLS && c.TLS.ClientCAFile == "" {
@@ -222,26 +222,26 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 	case s.Name == "":
 		l.at(name, "is missing")
 	case !schemeName.MatchString(s.Name):
-		l.at(name, "%q may have lower-case letters, digits, - and _ only, at most 63 of them, and begins and ends with a letter or digit", s.Name)
+		l.at(name, "%q is not a valid name; use 1 to 63 lower-case letters, digits, - and _, with a letter or digit first and last", s.Name)
 	}
 	kind := path + ".kind"
 	if l.hasProblem(kind) {
 		return
 	}
 	if s.Kind == "" {
-		l.at(kind, "is missing; one of %s, %s, %s, %s", AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS)
+		l.at(kind, "is missing; use %s, %s, %s or %s", AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS)
 		return
 	}
 	oneOf(l, kind, s.Kind, AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS)
 	for _, section := range []AuthKind{AuthAPIKey, AuthBasic, AuthJWT, AuthMTLS} {
 		if key := join(path, string(section)); section != s.Kind && l.given(key) {
-			l.at(key, "does not belong to a scheme of kind %s", s.Kind)
+			l.at(key, "does not belong to a scheme of kind %s; remove it", s.Kind)
 		}
 	}
 	switch s.Kind {
 	case AuthAPIKey:
 		if h := s.APIKey.Header; !headerName.MatchString(h) || strings.EqualFold(h, "Cookie") {
-			l.at(path+".api_key.header", "%q is no header that can hold a key", h)
+			l.at(path+".api_key.header", "%q cannot carry a key; use a header name other than Cookie, such as X-Api-Key", h)
 		}
 	case AuthBasic:
 		l.basic(path+".basic", &s.Basic)
@@ -250,7 +250,7 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 	case AuthMTLS:
 		oneOf(l, path+".mtls.tenant_from", s.MTLS.TenantFrom, TenantFixed, TenantFromOrganization)
 		if s.MTLS.TenantFrom == TenantFromOrganization && s.MTLS.Tenant != "" {
-			l.at(path+".mtls.tenant", "goes with tenant_from: fixed")
+			l.at(path+".mtls.tenant", "needs tenant_from: fixed")
 		}
 		l.scopes(path+".mtls.scopes", s.MTLS.Scopes)
 	}
@@ -258,12 +258,12 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 
 func (l *loader) basic(path string, b *BasicAuth) {
 	if (len(b.Users) == 0) == (b.UsersFile == "") && !l.hasProblem(path) && !l.hasProblem(path+".users") {
-		l.at(path, "needs users, or users_file, and not both")
+		l.at(path, "needs either users or users_file, not both")
 	}
 	for i := range b.Users {
 		u, user := &b.Users[i], fmt.Sprintf("%s.users[%d]", path, i)
 		if u.Name == "" || strings.Contains(u.Name, ":") {
-			l.at(user+".name", "%q is empty or holds a colon", u.Name)
+			l.at(user+".name", "%q is empty or contains a colon", u.Name)
 		}
 		if _, err := auth.HashCost(u.PasswordHash); err != nil {
 			l.at(user+".password_hash", "%s", err)
@@ -274,7 +274,7 @@ func (l *loader) basic(path string, b *BasicAuth) {
 
 func (l *loader) jwt(path string, j *JWTAuth) {
 	if j.Issuer == "" {
-		l.at(path+".issuer", "is missing: the iss of the tokens, such as https://id.example.com")
+		l.at(path+".issuer", "is missing; write the iss of the tokens, such as https://id.example.com")
 	} else if j.JWKSURL == "" {
 		l.issuerURL(path+".issuer", j.Issuer, j.AllowHTTP)
 	}
@@ -282,14 +282,14 @@ func (l *loader) jwt(path string, j *JWTAuth) {
 		l.issuerURL(path+".jwks_url", j.JWKSURL, j.AllowHTTP)
 	}
 	if len(j.Audience) == 0 || slices.Contains(j.Audience, "") {
-		l.at(path+".audience", "is missing: what the tokens for this server have as aud; without it any token of the issuer would do")
+		l.at(path+".audience", "is missing; write the aud of tokens for this server, because without it any token of the issuer would be accepted")
 	}
 	if len(j.Algorithms) == 0 {
 		l.at(path+".algorithms", "must not be empty")
 	}
 	for _, a := range j.Algorithms {
 		if !slices.Contains(auth.Algorithms, a) {
-			l.at(path+".algorithms", "%q is not one of %s", a, strings.Join(auth.Algorithms, ", "))
+			l.at(path+".algorithms", "%q is not a supported algorithm; use one of %s", a, strings.Join(auth.Algorithms, ", "))
 		}
 	}
 	inRange(l, path+".refresh", j.Refresh, time.Second, time.Hour)
@@ -297,7 +297,7 @@ func (l *loader) jwt(path string, j *JWTAuth) {
 		l.at(path+".subject_claim", "must not be empty")
 	}
 	if j.Tenant != "" && j.TenantClaim != "" {
-		l.at(path+".tenant", "goes without tenant_claim")
+		l.at(path+".tenant", "cannot be combined with tenant_claim; remove one")
 	}
 }
 
@@ -308,11 +308,11 @@ func (l *loader) issuerURL(key, value string, allowHTTP bool) {
 	}
 	u, _ := url.Parse(value)
 	if u.RawQuery != "" || u.Fragment != "" {
-		l.at(key, "must have neither a query nor a fragment")
+		l.at(key, "must not have a query or a fragment")
 	}
 	ip := net.ParseIP(u.Hostname())
 	if u.Scheme == "http" && !allowHTTP && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		l.at(key, "must be https, but on this machine; allow_http lets it be http")
+		l.at(key, "must begin with https:// unless the host is this machine; set allow_http to accept http://")
 	}
 }
 
@@ -332,7 +332,7 @@ func (l *loader) subjects(schemes []AuthScheme) {
 			b := outside[other]
 			same := a.AnyTenant || b.AnyTenant || a.Tenant == b.Tenant
 			if same && (strings.HasPrefix(a.Prefix, b.Prefix) || strings.HasPrefix(b.Prefix, a.Prefix)) {
-				l.at(path+".subject_prefix", "does not keep its subjects apart from those of %s: give both a prefix, or each a tenant of its own", other)
+				l.at(path+".subject_prefix", "allows the same subjects as %s; give both different prefixes, or each its own tenant", other)
 			}
 		}
 		outside[path], paths = a, append(paths, path)
@@ -367,7 +367,7 @@ func (a *Authority) MaySpeakOf(tenant, subject string) bool {
 func (l *loader) scopes(key string, scopes []string) {
 	for _, s := range scopes {
 		if !validScope(s) {
-			l.at(key, "%q is not a scope: printable ASCII without spaces, quotes and backslashes", s)
+			l.at(key, "%q is not a scope; use printable ASCII without spaces, quotes and backslashes", s)
 		}
 	}
 }
@@ -395,9 +395,9 @@ func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
 	}
 	for i, name := range named {
 		if !slices.ContainsFunc(schemes, func(s AuthScheme) bool { return s.Name == name }) {
-			l.at(path+".auth.schemes", "%q is not among auth.schemes", name)
+			l.at(path+".auth.schemes", "%q is not a name in auth.schemes", name)
 		} else if slices.Contains(named[:i], name) {
-			l.at(path+".auth.schemes", "%q is given twice", name)
+			l.at(path+".auth.schemes", "%q is given twice; remove one", name)
 		}
 	}
 	open := len(a.Auth.Schemes) == 0
@@ -407,7 +407,7 @@ func (l *loader) agentAuth(path string, a *Agent, all *Auth) {
 		}
 		l.scopes(key, []string{scope})
 		if open {
-			l.at(key, "needs a scheme: nobody who is not asked has a scope")
+			l.at(key, "needs a scheme in auth.schemes, because callers without a credential have no scopes")
 		}
 	}
 	scope(path+".auth.scope", a.Auth.Scope)
@@ -427,7 +427,7 @@ func (l *loader) tenants(path string, a *Agent, all *Auth) {
 	for i := range all.Schemes {
 		s := &all.Schemes[i]
 		if why := s.withoutTenant(); why != "" && slices.Contains(a.Auth.Schemes, s.Name) && !l.hasProblem(key) {
-			l.at(key, "tenant: whom auth.schemes[%d] lets in has no tenant: %s", i, why)
+			l.at(key, "is tenant, but auth.schemes[%d] gives its callers no tenant; %s", i, why)
 		}
 	}
 }
@@ -442,7 +442,7 @@ func (s *AuthScheme) withoutTenant() string {
 	case s.Kind == AuthBasic:
 		for i := range s.Basic.Users {
 			if s.Basic.Users[i].Tenant == "" {
-				return fmt.Sprintf("set that of basic.users[%d]", i)
+				return fmt.Sprintf("set basic.users[%d].tenant", i)
 			}
 		}
 	}
@@ -465,6 +465,6 @@ func (l *loader) tls(t *TLS) {
 		l.at("tls", "needs both cert_file and key_file")
 	}
 	if t.ClientCAFile != "" && t.CertFile == "" {
-		l.at("tls.client_ca_file", "needs cert_file and key_file")
+		l.at("tls.client_ca_file", "needs tls.cert_file and tls.key_file")
 	}
 }

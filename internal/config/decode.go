@@ -41,7 +41,7 @@ func (l *loader) decode(path string, n *yaml.Node, v reflect.Value) {
 	case v.Kind() == reflect.Map:
 		l.decodeMap(path, n, v)
 	case n.Kind != yaml.ScalarNode:
-		l.at(path, "is %s, want %s", describe(n), wanted(v.Type()))
+		l.at(path, "is %s; write %s", describe(n), wanted(v.Type()))
 	case n.ShortTag() == "!!null":
 		l.at(path, "is empty; give a value or remove the key")
 	default:
@@ -54,7 +54,7 @@ func (l *loader) decodeSection(path string, n *yaml.Node, v reflect.Value) {
 		return // a section whose keys are all commented out
 	}
 	if n.Kind != yaml.MappingNode {
-		l.at(path, "is %s, want a section with keys", describe(n))
+		l.at(path, "is %s; write a section with keys", describe(n))
 		return
 	}
 	fields := map[string]reflect.Value{}
@@ -75,7 +75,7 @@ func (l *loader) decodeSection(path string, n *yaml.Node, v reflect.Value) {
 
 func (l *loader) decodeList(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
-		l.at(path, "is %s, want a list", describe(n))
+		l.at(path, "is %s; write a list", describe(n))
 		return
 	}
 	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -94,7 +94,7 @@ func (l *loader) decodeMap(path string, n *yaml.Node, v reflect.Value) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		l.at(path, "is %s, want names with values", describe(n))
+		l.at(path, "is %s; write names with values", describe(n))
 		return
 	}
 	m := reflect.MakeMap(v.Type())
@@ -121,7 +121,7 @@ func (l *loader) eachKey(path string, n *yaml.Node, visit func(key string, name,
 			problem.Key = path
 			problem.Text = "a key must be a plain name"
 		case twice:
-			problem.Text = fmt.Sprintf("is given twice, first in line %d", line)
+			problem.Text = fmt.Sprintf("is given twice, first in line %d; remove one", line)
 		default:
 			first[name.Value] = name.Line
 			visit(name.Value, name, value)
@@ -140,7 +140,7 @@ func (l *loader) decodeScalar(path string, n *yaml.Node, v reflect.Value) {
 	case v.Kind() == reflect.Bool && tag != "!!bool" && !expands,
 		v.Kind() == reflect.Int && tag != "!!int" && !expands,
 		v.Kind() == reflect.String && tag == "!!bool":
-		l.at(path, "is %s, want %s", describe(n), wanted(v.Type()))
+		l.at(path, "is %s; write %s", describe(n), wanted(v.Type()))
 		return
 	}
 	text, err := l.expand(n.Value)
@@ -193,7 +193,7 @@ func (l *loader) setText(path, text string, v reflect.Value) {
 	case v.Type() == durationType:
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			l.at(path, "%q is not a duration such as 30s, 5m or 1h30m", text)
+			l.at(path, "%q is not a duration; write 30s, 5m or 1h30m", text)
 			return
 		}
 		v.SetInt(int64(d))
@@ -214,7 +214,7 @@ func (l *loader) setText(path, text string, v reflect.Value) {
 	case v.Kind() == reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
-			l.at(path, "is text, want %s", wanted(v.Type()))
+			l.at(path, "is text; write %s", wanted(v.Type()))
 			return
 		}
 		v.SetBool(b)
@@ -249,7 +249,7 @@ func describe(n *yaml.Node) string {
 	}
 	switch n.ShortTag() {
 	case "!!bool":
-		return "true or false"
+		return "a boolean"
 	case "!!int", "!!float":
 		return "a number"
 	case "!!null":
@@ -287,7 +287,7 @@ func suggest(key string, known map[string]reflect.Value) string {
 			return "; did you mean " + name + "?"
 		}
 	}
-	return "; known here: " + strings.Join(names, ", ")
+	return "; the keys here are " + strings.Join(names, ", ")
 }
 
 // near reports whether two words differ by one letter left out, added or changed, or by two swapped neighbours.

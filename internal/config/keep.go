@@ -11,7 +11,7 @@ type Keep time.Duration
 // Forever keeps something until somebody deletes it.
 const Forever Keep = -1
 
-var errKeep = errors.New("is neither a duration such as 720h nor forever")
+var errKeep = errors.New("is not a duration; write 720h or forever")
 
 // ParseKeep parses the format of String.
 func ParseKeep(s string) (Keep, error) {

@@ -106,7 +106,7 @@ func (l *loader) readFile(root reflect.Value) error {
 	}
 	if err := docs.Load(&second); err == nil {
 		l.problems = append(l.problems, Problem{
-			Where: l.where(&second), line: second.Line, Text: "a second YAML document; the configuration is one",
+			Where: l.where(&second), line: second.Line, Text: "a second YAML document begins; write one document",
 		})
 	} else if !errors.Is(err, io.EOF) {
 		l.syntax(err)

@@ -125,7 +125,7 @@ func TestErrorsNameTheirSource(t *testing.T) {
 		Flags: map[string]string{"listen": "nowhere"},
 	})
 	require.ErrorContains(t, err, "environment variable HOLDFAST_LOG_FORMAT: log.format: is \"xml\"")
-	require.ErrorContains(t, err, "flag for listen: listen: \"nowhere\" is not host:port")
+	require.ErrorContains(t, err, "flag for listen: listen: \"nowhere\" is not an address")
 }
 
 func TestWebhookSecrets(t *testing.T) {
@@ -190,12 +190,12 @@ func TestErrorsNameEveryLine(t *testing.T) {
 func TestInvalidOrigins(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
-		`holdfast.yaml:2: cors.allowed_origins: * stands for every origin, so that it stands alone`,
-		`holdfast.yaml:2: cors.allowed_origins[1]: "app.example.com" is not an origin such as https://app.example.com`,
-		`holdfast.yaml:2: cors.allowed_origins[2]: "https://*.example.com" is not an origin such as https://app.example.com`,
-		`holdfast.yaml:2: cors.allowed_origins[3]: "https://app.example.com/" is not an origin such as https://app.example.com`,
-		`holdfast.yaml:2: cors.allowed_origins[4]: "null" is not an origin such as https://app.example.com`,
-		`holdfast.yaml:2: cors.allowed_origins[5]: "HTTPS://app.example.com" is not an origin such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins: * means every origin; remove the others`,
+		`holdfast.yaml:2: cors.allowed_origins[1]: "app.example.com" is not an origin; write one such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins[2]: "https://*.example.com" is not an origin; write one such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins[3]: "https://app.example.com/" is not an origin; write one such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins[4]: "null" is not an origin; write one such as https://app.example.com`,
+		`holdfast.yaml:2: cors.allowed_origins[5]: "HTTPS://app.example.com" is not an origin; write one such as https://app.example.com`,
 		`holdfast.yaml:3: cors.allowed_headers[0]: "X Y" is not the name of an HTTP header`,
 	}, problems(t, `cors:
   allowed_origins: ["*", app.example.com, "https://*.example.com", "https://app.example.com/", "null", "HTTPS://app.example.com"]
@@ -210,11 +210,11 @@ func TestInvalidOrigins(t *testing.T) {
 func TestLimitsHaveBounds(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
-		"holdfast.yaml:2: limits.max_parts: is 0, want 1 to 100000",
-		"holdfast.yaml:3: limits.max_part: is 1, want 1KiB to 1GiB",
-		"holdfast.yaml:4: limits.per_principal.burst: means nothing without a rate",
-		"holdfast.yaml:4: limits.per_principal.live_tasks: is 100001, want 0 to 100000",
-		"holdfast.yaml:8: agents[0].limits.queue: is -1, want 0 to 100000",
+		"holdfast.yaml:2: limits.max_parts: is 0; write a value from 1 to 100000",
+		"holdfast.yaml:3: limits.max_part: is 1; write a value from 1KiB to 1GiB",
+		"holdfast.yaml:4: limits.per_principal.burst: needs limits.per_principal.rate",
+		"holdfast.yaml:4: limits.per_principal.live_tasks: is 100001; write a value from 0 to 100000",
+		"holdfast.yaml:8: agents[0].limits.queue: is -1; write a value from 0 to 100000",
 	}, problems(t, `limits:
   max_parts: 0
   max_part: 1
@@ -234,13 +234,13 @@ func TestInvalidYAML(t *testing.T) {
 	}{
 		"syntax":             {"listen: [1\nlog: x", []string{"holdfast.yaml:2: did not find expected ',' or ']' (while parsing a flow sequence)"}},
 		"tab":                {"log:\n\tlevel: info", []string{"holdfast.yaml:2: found character that cannot start any token (while scanning for the next token)"}},
-		"two documents":      {"data_dir: a\n---\ndata_dir: b\n", []string{"holdfast.yaml:2: a second YAML document; the configuration is one"}},
-		"not a mapping":      {"- a\n", []string{"holdfast.yaml:1: is a list, want a section with keys"}},
+		"two documents":      {"data_dir: a\n---\ndata_dir: b\n", []string{"holdfast.yaml:2: a second YAML document begins; write one document"}},
+		"not a mapping":      {"- a\n", []string{"holdfast.yaml:1: is a list; write a section with keys"}},
 		"merge key":          {"log: &l {level: info}\nsse:\n  <<: *l\n", []string{"holdfast.yaml:3: sse: merge keys (<<) are not supported; use an alias for a whole value"}},
-		"an alias to itself": {"log: &l {level: *l}\n", []string{"holdfast.yaml:1: log.level: is a section with keys, want text"}},
-		"no agents":          {"agents: []\n", []string{"holdfast.yaml:1: agents: must not be empty; leave the key out to serve the demo agent"}},
+		"an alias to itself": {"log: &l {level: *l}\n", []string{"holdfast.yaml:1: log.level: is a section with keys; write text"}},
+		"no agents":          {"agents: []\n", []string{"holdfast.yaml:1: agents: must not be empty; remove the key to serve the demo agent"}},
 		"a listener without a database": {"listen_database_url: host=db\n", []string{
-			"holdfast.yaml:1: listen_database_url: needs database_url: the embedded database has no pooler in front",
+			"holdfast.yaml:1: listen_database_url: needs database_url, because the embedded database has no pooler in front",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

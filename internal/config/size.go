@@ -22,7 +22,7 @@ var sizeUnits = []struct {
 	size   Size
 }{{"KiB", KiB}, {"MiB", MiB}, {"GiB", GiB}, {"B", 1}, {"", 1}}
 
-var errSize = errors.New("is not a size such as 16MiB, 64KiB or 4096")
+var errSize = errors.New("is not a size; write 16MiB, 64KiB or 4096")
 
 // ParseSize parses the format of String.
 func ParseSize(s string) (Size, error) {

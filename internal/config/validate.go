@@ -60,7 +60,7 @@ func (l *loader) validate(c *Config) {
 	inRange(l, "limits.per_principal.rate", each.Rate, 0, 1_000_000)
 	inRange(l, "limits.per_principal.burst", each.Burst, 0, 1_000_000)
 	if each.Burst > 0 && each.Rate == 0 {
-		l.at("limits.per_principal.burst", "means nothing without a rate")
+		l.at("limits.per_principal.burst", "needs limits.per_principal.rate")
 	}
 	inRange(l, "limits.per_principal.streams", each.Streams, 0, 1_000_000)
 	inRange(l, "limits.per_principal.live_tasks", each.LiveTasks, 0, mostCounted)
@@ -120,12 +120,15 @@ func (l *loader) retention(c *Config) {
 	}
 }
 
-// leastKeep leaves time for the requests and runs under way.
-const leastKeep = time.Minute
+// leastKeep leaves time for the requests and runs under way. mostKeep catches mistakes: forever says it better.
+const (
+	leastKeep = time.Minute
+	mostKeep  = 100 * 365 * 24 * time.Hour
+)
 
 func (l *loader) keep(key string, k Keep) {
-	if k != Forever && !l.hasProblem(key) && (k.Duration() < leastKeep || k.Duration() > 100*365*24*time.Hour) {
-		l.at(key, "is %s, want %s or longer, or forever", k, show(leastKeep))
+	if k != Forever && !l.hasProblem(key) && (k.Duration() < leastKeep || k.Duration() > mostKeep) {
+		l.at(key, "is %s; write a duration from %s to %s, or forever", k, show(leastKeep), show(mostKeep))
 	}
 }
 
@@ -134,7 +137,7 @@ func (l *loader) push(p *Push) {
 	for i, network := range p.AllowedNetworks {
 		// A host's address with a network's prefix length is more likely a mistake than intent.
 		if n, err := netip.ParsePrefix(network); err != nil || n != n.Masked() {
-			l.at(fmt.Sprintf("push.allowed_networks[%d]", i), "%q is not a network such as 10.1.0.0/16 or fd00:1::/32", network)
+			l.at(fmt.Sprintf("push.allowed_networks[%d]", i), "%q is not a network; write one such as 10.1.0.0/16 or fd00:1::/32", network)
 		}
 	}
 	if len(p.AllowedPorts) == 0 && !l.hasProblem("push.allowed_ports") {
@@ -162,7 +165,7 @@ func (l *loader) push(p *Push) {
 	}
 	for i, key := range p.SecretKeys {
 		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != 32 {
-			l.at(fmt.Sprintf("push.secret_keys[%d]", i), "is not base64 of 32 bytes")
+			l.at(fmt.Sprintf("push.secret_keys[%d]", i), "is not base64 of 32 bytes; make a key with openssl rand -base64 32")
 		}
 	}
 }
@@ -171,14 +174,14 @@ func (l *loader) addresses(c *Config) {
 	l.address("listen", c.Listen)
 	l.address("admin_listen", c.AdminListen)
 	if _, port, err := net.SplitHostPort(c.Listen); err == nil && port != "0" && c.Listen == c.AdminListen {
-		l.at("admin_listen", "is the same address as listen")
+		l.at("admin_listen", "is the same address as listen; choose another port")
 	}
 	l.grpc(c)
 	if c.PublicURL == "" {
 		return
 	}
 	if l.webURL("public_url", c.PublicURL) && strings.ContainsAny(c.PublicURL, "?#") {
-		l.at("public_url", "must have neither a query nor a fragment")
+		l.at("public_url", "must not have a query or a fragment")
 	}
 }
 
@@ -186,7 +189,7 @@ func (l *loader) grpc(c *Config) {
 	if c.PublicGRPCAddress != "" {
 		l.address("public_grpc_address", c.PublicGRPCAddress)
 		if strings.HasPrefix(c.PublicGRPCAddress, ":") {
-			l.at("public_grpc_address", "%q has no host", c.PublicGRPCAddress)
+			l.at("public_grpc_address", "%q has no host; write host:port", c.PublicGRPCAddress)
 		}
 	}
 	if c.GRPCListen == GRPCOff {
@@ -196,7 +199,7 @@ func (l *loader) grpc(c *Config) {
 	if _, port, err := net.SplitHostPort(c.GRPCListen); err == nil && port != "0" {
 		for _, other := range []struct{ key, addr string }{{"listen", c.Listen}, {"admin_listen", c.AdminListen}} {
 			if c.GRPCListen == other.addr {
-				l.at("grpc_listen", "is the same address as %s", other.key)
+				l.at("grpc_listen", "is the same address as %s; choose another port", other.key)
 			}
 		}
 	}
@@ -209,9 +212,9 @@ func (l *loader) cors(c *CORS) {
 		switch {
 		case origin == "*" && len(c.AllowedOrigins) == 1:
 		case origin == "*":
-			l.at("cors.allowed_origins", "* stands for every origin, so that it stands alone")
+			l.at("cors.allowed_origins", "* means every origin; remove the others")
 		case err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) || strings.Contains(origin, "*"):
-			l.at(fmt.Sprintf("cors.allowed_origins[%d]", i), "%q is not an origin such as https://app.example.com", origin)
+			l.at(fmt.Sprintf("cors.allowed_origins[%d]", i), "%q is not an origin; write one such as https://app.example.com", origin)
 		}
 	}
 	for i, name := range c.AllowedHeaders {
@@ -225,11 +228,11 @@ func (l *loader) cors(c *CORS) {
 func (l *loader) address(key, addr string) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		l.at(key, "%q is not host:port, such as 127.0.0.1:8080 or :8080", addr)
+		l.at(key, "%q is not an address; write host:port, such as 127.0.0.1:8080 or :8080", addr)
 		return
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
-		l.at(key, "%q is not a port number", port)
+		l.at(key, "%q is not a port number; write 0 to 65535", port)
 	}
 }
 
@@ -244,11 +247,11 @@ func (l *loader) databases(c *Config) {
 		}
 		u, err := url.Parse(db.dsn)
 		if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-			l.at(db.key, "is neither a postgres:// URL nor a list such as host=db user=holdfast")
+			l.at(db.key, "is not a connection string; write postgres://user@host/database, or host=db user=holdfast")
 		}
 	}
 	if c.ListenDatabaseURL != "" && c.DatabaseURL == "" {
-		l.at("listen_database_url", "needs database_url: the embedded database has no pooler in front")
+		l.at("listen_database_url", "needs database_url, because the embedded database has no pooler in front")
 	}
 }
 
@@ -256,15 +259,15 @@ const knownRoles = RoleAPI + ", " + RoleWorker + ", " + RolePush
 
 func (l *loader) roles(roles []Role) {
 	if len(roles) == 0 {
-		l.at("roles", "must not be empty; known are %s", knownRoles)
+		l.at("roles", "must not be empty; use one or more of %s", knownRoles)
 	}
 	seen := map[Role]bool{}
 	for _, r := range roles {
 		switch {
 		case r != RoleAPI && r != RoleWorker && r != RolePush:
-			l.at("roles", "%q is not a role; known are %s", r, knownRoles)
+			l.at("roles", "%q is not a role; use one or more of %s", r, knownRoles)
 		case seen[r]:
-			l.at("roles", "%q is given twice", r)
+			l.at("roles", "%q is given twice; remove one", r)
 		}
 		seen[r] = true
 	}
@@ -273,7 +276,7 @@ func (l *loader) roles(roles []Role) {
 func (l *loader) agents(c *Config) {
 	agents := c.Agents
 	if len(agents) == 0 && !l.hasProblem("agents") {
-		l.at("agents", "must not be empty; leave the key out to serve the demo agent")
+		l.at("agents", "must not be empty; remove the key to serve the demo agent")
 	}
 	names := map[string]int{}
 	marked := -1
@@ -283,12 +286,12 @@ func (l *loader) agents(c *Config) {
 			continue
 		}
 		if first, twice := names[a.Name]; twice && a.Name != "" {
-			l.at(path+".name", "%q is already the name of agents[%d]", a.Name, first)
+			l.at(path+".name", "%q is already the name of agents[%d]; choose another", a.Name, first)
 		} else {
 			names[a.Name] = i
 		}
 		if a.Default && marked >= 0 {
-			l.at(path+".default", "agents[%d] is already the default", marked)
+			l.at(path+".default", "agents[%d] is already the default; mark only one", marked)
 		} else if a.Default {
 			marked = i
 		}
@@ -297,7 +300,7 @@ func (l *loader) agents(c *Config) {
 	}
 	for _, name := range l.programs {
 		if i, configured := names[name]; !configured {
-			l.at("agents", "the program brings the agent %q, which the file does not name", name)
+			l.at("agents", "has no agent named %q, which the program brings; add it", name)
 		} else if agents[i].Executor.Kind != ExecutorGo {
 			l.at(fmt.Sprintf("agents[%d].executor.kind", i), "must be go: the program brings this agent")
 		}
@@ -310,15 +313,15 @@ func (l *loader) agent(path string, a *Agent) {
 	case a.Name == "":
 		l.at(name, "is missing")
 	case reservedNames[a.Name]:
-		l.at(name, "%q is reserved", a.Name)
+		l.at(name, "%q is reserved; choose another name", a.Name)
 	case !agentName.MatchString(a.Name):
-		l.at(name, "%q may have lower-case letters, digits, - and _ only, at most 63 of them, and begins and ends with a letter or digit", a.Name)
+		l.at(name, "%q is not a valid name; use 1 to 63 lower-case letters, digits, - and _, with a letter or digit first and last", a.Name)
 	}
 	oneOf(l, path+".on_busy", a.OnBusy, BusyEnqueue, BusyReject)
 	l.card(path+".card", &a.Card)
 	l.executor(path+".executor", &a.Executor)
 	if brought := slices.Contains(l.programs, a.Name); a.Executor.Kind == ExecutorGo && !brought {
-		l.at(path+".executor.kind", "go is for agents that a Go program brings with agent.Serve, and none is called %q", a.Name)
+		l.at(path+".executor.kind", "go needs a Go program that brings the agent %q with agent.Serve", a.Name)
 	}
 
 	limits, lim := path+".limits", &a.Limits
@@ -363,7 +366,7 @@ func (l *loader) card(path string, c *Card) {
 		case s.ID == "":
 			l.at(skill+".id", "is missing")
 		case ids[s.ID]:
-			l.at(skill+".id", "%q is already the id of another skill", s.ID)
+			l.at(skill+".id", "%q is already the id of another skill; choose another id", s.ID)
 		}
 		ids[s.ID] = true
 		l.modes(skill+".input_modes", s.InputModes, false)
@@ -381,9 +384,9 @@ func (l *loader) extensions(path string, extensions []Extension) {
 			l.at(key, "is missing")
 		case err != nil || !u.IsAbs() || strings.ContainsAny(e.URI, ", "):
 			// Headers list them, separated by commas.
-			l.at(key, "%q is not an absolute URI without commas and spaces", e.URI)
+			l.at(key, "%q is not an absolute URI, or it contains a comma or space", e.URI)
 		case uris[e.URI]:
-			l.at(key, "%q is already declared", e.URI)
+			l.at(key, "%q is already declared; remove one", e.URI)
 		}
 		uris[e.URI] = true
 	}
@@ -395,7 +398,7 @@ func (l *loader) modes(key string, modes []string, required bool) {
 	}
 	for i, m := range modes {
 		if t, _, err := mime.ParseMediaType(m); err != nil || !strings.Contains(t, "/") {
-			l.at(fmt.Sprintf("%s[%d]", key, i), "%q is not a media type such as text/plain", m)
+			l.at(fmt.Sprintf("%s[%d]", key, i), "%q is not a media type; write one such as text/plain", m)
 		}
 	}
 }
@@ -406,13 +409,13 @@ func (l *loader) executor(path string, e *Executor) {
 	case l.hasProblem(path) || l.hasProblem(kind):
 		return
 	case e.Kind == "":
-		l.at(kind, "is missing; one of %s, %s, %s, %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
+		l.at(kind, "is missing; use %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
 		return
 	}
 	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
 	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand} {
 		if key := join(path, string(section)); section != e.Kind && l.given(key) {
-			l.at(key, "does not belong to an executor of kind %s", e.Kind)
+			l.at(key, "does not belong to an executor of kind %s; remove it", e.Kind)
 		}
 	}
 	switch e.Kind {
@@ -428,7 +431,7 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 	switch {
 	case l.hasProblem(path) || l.hasProblem(path+".url"):
 	case h.URL == "":
-		l.at(path+".url", "is missing: where the agent listens, such as http://127.0.0.1:9000/run")
+		l.at(path+".url", "is missing; write the URL of the agent, such as http://127.0.0.1:9000/run")
 	default:
 		l.webURL(path+".url", h.URL)
 	}
@@ -438,7 +441,7 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 			l.at(key, "is not the name of an HTTP header")
 		}
 		if strings.ContainsAny(value, "\r\n\x00") {
-			l.at(key, "holds a line break or NUL")
+			l.at(key, "contains a line break or NUL; remove it")
 		}
 	}
 	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
@@ -448,11 +451,11 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 	if !l.hasProblem(path) && !l.hasProblem(path+".argv") && (len(c.Argv) == 0 || c.Argv[0] == "") {
-		l.at(path+".argv", "is missing: the program and its arguments, such as [python3, agent.py]")
+		l.at(path+".argv", "is missing; write the program and its arguments, such as [python3, agent.py]")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		if !envName.MatchString(name) {
-			l.at(path+".env."+name, "is not the name of an environment variable")
+			l.at(path+".env."+name, "is not the name of an environment variable; use letters, digits and _, with no digit first")
 		}
 	}
 	for i, name := range c.Inherit {
@@ -468,7 +471,7 @@ func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 func (l *loader) webURL(key, value string) bool {
 	u, err := url.Parse(value)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		l.at(key, "is not an absolute http or https URL")
+		l.at(key, "is not an absolute URL; write http://host or https://host")
 		return false
 	}
 	return true
@@ -478,7 +481,7 @@ func inRange[T int | Size | time.Duration](l *loader, key string, v, low, high T
 	if l.hasProblem(key) || v >= low && v <= high {
 		return
 	}
-	l.at(key, "is %s, want %s to %s", show(v), show(low), show(high))
+	l.at(key, "is %s; write a value from %s to %s", show(v), show(low), show(high))
 }
 
 // show writes a value as an operator would: 1h and not 1h0m0s.
@@ -508,5 +511,5 @@ func oneOf[T ~string](l *loader, key string, v T, allowed ...T) {
 		}
 		names[i] = string(a)
 	}
-	l.at(key, "is %q, want one of %s", v, strings.Join(names, ", "))
+	l.at(key, "is %q; use one of %s", v, strings.Join(names, ", "))
 }

@@ -67,7 +67,7 @@ func (e *examination) database(ctx context.Context) {
 		}
 		if e.late >= 3 {
 			// Do not ask a hanging database twenty more times.
-			e.report(Finding{Check: c.name, Status: Fail, Detail: "not checked, and neither is what follows: too much got no answer"})
+			e.report(Finding{Check: c.name, Status: Fail, Detail: "not checked, like all checks after it: three checks timed out"})
 			return
 		}
 		if d.bare && needsSchema[c.name] {
@@ -92,19 +92,19 @@ type database struct {
 func (e *examination) embedded() (url string, found findings, err error) {
 	dir := e.Config.DataDir
 	if !pgembed.Exists(dir) {
-		return "", warns("there is none in %s yet: serve makes it", dir).
-			advise("if a database was to be used, set HOLDFAST_DATABASE_URL; if there is one elsewhere, call this where the server runs"), nil
+		return "", warns("%s has no database yet; the server creates it when it starts", dir).
+			advise("to use another database, set HOLDFAST_DATABASE_URL; if the server runs elsewhere, run this there"), nil
 	}
 	url, pid, err := pgembed.Look(dir)
 	if err != nil {
 		return "", nil, err
 	}
 	if pid == 0 {
-		return "", warns("PostgreSQL in %s does not run, so nothing in it is checked", dir).advise("start the server first"), nil
+		return "", warns("PostgreSQL in %s does not run, so its checks are skipped", dir).advise("start the server and run this again"), nil
 	}
 	found = oks("PostgreSQL in %s runs (pid %d)", dir, pid)
 	if free, ok := freeBytes(dir); ok && free < 1<<30 {
-		found = append(found, warns("%d MiB are free on its disk", free>>20).advise("a full disk stops every write: make room")...)
+		found = append(found, warns("its disk has only %d MiB free", free>>20).advise("free some space: a full disk stops every write")...)
 	}
 	return url, found, nil
 }
@@ -135,17 +135,17 @@ func (d *database) reach(ctx context.Context, url string) (found []Finding, err 
 	var refused *pgconn.PgError
 	switch {
 	case errors.As(err, &refused):
-		return fails("%s refuses: %s (%s)", where, refused.Message, refused.Code).advise("check the database's URL, its role and pg_hba.conf"), nil
+		return fails("%s refuses the connection: %s (%s)", where, refused.Message, refused.Code).advise("check the URL, the database role and pg_hba.conf"), nil
 	case err != nil && ctx.Err() == nil:
-		return fails("%s is not reachable: %s", where, short(err)).advise("check HOLDFAST_DATABASE_URL, the network, and that PostgreSQL runs"), nil
+		return fails("%s is not reachable: %s", where, short(err)).advise("check HOLDFAST_DATABASE_URL, the network and whether PostgreSQL runs"), nil
 	case err != nil:
 		return nil, err
 	case number/10000 < oldest:
-		return fails("%s is PostgreSQL %s", where, version).advise("version %d or later is needed", oldest), nil
+		return fails("%s is PostgreSQL %s", where, version).advise("use PostgreSQL %d or later", oldest), nil
 	case standby:
-		return fails("%s is a standby", where).advise("point Holdfast at the primary: it writes with every request"), nil
+		return fails("%s is a standby", where).advise("point Holdfast at the primary, because it writes with every request"), nil
 	case readOnly:
-		return fails("%s: transactions are read-only by default", where).advise("ALTER ROLE %s RESET default_transaction_read_only", c.User), nil
+		return fails("%s: transactions are read-only by default", where).advise("run ALTER ROLE %s RESET default_transaction_read_only", c.User), nil
 	case encoding != "UTF8":
 		return fails("%s has the encoding %s", where, encoding).advise("create the database with ENCODING 'UTF8'"), nil
 	}
@@ -183,28 +183,28 @@ func (d *database) commit(ctx context.Context) ([]Finding, error) {
 	}
 	var found findings
 	if !fsync {
-		found = append(found, warns("FSYNC IS OFF: when the machine stops, what was acknowledged is lost and the database may be beyond repair").
-			advise("fsync = on in postgresql.conf; every promise of Holdfast rests on it")...)
+		found = append(found, warns("FSYNC IS OFF: if the machine stops, acknowledged tasks and events are lost and the database may be damaged beyond repair").
+			advise("set fsync = on in postgresql.conf; every promise of Holdfast depends on it")...)
 	}
 	if !pages {
-		found = append(found, warns("FULL_PAGE_WRITES IS OFF: when the machine stops in the middle of a write, the database may be beyond repair").
-			advise("full_page_writes = on in postgresql.conf")...)
+		found = append(found, warns("FULL_PAGE_WRITES IS OFF: if the machine stops during a write, the database may be damaged beyond repair").
+			advise("set full_page_writes = on in postgresql.conf")...)
 	}
 	switch {
 	case synchronous == "off":
-		found = append(found, warns("SYNCHRONOUS_COMMIT IS OFF: the tasks and events acknowledged last are lost when PostgreSQL or its machine stops").
-			advise("ALTER ROLE … RESET synchronous_commit, or set it on where it was set off (postgresql.conf, the database, the URL)")...)
+		found = append(found, warns("SYNCHRONOUS_COMMIT IS OFF: if PostgreSQL or its machine stops, the tasks and events acknowledged last are lost").
+			advise("run ALTER ROLE … RESET synchronous_commit, or set it to on where it was set to off (postgresql.conf, the database, the URL)")...)
 	case standbys != "" && (synchronous == "local"):
-		found = append(found, warns("synchronous_commit is local although there is a synchronous standby: a failover may lose what was acknowledged").
-			advise("set it on or remote_apply")...)
+		found = append(found, warns("synchronous_commit is local although there is a synchronous standby: a failover may lose acknowledged tasks and events").
+			advise("set it to on or remote_apply")...)
 	}
 	var took []time.Duration
 	for range 5 {
 		start := time.Now()
 		if _, err := d.pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'holdfast doctor', '')"); err != nil {
 			if ctx.Err() != nil && standbys != "" {
-				return append(found, fails("a commit does not come back: synchronous_standby_names is %q", standbys).
-					advise("the synchronous standby is away: bring it back, or take it out of the setting")...), nil
+				return append(found, fails("a commit does not return: synchronous_standby_names is %q", standbys).
+					advise("no synchronous standby answers: restore it, or remove it from the setting")...), nil
 			}
 			return found, fmt.Errorf("measure a commit: %w", err)
 		}
@@ -213,10 +213,10 @@ func (d *database) commit(ctx context.Context) ([]Finding, error) {
 	slices.Sort(took)
 	median := took[len(took)/2].Round(10 * time.Microsecond)
 	if median > slowCommit {
-		found = append(found, warns("a commit takes %s (median of 5), and everything waits for commits", median).
-			advise("a faster disk for the WAL, or a nearer database; store.writer_conns: 4 hides some of it")...)
+		found = append(found, warns("a commit takes %s (median of 5), and every acknowledgement waits for one", median).
+			advise("use a faster disk for the WAL or a nearer database; store.writer_conns: 4 hides part of the delay")...)
 	}
-	return found.orOK("takes %s (median of 5); fsync on, synchronous_commit %s", median, synchronous), nil
+	return found.orOK("a commit takes %s (median of 5); fsync on, synchronous_commit %s", median, synchronous), nil
 }
 
 // notify sends on its own channel and listens for that, as the replicas do.
@@ -234,7 +234,7 @@ func (d *database) notify(ctx context.Context) ([]Finding, error) {
 		defer cancel()
 		_ = c.Close(closing)
 	}
-	const advice = "set HOLDFAST_LISTEN_DATABASE_URL to PostgreSQL itself; until then streams of other replicas are fed by polling, and migrations are not safe in parallel"
+	const advice = "set HOLDFAST_LISTEN_DATABASE_URL to PostgreSQL itself; until then replicas poll for the events of others, and parallel migrations are not safe"
 	ear, err := connect()
 	if err != nil {
 		return fails("the connection for LISTEN fails: %s", short(err)).advise(advice), nil
@@ -252,7 +252,7 @@ func (d *database) notify(ctx context.Context) ([]Finding, error) {
 			return nil, err
 		}
 		if here != there {
-			return fails("database_url and listen_database_url lead to different databases").advise("they must be the same one, with and without the pooler"), nil
+			return fails("database_url and listen_database_url lead to different databases").advise("let both lead to the same database, with and without the pooler"), nil
 		}
 	}
 	channel := "holdfast_doctor_" + strings.ToLower(rand.Text())
@@ -266,16 +266,16 @@ func (d *database) notify(ctx context.Context) ([]Finding, error) {
 	defer cancel()
 	start := time.Now()
 	if _, err := ear.WaitForNotification(waiting); err != nil {
-		return warns("notifications do not arrive: a pooler in transaction mode?").advise(advice), nil
+		return warns("notifications do not arrive; is there a pooler in transaction mode?").advise(advice), nil
 	}
-	return oks("arrives after %s", time.Since(start).Round(10*time.Microsecond)), nil
+	return oks("a notification arrives after %s", time.Since(start).Round(10*time.Microsecond)), nil
 }
 
 // session checks settings of the session. The server sets them itself on a direct connection. Behind a pooler, an
 // operator has to set them for the role (docs/deployment.md).
 func (d *database) session(ctx context.Context) ([]Finding, error) {
 	if !d.pooled {
-		return oks("direct: the server sets what it needs"), nil
+		return oks("direct connection: the server sets the parameters that it needs"), nil
 	}
 	var missing []string
 	for _, want := range [][2]string{{"TimeZone", "UTC"}, {"enable_seqscan", "off"}, {"plan_cache_mode", "force_generic_plan"}, {"jit", "off"}} {
@@ -284,7 +284,7 @@ func (d *database) session(ctx context.Context) ([]Finding, error) {
 			return nil, err
 		}
 		if have != want[1] {
-			missing = append(missing, fmt.Sprintf("%s is %s and not %s", want[0], have, want[1]))
+			missing = append(missing, fmt.Sprintf("%s is %s instead of %s", want[0], have, want[1]))
 		}
 	}
 	for _, name := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
@@ -297,8 +297,8 @@ func (d *database) session(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return warns("behind a pooler, and %s", strings.Join(missing, "; ")).
-			advise("set them for the role: docs/deployment.md, Poolers, has the statements"), nil
+		return warns("behind a pooler, but %s", strings.Join(missing, "; ")).
+			advise("set them for the role with the statements of docs/deployment.md, Poolers"), nil
 	}
 	return oks("behind a pooler, and the role has the settings"), nil
 }
@@ -332,9 +332,9 @@ func (d *database) connections(ctx context.Context) ([]Finding, error) {
 	case d.pooled:
 		return oks("through a pooler; PostgreSQL allows %d, %d in use", room, used), nil
 	case need > room:
-		return warns("%s", detail).advise("raise max_connections (or the limit of the role or database), or lower store.pool_size"), nil
+		return warns("%s", detail).advise("raise max_connections (or the limit of the role or database) or lower store.pool_size"), nil
 	case used > room-each:
-		return warns("%s", detail).advise("there is no room for one more replica: see who holds them in pg_stat_activity"), nil
+		return warns("%s", detail).advise("one more replica would not fit: see pg_stat_activity for the connections in use"), nil
 	}
 	return oks("%s", detail), nil
 }
@@ -349,7 +349,7 @@ func (d *database) clock(ctx context.Context) ([]Finding, error) {
 	off := theirs.Sub(before.Add(trip / 2)).Round(time.Millisecond)
 	if off.Abs() > 5*time.Second {
 		return warns("the database's clock is %s ahead of this machine's", off).
-			advise("leases are safe, for they go by the database alone; ids take their time from here, so synchronise both (NTP)"), nil
+			advise("synchronise both clocks (NTP): ids take their time from this machine; leases are safe, because they use only the database's clock"), nil
 	}
 	return oks("within %s of this machine's", max(off.Abs(), trip.Round(time.Millisecond))), nil
 }
@@ -357,8 +357,8 @@ func (d *database) clock(ctx context.Context) ([]Finding, error) {
 // isolation makes the same check as the store before it relies on row-level security.
 func (d *database) isolation(ctx context.Context) ([]Finding, error) {
 	if d.Config.Auth.RowSecurity == config.RowSecurityOff {
-		return warns("row-level security is off: callers are kept apart by the server alone").
-			advise("leave auth.row_level_security out to have the database do it, too"), nil
+		return warns("row-level security is off: only the server keeps callers apart").
+			advise("remove auth.row_level_security from the configuration to let the database do it, too"), nil
 	}
 	var there bool
 	if err := d.pool.QueryRow(ctx, "SELECT to_regproc('holdfast.admit_callers') IS NOT NULL").Scan(&there); err != nil || !there {
@@ -369,14 +369,14 @@ func (d *database) isolation(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if reason == "" {
-		return oks("the database keeps callers apart, too"), nil
+		return oks("on: the database keeps callers apart, too"), nil
 	}
 	found := warns
 	if d.Config.Auth.RowSecurity == config.RowSecurityRequire {
 		found = fails
 	}
-	return found("callers are kept apart by the server alone: %s", reason).
-		advise("docs/deployment.md, The database, has the statements; or set auth.row_level_security to off"), nil
+	return found("only the server keeps callers apart: %s", reason).
+		advise("run the statements of docs/deployment.md, The database, or set auth.row_level_security to off"), nil
 }
 
 func (d *database) role(ctx context.Context) ([]Finding, error) {
@@ -390,11 +390,11 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 	}
 	switch {
 	case !exists && !creates:
-		return fails("%s may not create the schema", role).advise("GRANT CREATE ON DATABASE … TO %s, once", role), nil
+		return fails("%s may not create the schema", role).advise("run GRANT CREATE ON DATABASE … TO %s, once", role), nil
 	case !exists:
 		return oks("%s may create the schema", role), nil
 	case !makes:
-		return fails("%s may not use and extend schema holdfast", role).advise("GRANT USAGE, CREATE ON SCHEMA holdfast TO %s; better, let it own the schema", role), nil
+		return fails("%s may not use schema holdfast or create tables in it", role).advise("run GRANT USAGE, CREATE ON SCHEMA holdfast TO %s; better, let it own the schema", role), nil
 	}
 	barred, err := column[string](ctx, d, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = 'holdfast' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND NOT (has_table_privilege(c.oid, 'SELECT')
@@ -404,7 +404,7 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if len(barred) > 0 {
-		return fails("%s may not read and write %s", role, strings.Join(barred, ", ")).advise("let it own what is in schema holdfast"), nil
+		return fails("%s may not read and write %s", role, strings.Join(barred, ", ")).advise("let it own the tables in schema holdfast"), nil
 	}
 	foreign, err := column[string](ctx, d, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = 'holdfast' AND c.relkind IN ('r', 'p') AND NOT pg_has_role(c.relowner, 'USAGE') ORDER BY c.relname LIMIT 10`)
@@ -412,8 +412,8 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if len(foreign) > 0 {
-		return warns("%s does not own %s: it cannot migrate, nor make next month's partition", role, strings.Join(foreign, ", ")).
-			advise("let it own what is in schema holdfast, or make it a member of the owner"), nil
+		return warns("%s does not own %s: it can neither migrate nor create the next partition", role, strings.Join(foreign, ", ")).
+			advise("let it own the tables in schema holdfast, or make it a member of the owner"), nil
 	}
 	return oks("%s owns the tables", role), nil
 }
@@ -422,7 +422,7 @@ func (d *database) schema(ctx context.Context) ([]Finding, error) {
 	v, err := schema.ReadVersion(ctx, d.pool)
 	if errors.Is(err, schema.ErrUnreleased) {
 		d.bare = true // an unknown schema
-		return fails("made by an unreleased version of Holdfast, and no version can migrate it").advise("create a new database"), nil
+		return fails("made by an unreleased version of Holdfast; no version can migrate it").advise("create a new database"), nil
 	}
 	if err != nil {
 		return nil, err
@@ -430,15 +430,15 @@ func (d *database) schema(ctx context.Context) ([]Finding, error) {
 	d.bare = v.Applied == 0
 	switch {
 	case v.Applied == 0:
-		return warns("not there yet: the server makes it when it starts").advise("or call holdfast migrate"), nil
+		return warns("not there yet; the server creates it when it starts").advise("start the server or run holdfast migrate"), nil
 	case v.Applied < v.Latest:
-		return fails("version %d, and this program needs %d", v.Applied, v.Latest).
-			advise("call holdfast migrate, or start a server of this version; read CHANGELOG.md first"), nil
+		return fails("version %d, but this program needs version %d", v.Applied, v.Latest).
+			advise("read CHANGELOG.md, then run holdfast migrate or start a server of this version"), nil
 	case v.Applied > v.Latest:
-		return warns("version %d, and this program knows %d: a newer version was here", v.Applied, v.Latest).
-			advise("fine during an upgrade; else use the newer program"), nil
+		return warns("version %d, but this program knows version %d: a newer version migrated the database", v.Applied, v.Latest).
+			advise("during an upgrade this is normal; otherwise use the newer program"), nil
 	}
-	return oks("version %d, which is what this program needs", v.Applied), nil
+	return oks("version %d, as this program needs", v.Applied), nil
 }
 
 func column[T any](ctx context.Context, d *database, sql string) ([]T, error) {

@@ -99,11 +99,11 @@ func (e *examination) one(ctx context.Context, c check) (passed bool) {
 	}
 	if got.err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
 		e.late++
-		got = outcome{findings: fails("no answer within %s", e.Timeout).advise("what it asks for hangs, or is slow: try --timeout")}
+		got = outcome{findings: fails("no answer within %s", e.Timeout).advise("find out why it hangs or is slow, or raise --timeout")}
 	}
 	if got.err != nil {
 		got.findings = fails("could not be checked: %v", got.err).
-			advise("what it asks for is missing or not allowed: see the other lines, the schema's above all")
+			advise("see the other lines, first that of the schema: something that this check needs is missing or not allowed")
 	}
 	passed = true
 	for _, f := range got.findings {

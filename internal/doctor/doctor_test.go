@@ -145,8 +145,8 @@ func TestHealthyDatabase(t *testing.T) {
 	r.is(t, "configuration", OK, "a test")
 	r.is(t, "commit", OK, "fsync on")
 	r.is(t, "notify", OK, "arrives")
-	r.is(t, "workers", OK, "1 are alive, 1 run agents")
-	r.is(t, "queue", OK, "demo: 1 wait")
+	r.is(t, "workers", OK, "1 processes are alive, 1 with the role worker")
+	r.is(t, "queue", OK, "demo: 1 queued")
 	r.is(t, "isolation", OK, "the database keeps callers apart, too")
 	r.is(t, "webhooks", OK, "0, of which 0 have something to deliver; 1 processes deliver")
 	r.is(t, "webhook secrets", OK, "there are none yet")
@@ -175,13 +175,13 @@ func TestDatabaseFaults(t *testing.T) {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
 				do("DELETE FROM holdfast.schema_version WHERE version_id = (SELECT max(version_id) FROM holdfast.schema_version)")
 			},
-			want: map[string]Finding{"schema": {Status: Fail, Detail: "and this program needs"}},
+			want: map[string]Finding{"schema": {Status: Fail, Detail: "but this program needs"}},
 		},
 		"a schema from the future": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
 				do("INSERT INTO holdfast.schema_version (version_id, is_applied) VALUES (99999, true)")
 			},
-			want: map[string]Finding{"schema": {Status: Warn, Detail: "a newer version was here"}},
+			want: map[string]Finding{"schema": {Status: Warn, Detail: "a newer version migrated the database"}},
 		},
 		"an unreleased schema": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
@@ -208,8 +208,8 @@ func TestDatabaseFaults(t *testing.T) {
 				do("UPDATE holdfast.workers SET lease_until = now() - interval '90s' WHERE id = $1", id)
 			},
 			want: map[string]Finding{
-				"workers": {Status: Warn, Detail: "1 do not renew their lease: test/1 (for 1m3"},
-				"runs":    {Status: Warn, Detail: "1 tasks run on processes that are not alive"},
+				"workers": {Status: Warn, Detail: "1 processes do not renew their lease: test/1 (for 1m3"},
+				"runs":    {Status: Warn, Detail: "1 tasks have a run on a dead process"},
 			},
 		},
 		"tasks without workers": {
@@ -220,8 +220,8 @@ func TestDatabaseFaults(t *testing.T) {
 				create(t, s, "forgotten")
 			},
 			want: map[string]Finding{
-				"runs":  {Status: Fail, Detail: "1 tasks are submitted or working and not in the queue"},
-				"queue": {Status: Warn, Detail: "forgotten: 1 wait, 0 run, the oldest is due"},
+				"runs":  {Status: Fail, Detail: "1 tasks are submitted or working but not in the queue"},
+				"queue": {Status: Warn, Detail: "forgotten: 1 queued, 0 running, the oldest due"},
 			},
 		},
 		"a queue that does not move": {
@@ -230,7 +230,7 @@ func TestDatabaseFaults(t *testing.T) {
 				create(t, open(t, url), "demo")
 				do("UPDATE holdfast.task_queue SET available_at = now() - interval '1 hour'")
 			},
-			want: map[string]Finding{"queue": {Status: Warn, Detail: "demo: 1 wait, 0 run, the oldest is due for 1h0m"}},
+			want: map[string]Finding{"queue": {Status: Warn, Detail: "demo: 1 queued, 0 running, the oldest due for 1h0m"}},
 		},
 		"a partition that is half detached": {
 			spoil: func(t *testing.T, url string, _ func(string, ...any)) {
@@ -342,7 +342,7 @@ func TestDatabaseFaults(t *testing.T) {
 				return
 			}
 			if c.want["schema"].Detail != "not there yet" && !strings.Contains(c.want["schema"].Detail, "unreleased") {
-				r.is(t, "partitions", Warn, "not there")
+				r.is(t, "partitions", Warn, "is missing")
 			}
 			// The other findings are true of every throwaway database.
 			bad := []string{"commit"}
@@ -412,7 +412,7 @@ func TestNotificationsDoNotArrive(t *testing.T) {
 	cfg.ListenDatabaseURL = p.URL
 	r := examine(t, Options{Config: cfg, Timeout: 20 * time.Second})
 	r.is(t, "notify", Warn, "notifications do not arrive")
-	r.is(t, "session", Warn, "enable_seqscan is on and not off")
+	r.is(t, "session", Warn, "enable_seqscan is on instead of off")
 
 	p.Deafen(false)
 	examine(t, Options{Config: cfg}).is(t, "notify", OK, "arrives")
@@ -450,7 +450,7 @@ func TestHangingDatabase(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, late, r)
-	require.Contains(t, fmt.Sprint(r), "not checked, and neither is what follows")
+	require.Contains(t, fmt.Sprint(r), "not checked, like all checks after it")
 }
 
 func TestSurroundings(t *testing.T) {
@@ -490,7 +490,7 @@ func TestSurroundings(t *testing.T) {
 	r.is(t, "agent demo", OK, "built in")
 	r.is(t, "agent there", OK, "answers")
 	r.is(t, "agent gone", Fail, "does not answer")
-	r.is(t, "agent sh", OK, "is there")
+	r.is(t, "agent sh", OK, "is installed")
 	r.is(t, "agent typo", Fail, "no-such-program")
 	r.is(t, "listen", Fail, "is taken")
 	r.is(t, "grpc_listen", Fail, "is taken")
@@ -519,7 +519,7 @@ func TestSurroundings(t *testing.T) {
 		cfg.Agents[0].Auth.Schemes = []string{"keys"}
 		examine(t, Options{Config: cfg}).is(t, "callers", Warn, "without TLS")
 		cfg.TLS.CertFile = "cert.pem"
-		examine(t, Options{Config: cfg}).is(t, "callers", OK, "every agent asks")
+		examine(t, Options{Config: cfg}).is(t, "callers", OK, "every agent requires a credential")
 	}
 }
 
@@ -533,10 +533,10 @@ func TestOperators(t *testing.T) {
 	}{
 		"local":            {"127.0.0.1:0", config.Admin{}, OK, "only this machine"},
 		"open, and local":  {"127.0.0.1:0", config.Admin{Open: true}, OK, "only this machine"},
-		"probes":           {":0", config.Admin{}, OK, "the probes alone"},
+		"probes":           {":0", config.Admin{}, OK, "only the probes"},
 		"open":             {":0", config.Admin{Open: true}, Warn, "admin.open"},
 		"asks":             {":0", config.Admin{Schemes: []string{"keys"}, Scope: "x"}, Warn, "without TLS"},
-		"asks, and is TLS": {":0", config.Admin{Schemes: []string{"keys"}, Scope: "x", TLS: true}, OK, "asks for the scope x"},
+		"asks, and is TLS": {":0", config.Admin{Schemes: []string{"keys"}, Scope: "x", TLS: true}, OK, "requires the scope x"},
 	} {
 		cfg := configuration(t, "postgres://127.0.0.1:1/x")
 		cfg.AdminListen, cfg.Admin = c.listen, c.admin
@@ -563,7 +563,7 @@ func TestSubjects(t *testing.T) {
 	users := config.AuthScheme{Name: "users", Kind: config.AuthBasic, Basic: config.BasicAuth{Users: []config.BasicUser{{Name: "sso:dave"}}}}
 	look(users).is(t, "subjects", OK, "4 of keys and users")
 	sso := config.AuthScheme{Name: "sso", Kind: config.AuthJWT}
-	look(users, sso).is(t, "subjects", Warn, "3 subjects of keys or users may be named by the scheme sso, too, such as")
+	look(users, sso).is(t, "subjects", Warn, "3 subjects of keys or users, such as ")
 	sso.JWT.SubjectPrefix = "sso:"
 	look(users, sso).is(t, "subjects", Warn, "2 subjects of keys or users")
 	sso.JWT.Tenant = "acme"
@@ -571,7 +571,7 @@ func TestSubjects(t *testing.T) {
 	sso.JWT = config.JWTAuth{TenantClaim: "org"}
 	look(sso).is(t, "subjects", Warn, "3 subjects")
 	cfg.Agents[0].Auth.Visibility = config.VisibleToTenant
-	look().is(t, "subjects", Warn, "2 subjects of API keys have no tenant, and demo shows tasks to all of one")
+	look().is(t, "subjects", Warn, "2 subjects of API keys have no tenant, but demo shows tasks to whole tenants")
 }
 
 func TestSubjectsOfAFile(t *testing.T) {
@@ -587,12 +587,12 @@ func TestSubjectsOfAFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, Warn, found[0].Status)
-	require.Contains(t, found[0].Detail, "1 subjects of keys or users may be named by the scheme sso, too, such as alice")
+	require.Contains(t, found[0].Detail, "1 subjects of keys or users, such as alice, may also come from the scheme sso")
 	require.NoError(t, os.Remove(file))
 	found, err = d.subjects(t.Context())
 	require.NoError(t, err)
 	require.Len(t, found, 1)
-	require.Contains(t, found[0].Detail, "were not looked at")
+	require.Contains(t, found[0].Detail, "could not be read")
 }
 
 func TestDoctorChangesNothing(t *testing.T) {

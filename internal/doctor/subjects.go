@@ -47,8 +47,8 @@ func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 		}
 		users, err := usersIn(basic.UsersFile)
 		if err != nil {
-			found = append(found, warns("users of the scheme %s were not looked at: %v", d.Config.Auth.Schemes[i].Name, err).
-				advise("call this as who may read auth.schemes[].basic.users_file")...)
+			found = append(found, warns("users of the scheme %s could not be read: %v", d.Config.Auth.Schemes[i].Name, err).
+				advise("run this as a user who may read auth.schemes[].basic.users_file")...)
 		}
 		for _, u := range users {
 			look(u.Tenant, u.Name)
@@ -68,17 +68,17 @@ func (d *database) subjects(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	if homeless > 0 && len(shared) > 0 {
-		found = append(found, warns("%d subjects of API keys have no tenant, and %s shows tasks to all of one: theirs are seen by nobody else",
-			homeless, strings.Join(shared, ", ")).advise("make them keys with --tenant, and revoke these")...)
+		found = append(found, warns("%d subjects of API keys have no tenant, but %s shows tasks to whole tenants: each such subject sees only its own tasks",
+			homeless, strings.Join(shared, ", ")).advise("create keys with --tenant for them and revoke the old ones")...)
 	}
 	for i := range d.Config.Auth.Schemes {
 		if name := d.Config.Auth.Schemes[i].Name; coincide[name] > 0 {
-			found = append(found, warns("%d subjects of keys or users may be named by the scheme %s, too, such as %s, and whoever shows either has the tasks of both",
-				coincide[name], name, example[name]).
-				advise("if they are not the same people, give the scheme a subject_prefix, or a tenant of its own")...)
+			found = append(found, warns("%d subjects of keys or users, such as %s, may also come from the scheme %s; both kinds of callers then share their tasks",
+				coincide[name], example[name], name).
+				advise("if they are not the same people, give the scheme a subject_prefix or its own tenant")...)
 		}
 	}
-	return found.orOK("%d of keys and users, and nobody else speaks of them", named), nil
+	return found.orOK("%d of keys and users; no other scheme can name them", named), nil
 }
 
 func usersIn(file string) ([]auth.User, error) {

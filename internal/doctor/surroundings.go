@@ -45,8 +45,8 @@ func (e *examination) surroundings() []check {
 func (e *examination) configuration(context.Context) ([]Finding, error) {
 	found := oks("valid; from %s", e.Sources)
 	if len(e.Strangers) > 0 {
-		found = append(found, warns("set, and not a variable of ours: %s", strings.Join(e.Strangers, ", ")).
-			advise("a typing error? docs/configuration.md lists those that count")...)
+		found = append(found, warns("Holdfast does not know these variables: %s", strings.Join(e.Strangers, ", ")).
+			advise("check the spelling; docs/configuration.md lists the known variables")...)
 	}
 	return found, nil
 }
@@ -64,11 +64,11 @@ func (e *examination) publicURL(context.Context) ([]Finding, error) {
 	listens, _, _ := net.SplitHostPort(cfg.Listen)
 	switch {
 	case inside && !loopback(listens) && cfg.PublicURL == "":
-		return warns("listen is open to other machines, and the cards name %s", base.Redacted()).
-			advise("set public_url (HOLDFAST_PUBLIC_URL) to what clients see"), nil
+		return warns("other machines can reach listen, but the cards name %s", base.Redacted()).
+			advise("set public_url (HOLDFAST_PUBLIC_URL) to the URL that clients use"), nil
 	case inside && !loopback(listens):
-		return warns("the cards name %s, which only this machine reaches", base.Redacted()).
-			advise("set public_url (HOLDFAST_PUBLIC_URL) to what clients see"), nil
+		return warns("the cards name %s, which only this machine can reach", base.Redacted()).
+			advise("set public_url (HOLDFAST_PUBLIC_URL) to the URL that clients use"), nil
 	}
 	return oks("the cards name %s", base.Redacted()), nil
 }
@@ -86,15 +86,15 @@ func (e *examination) listen(ctx context.Context) ([]Finding, error) {
 	return address(ctx, e.Config.Listen, func(base string) (findings, error) {
 		var card struct{ Name string }
 		if err := getJSON(ctx, base+"/.well-known/agent-card.json", &card); err != nil || card.Name == "" {
-			return nil, errors.New("what listens there has no agent card")
+			return nil, errors.New("the program there has no agent card")
 		}
-		return oks("%s is served: its agent is %s", e.Config.Listen, card.Name), nil
+		return oks("a server listens on %s: its agent is %s", e.Config.Listen, card.Name), nil
 	})
 }
 
 func (e *examination) grpcListen(ctx context.Context) ([]Finding, error) {
 	if !e.Config.ServesGRPC() {
-		return oks("not needed: this replica serves no gRPC"), nil
+		return oks("not needed: this replica does not serve gRPC"), nil
 	}
 	return address(ctx, e.Config.GRPCListen, func(base string) (findings, error) {
 		conn, err := grpc.NewClient(strings.TrimPrefix(base, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -105,9 +105,9 @@ func (e *examination) grpcListen(ctx context.Context) ([]Finding, error) {
 		const service = "lf.a2a.v1.A2AService"
 		r, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
 		if err != nil {
-			return nil, errors.New("what listens there does not serve " + service)
+			return nil, errors.New("the program there does not serve " + service)
 		}
-		return oks("%s is served: %s", e.Config.GRPCListen, strings.ToLower(r.GetStatus().String())), nil
+		return oks("a server listens on %s: %s", e.Config.GRPCListen, strings.ToLower(r.GetStatus().String())), nil
 	})
 }
 
@@ -118,17 +118,17 @@ func (e *examination) callers(context.Context) ([]Finding, error) {
 	case !e.Config.HasRole(config.RoleAPI):
 		return oks("not needed: this replica serves no clients"), nil
 	case len(open) == 0 && len(addresses) > 0 && !e.Config.TLS.Enabled():
-		return warns("every agent asks who calls, and what callers show goes over %s without TLS", strings.Join(addresses, ", ")).
+		return warns("every agent requires a credential, but credentials go over %s without TLS", strings.Join(addresses, ", ")).
 			advise("set tls.cert_file and tls.key_file, unless a proxy in front speaks TLS"), nil
 	case len(open) == 0:
-		return oks("every agent asks who calls"), nil
+		return oks("every agent requires a credential"), nil
 	case len(addresses) == 0:
-		return oks("nobody is asked who they are (agents: %s); only this machine can reach them", who), nil
+		return oks("these agents require no credential: %s; only this machine can reach them", who), nil
 	case e.Config.Auth.None:
-		return warns("nobody is asked who they are (agents: %s), and %s can be reached from elsewhere (auth.none)", who, strings.Join(addresses, ", ")).
-			advise("set auth.schemes, unless everybody there may see all tasks"), nil
+		return warns("these agents require no credential: %s; other machines can reach %s (auth.none)", who, strings.Join(addresses, ", ")).
+			advise("set auth.schemes, unless everybody who can reach it may see all tasks"), nil
 	default:
-		return fails("nobody is asked who they are (agents: %s), and %s can be reached from elsewhere: the server will not start",
+		return fails("these agents require no credential: %s; other machines can reach %s, so the server will not start",
 			who, strings.Join(addresses, ", ")).
 			advise("set auth.schemes, listen on 127.0.0.1, or set auth.none (HOLDFAST_AUTH_NONE=true)"), nil
 	}
@@ -142,21 +142,21 @@ func (e *examination) adminListen(ctx context.Context) ([]Finding, error) {
 			Checks []struct{ Name, Status, Error string }
 		}
 		if err := getJSON(ctx, base+"/readyz", &ready); err != nil || ready.Status == "" {
-			return nil, errors.New("what listens there does not answer /readyz as holdfast does")
+			return nil, errors.New("the program there does not answer /readyz as Holdfast does")
 		}
 		if ready.Status == "ok" {
-			return oks("%s is served: ready", e.Config.AdminListen), nil
+			return oks("a server listens on %s: ready", e.Config.AdminListen), nil
 		}
 		var bad []string
 		if len(ready.Checks) == 0 {
-			bad = append(bad, "it tells operators why")
+			bad = append(bad, "only operators see why")
 		}
 		for _, c := range ready.Checks {
 			if c.Status != "ok" {
 				bad = append(bad, c.Name+": "+c.Error)
 			}
 		}
-		return warns("%s is served, and the server is %s: %s", e.Config.AdminListen, ready.Status, strings.Join(bad, "; ")).
+		return warns("a server listens on %s, but it is %s: %s", e.Config.AdminListen, ready.Status, strings.Join(bad, "; ")).
 			advise("see /readyz in docs/operations.md"), nil
 	})
 }
@@ -166,21 +166,21 @@ func (e *examination) operators(context.Context) ([]Finding, error) {
 	cfg := e.Config
 	switch at := cfg.AdminListen; cfg.AdminAccess() {
 	case config.AdminLocal:
-		return oks("%s asks nobody who they are; only this machine can reach it", at), nil
+		return oks("%s requires no credential; only this machine can reach it", at), nil
 	case config.AdminProbes:
-		return oks("%s serves the probes alone: more than this machine can reach it, and nobody is asked who they are", at), nil
+		return oks("%s serves only the probes: other machines can reach it, and it requires no credential", at), nil
 	case config.AdminOpen:
 		if !cfg.AdminExposed() {
-			return oks("%s asks nobody who they are (admin.open); only this machine can reach it", at), nil
+			return oks("%s requires no credential (admin.open); only this machine can reach it", at), nil
 		}
-		return warns("%s gives metrics, and profiles with what is in memory, to everybody who reaches it (admin.open)", at).
-			advise("set auth.schemes and take admin.open away, unless nobody else can reach it"), nil
+		return warns("%s serves metrics, and profiles with the contents of memory, to everybody who can reach it (admin.open)", at).
+			advise("set auth.schemes and remove admin.open, unless nobody else can reach it"), nil
 	case config.AdminAsks:
 		if cfg.AdminExposed() && !cfg.Admin.TLS {
-			return warns("%s asks for the scope %s, and what operators show goes there without TLS", at, cfg.Admin.Scope).
-				advise("set admin.tls, unless the network between is yours"), nil
+			return warns("%s requires the scope %s, but operators' credentials go there without TLS", at, cfg.Admin.Scope).
+				advise("set admin.tls, unless you control the network between"), nil
 		}
-		return oks("%s asks for the scope %s", at, cfg.Admin.Scope), nil
+		return oks("%s requires the scope %s", at, cfg.Admin.Scope), nil
 	}
 	return nil, errors.New("unknown access")
 }
@@ -193,11 +193,11 @@ func address(ctx context.Context, addr string, served func(base string) (finding
 		return oks("%s is free", addr), nil
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		return fails("%v", err).advise("a server cannot listen here: choose another address"), nil
+		return fails("%v", err).advise("choose another address: a server cannot listen here"), nil
 	}
 	found, err := served("http://" + config.ReachableAddr(addr))
 	if err != nil {
-		return fails("%s is taken: %v", addr, err).advise("stop what listens there, or choose another address"), nil
+		return fails("%s is taken: %v", addr, err).advise("stop the program that listens there, or choose another address"), nil
 	}
 	return found, nil
 }
@@ -237,33 +237,33 @@ func (e *examination) openFiles(context.Context) ([]Finding, error) {
 		want += uint64(e.Config.Limits.MaxStreams)
 	}
 	if limit.Max < want {
-		return warns("at most %d, and limits.max_streams alone takes %d", limit.Max, e.Config.Limits.MaxStreams).
-			advise("raise the hard limit (ulimit -Hn, LimitNOFILE=) above %d, or lower limits.max_streams", want), nil
+		return warns("at most %d, but limits.max_streams alone needs %d", limit.Max, e.Config.Limits.MaxStreams).
+			advise("raise the hard limit (ulimit -Hn, LimitNOFILE=) above %d or lower limits.max_streams", want), nil
 	}
 	return oks("at most %d", limit.Max), nil
 }
 
 // agent checks whether a run could start, and starts none.
 func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
-	const late = "runs of this agent fail and are tried again until max_attempts: start the agent, or correct the configuration"
+	const late = "start the agent or correct its URL; until then its runs fail and are retried up to max_attempts"
 	switch a.Executor.Kind {
 	case config.ExecutorCommand:
 		c := a.Executor.Command
 		if _, err := command.New(command.Options{Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit}); err != nil {
-			return fails("%v", err).advise("install the program here, or correct agents[].executor.command"), nil
+			return fails("%v", err).advise("install the program here or correct agents[].executor.command"), nil
 		}
-		return oks("command: %s is there", c.Argv[0]), nil
+		return oks("command: %s is installed", c.Argv[0]), nil
 	case config.ExecutorHTTP:
 		target, err := url.Parse(a.Executor.HTTP.URL)
 		if err != nil {
-			return nil, errors.New("its URL cannot be read")
+			return nil, errors.New("its URL is invalid")
 		}
 		// Its path may be a secret, and its query even more likely.
 		shown := fmt.Sprintf("%s://%s", target.Scheme, target.Host)
 		// OPTIONS changes nothing. Any answer shows that a server is there. Credentials are not sent.
 		req, err := http.NewRequestWithContext(ctx, http.MethodOptions, target.String(), nil)
 		if err != nil {
-			return nil, errors.New("its URL cannot be read")
+			return nil, errors.New("its URL is invalid")
 		}
 		req.URL.User = nil
 		resp, err := direct.Do(req)

@@ -15,8 +15,8 @@ func (d *database) vacuum(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if !on || !counts {
-		return warns("autovacuum is off (or track_counts, which it needs): the queue gets slow within hours").
-			advise("autovacuum = on and track_counts = on in postgresql.conf"), nil
+		return warns("autovacuum is off (or track_counts, which it needs): the queue becomes slow within hours").
+			advise("set autovacuum = on and track_counts = on in postgresql.conf"), nil
 	}
 	var found findings
 	var table string
@@ -28,12 +28,12 @@ func (d *database) vacuum(ctx context.Context) ([]Finding, error) {
 		FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid WHERE s.schemaname = 'holdfast' ORDER BY s.relname`, []any{&table, &live, &dead, &never, &off}, func() {
 		switch {
 		case off:
-			found = append(found, warns("autovacuum is off for %s", table).advise("ALTER TABLE holdfast.%s RESET (autovacuum_enabled)", table)...)
+			found = append(found, warns("autovacuum is off for %s", table).advise("run ALTER TABLE holdfast.%s RESET (autovacuum_enabled)", table)...)
 		case dead > 50_000 && dead > live/2:
-			found = append(found, warns("%s has %d dead rows beside %d live ones", table, dead, live).
-				advise("something keeps vacuum from cleaning up: see transactions and replication below; then VACUUM holdfast.%s", table)...)
+			found = append(found, warns("%s has %d dead rows and %d live ones", table, dead, live).
+				advise("find out what blocks vacuum (see transactions and replication below), then run VACUUM holdfast.%s", table)...)
 		case never && live > 50_000:
-			found = append(found, warns("%s has about %d rows and was never analyzed", table, live).advise("ANALYZE holdfast.%s", table)...)
+			found = append(found, warns("%s has about %d rows and was never analyzed", table, live).advise("run ANALYZE holdfast.%s", table)...)
 		}
 	})
 	if err != nil {
@@ -53,8 +53,8 @@ func (d *database) wraparound(ctx context.Context) ([]Finding, error) {
 	}
 	const stops = 2_100_000_000 // near this age PostgreSQL refuses writes
 	worst := max(age, members)
-	detail := fmt.Sprintf("the oldest transaction id is %d million old (database %s), of about %d million", worst/1_000_000, name, stops/1_000_000)
-	advice := "VACUUM (FREEZE) in that database, and find what held it back: a transaction, a slot, or autovacuum"
+	detail := fmt.Sprintf("the oldest transaction id is %d million old (database %s); PostgreSQL stops at about %d million", worst/1_000_000, name, stops/1_000_000)
+	advice := "run VACUUM (FREEZE) in that database, and find out what blocked it: a transaction, a slot or autovacuum"
 	switch {
 	case worst > 1_500_000_000:
 		return fails("%s", detail).advise("%s", advice), nil
@@ -79,7 +79,7 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 		 AND (xact_start < now() - interval '5 min' OR state LIKE 'idle in transaction%' AND state_change < now() - interval '1 min')
 		ORDER BY xact_start LIMIT 5`, []any{&pid, &role, &program, &state, &age}, func() {
 		found = append(found, warns("process %d of role %s (%s) is %s in a transaction that is %s old", pid, role, program, state, seconds(age)).
-			advise("it keeps vacuum from cleaning the queue: end it, or SELECT pg_terminate_backend(%d)", pid)...)
+			advise("end it, or run SELECT pg_terminate_backend(%d): it keeps vacuum from cleaning the queue", pid)...)
 	})
 	if err != nil {
 		return nil, err
@@ -89,10 +89,10 @@ func (d *database) transactions(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if len(prepared) > 0 {
-		found = append(found, warns("prepared and forgotten: %s", strings.Join(prepared, ", ")).advise("COMMIT PREPARED or ROLLBACK PREPARED")...)
+		found = append(found, warns("prepared transactions are open for more than 5 minutes: %s", strings.Join(prepared, ", ")).advise("run COMMIT PREPARED or ROLLBACK PREPARED")...)
 	}
 	if !sees {
-		return found.orOK("none is old, as far as this role sees (pg_read_all_stats sees all)"), nil
+		return found.orOK("none that this role can see is old (pg_read_all_stats shows all)"), nil
 	}
 	return found.orOK("none is old"), nil
 }
@@ -115,11 +115,11 @@ func (d *database) replication(ctx context.Context) ([]Finding, error) {
 				use = "not in use"
 			}
 			found = append(found, warns("slot %s (%s) holds %d MiB of WAL", name, use, held>>20).
-				advise("a slot that nobody reads fills the disk: bring its reader back, or pg_drop_replication_slot('%s')", name)...)
+				advise("restore its reader, or run SELECT pg_drop_replication_slot('%s'): a slot without a reader fills the disk", name)...)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return found.orOK("%d slots, none holds much WAL", slots), nil
+	return found.orOK("%d slots; none holds much WAL", slots), nil
 }

@@ -31,15 +31,15 @@ func (d *database) partitions(ctx context.Context) ([]Finding, error) {
 			ahead = ahead || p.From.After(now)
 			if p.Detaching {
 				found = append(found, warns("%s is half detached", p.Table).
-					advise("a server finishes that when it removes old partitions; until then no other partition of %s can go", p.Parent)...)
+					advise("a server finishes this when it drops old partitions; until then no other partition of %s can be dropped", p.Parent)...)
 			}
 		}
 		if !present || !ahead {
-			found = append(found, warns("%s: the partition of the present or of the time ahead is not there", f.Name).
-				advise("a server creates them when it starts and every few minutes: start one, or look for \"partitions\" in its log")...)
+			found = append(found, warns("%s: the partition for now or for the next period is missing", f.Name).
+				advise("start a server, or look for \"partitions\" in its log; a server creates partitions when it starts and every few minutes")...)
 		}
 	}
-	return found.orOK("those of the present and of the time ahead are there"), nil
+	return found.orOK("the partitions for now and for the next period exist"), nil
 }
 
 func (d *database) workers(ctx context.Context) ([]Finding, error) {
@@ -73,18 +73,18 @@ func (d *database) workers(ctx context.Context) ([]Finding, error) {
 	}
 	var found findings
 	if len(dead) > 0 {
-		found = append(found, warns("%d do not renew their lease: %s", len(dead), strings.Join(dead, ", ")).
-			advise("they were killed, or do not reach the database; a live server takes over what they ran")...)
+		found = append(found, warns("%d processes do not renew their lease: %s", len(dead), strings.Join(dead, ", ")).
+			advise("they died or cannot reach the database; a live server rescues their runs")...)
 	}
 	switch {
 	case live == 0:
-		found = append(found, warns("no process is alive: tasks wait").advise("start a server")...)
+		found = append(found, warns("no process is alive, so tasks wait").advise("start a server")...)
 	case working == 0:
-		found = append(found, warns("%d are alive, and none has the role worker: tasks wait", live).advise("start one with the role worker")...)
+		found = append(found, warns("%d processes are alive, but none has the role worker, so tasks wait", live).advise("start one with the role worker")...)
 	case len(versions) > 1:
-		found = append(found, warns("%d are alive, of %d versions", live, len(versions)).advise("fine during an upgrade: finish it")...)
+		found = append(found, warns("%d processes are alive, with %d different versions", live, len(versions)).advise("finish the upgrade; during one this is normal")...)
 	}
-	return found.orOK("%d are alive, %d run agents", live, working), nil
+	return found.orOK("%d processes are alive, %d with the role worker", live, working), nil
 }
 
 // longWait is how long a task may wait for a worker before doctor reports it.
@@ -115,17 +115,17 @@ func (d *database) queue(ctx context.Context) ([]Finding, error) {
 	}
 	var found findings
 	for _, q := range all {
-		detail := fmt.Sprintf("%s: %d wait, %d run", q.agent, q.waits, q.runs)
+		detail := fmt.Sprintf("%s: %d queued, %d running", q.agent, q.waits, q.runs)
 		if q.oldestSeconds > 0 {
-			detail += ", the oldest is due for " + seconds(q.oldestSeconds)
+			detail += ", the oldest due for " + seconds(q.oldestSeconds)
 		}
 		switch {
 		case q.waits > 0 && !known[q.agent]:
 			found = append(found, warns("%s; this configuration has no such agent", detail).
-				advise("if no other replica has it either, they wait for ever: configure it, or holdfast tasks cancel")...)
+				advise("configure the agent, or run holdfast tasks cancel; if no replica has the agent, the tasks wait forever")...)
 		case q.oldestSeconds > longWait.Seconds():
 			found = append(found, warns("%s", detail).
-				advise("workers are too few or stuck: see workers above, the agent's limits.concurrency, and holdfast_runs_active")...)
+				advise("find out whether workers are too few or stuck: see workers above, the agent's limits.concurrency and holdfast_runs_active")...)
 		default:
 			found = append(found, oks("%s", detail)...)
 		}
@@ -147,14 +147,14 @@ func (d *database) runs(ctx context.Context) ([]Finding, error) {
 	}
 	var found findings
 	if lost > 0 {
-		found = append(found, fails("%d tasks are submitted or working and not in the queue: nobody will run them (such as %s)", lost, *example).
-			advise("this must not happen: was the database edited or restored in part? Please report it; holdfast tasks events shows how far they came")...)
+		found = append(found, fails("%d tasks are submitted or working but not in the queue, so no worker will run them (such as %s)", lost, *example).
+			advise("please report this, unless the database was edited or restored in part; holdfast tasks events shows their logs")...)
 	}
 	if orphans > 0 {
-		found = append(found, warns("%d tasks run on processes that are not alive", orphans).
-			advise("a live server takes them over within its lease_ttl and a few seconds; if there is none, start one")...)
+		found = append(found, warns("%d tasks have a run on a dead process", orphans).
+			advise("a live server rescues them within its lease_ttl and a few seconds; if none is alive, start one")...)
 	}
-	return found.orOK("every running task has a live worker"), nil
+	return found.orOK("every run has a live worker"), nil
 }
 
 func seconds(s float64) string {

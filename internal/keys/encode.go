@@ -28,7 +28,7 @@ func encode(private *ecdsa.PrivateKey) (store.SigningKey, error) {
 
 func decode(row store.SigningKey) (*ecdsa.PrivateKey, error) {
 	if row.Algorithm != string(jose.ES256) {
-		return nil, fmt.Errorf("signing key %s: this version does not know the algorithm %q", row.ID, row.Algorithm)
+		return nil, fmt.Errorf("signing key %s: this version does not support the algorithm %q", row.ID, row.Algorithm)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(row.Private)
 	if err != nil {
@@ -36,7 +36,7 @@ func decode(row store.SigningKey) (*ecdsa.PrivateKey, error) {
 	}
 	private, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("signing key %s: is a %T", row.ID, parsed)
+		return nil, fmt.Errorf("signing key %s is a %T, not an ECDSA key", row.ID, parsed)
 	}
 	return private, nil
 }

@@ -92,7 +92,7 @@ func (r *Ring) Refresh(ctx context.Context) error {
 		return err
 	}
 	if retired > 0 {
-		r.opt.Log.Info("signing keys were retired", "keys", retired)
+		r.opt.Log.Info("signing keys retired", "keys", retired)
 	}
 	at := time.Now()
 	if rows, err = r.opt.Store.SigningKeys(ctx); err != nil {
@@ -110,7 +110,7 @@ func (r *Ring) Refresh(ctx context.Context) error {
 func (r *Ring) add(ctx context.Context) error {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make a signing key: %w", err)
+		return fmt.Errorf("create a signing key: %w", err)
 	}
 	row, err := encode(private)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *Ring) add(ctx context.Context) error {
 	}
 	added, err := r.opt.Store.AddSigningKey(ctx, row, r.opt.RotateEvery, lead)
 	if added {
-		r.opt.Log.Info("a signing key was made", "kid", row.ID)
+		r.opt.Log.Info("signing key created", "kid", row.ID)
 	}
 	return err
 }
@@ -140,7 +140,7 @@ func newView(at time.Time, rows []store.SigningKey) (*view, error) {
 }
 
 // errNone says that the ring was not filled, or that all its keys were withdrawn.
-var errNone = errors.New("there is no signing key")
+var errNone = errors.New("no signing key is loaded")
 
 // active returns the key that signs now.
 func (r *Ring) active() (*key, error) {

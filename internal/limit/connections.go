@@ -100,7 +100,7 @@ func (c *connection) Close() error {
 func (l *listener) admit(c net.Conn) (*connection, bool) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
-		panic("limit: a listener that is not of TCP")
+		panic("limit: connection counting needs a TCP listener")
 	}
 	a, from := l.all, Sender(c.RemoteAddr().String())
 	a.mu.Lock()

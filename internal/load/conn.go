@@ -39,7 +39,7 @@ func NewTarget(rawURL string, header http.Header) (*Target, error) {
 		port = "443"
 		t.tls = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
 	default:
-		return nil, fmt.Errorf("%q is not a URL; it begins with http:// or https://", rawURL)
+		return nil, fmt.Errorf("%q is not a URL; write http://host:port or https://host", rawURL)
 	}
 	if u.Port() == "" {
 		t.addr = net.JoinHostPort(u.Hostname(), port)
@@ -127,7 +127,7 @@ func (c *Conn) Call(req []byte) ([]byte, error) {
 		return nil, err
 	}
 	if h.stream {
-		return nil, errors.New("the server answered with a stream")
+		return nil, errors.New("the server answered with a stream instead of one document")
 	}
 	return c.whole(h)
 }
@@ -168,7 +168,7 @@ func (c *Conn) Stream(req []byte, each func(data []byte) error) error {
 		if _, err := c.whole(h); err != nil {
 			return err
 		}
-		return errors.New("the server answered without a stream")
+		return errors.New("the server did not answer with a stream")
 	}
 	c.lines.Reset(c.reader(h))
 	for {
@@ -218,10 +218,10 @@ func (c *Conn) send(req []byte) (head, error) {
 		return h, err
 	}
 	if len(status) < len("HTTP/1.1 200") || !bytes.HasPrefix(status, []byte("HTTP/1.")) {
-		return h, fmt.Errorf("not an answer in HTTP/1: %q", status[:min(len(status), 40)])
+		return h, fmt.Errorf("not an HTTP/1 response: %q", status[:min(len(status), 40)])
 	}
 	if h.status, err = strconv.Atoi(string(status[9:12])); err != nil {
-		return h, fmt.Errorf("not an answer in HTTP/1: %q", status[:min(len(status), 40)])
+		return h, fmt.Errorf("not an HTTP/1 response: %q", status[:min(len(status), 40)])
 	}
 	for {
 		line, err := c.r.ReadSlice('\n')

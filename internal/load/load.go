@@ -281,7 +281,7 @@ type taskError struct{ state string }
 
 func (e *taskError) Error() string { return "the task was left " + e.state }
 
-var errUnfinished = errors.New("the answer came before the task had settled")
+var errUnfinished = errors.New("the answer came before the task settled")
 
 func verdict(o Outcome, err error) error {
 	switch {

@@ -13,7 +13,7 @@
 //
 //	follower ──takes the lease──▶ leader ──stops──▶ gives the lease back
 //	    ▲                           │
-//	    └───────────────────────────┘ another process has the lease; it could not be
+//	    └───────────────────────────┘ another process took the lease; it could not be
 //	                                  renewed in time; this process was declared dead
 //
 // The leader renews the lease while it works and while it waits, so a long backlog stays with one

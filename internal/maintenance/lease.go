@@ -16,7 +16,7 @@ type leases interface {
 
 // Reasons why a leader gives up before it is stopped.
 var (
-	errTaken    = errors.New("another process has the lease")
+	errTaken    = errors.New("another process took the lease")
 	errExpired  = errors.New("the lease was not renewed in time")
 	errDeclared = errors.New("this process was declared dead")
 )
@@ -33,7 +33,7 @@ func (r *Runner) campaign(ctx context.Context, d *Duty) {
 			r.lead(ctx, d, holder, began)
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			log.Warn("duty cannot be taken", "error", err)
+			log.Warn("duty not taken", "error", err)
 		}
 		failing = err != nil
 		if !sleep(ctx, r.opt.TTL/2) {

@@ -200,7 +200,7 @@ func TestHolderStopsWithoutLease(t *testing.T) {
 			func(l *table, _ *atomic.Uint32) {
 				l.change(func() { l.rows["d"] = row{task.ID{9}, time.Now().Add(time.Hour)} })
 			},
-			0, ttl / 4 * 5 / 4, "another process has the lease", 9,
+			0, ttl / 4 * 5 / 4, "another process took the lease", 9,
 		},
 		"the database is away": {
 			func(l *table, _ *atomic.Uint32) { l.change(func() { l.err = errors.New("away") }) },
@@ -280,7 +280,7 @@ func TestLeaseErrorIsLoggedOnce(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("duty cannot be taken")), said.String())
+		require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("duty not taken")), said.String())
 		leases.change(func() { leases.err = nil })
 		<-began
 		stop()

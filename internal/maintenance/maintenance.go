@@ -77,7 +77,7 @@ func (r *Runner) repeat(ctx context.Context, d *Duty) {
 			failures++
 			log.Warn("duty failed", "error", err, "retry_in", wait.String())
 		case failures > 0:
-			log.Info("duty works again", "failures", failures)
+			log.Info("duty recovered", "failures", failures)
 			failures = 0
 		}
 		if !sleep(ctx, wait) {

@@ -188,7 +188,7 @@ func TestErrorsAreRetriedWithBackoff(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, want, seen)
 				require.Contains(t, said.String(), `"msg":"duty failed","duty":"d","error":"broken","retry_in":"`+waits[0].String()+`"`)
-				require.Contains(t, said.String(), fmt.Sprintf(`"msg":"duty works again","duty":"d","failures":%d`, len(waits)))
+				require.Contains(t, said.String(), fmt.Sprintf(`"msg":"duty recovered","duty":"d","failures":%d`, len(waits)))
 				stop()
 			})
 		})

@@ -25,7 +25,7 @@ func currentAccount() (account, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		// Containers often run under a uid without a name; initdb's error about that is hard to understand.
 		if _, err := user.LookupId(strconv.Itoa(uid)); err != nil {
-			return account{}, fmt.Errorf("postgresql needs a user with a name, and user id %d has none on this machine: "+
+			return account{}, fmt.Errorf("PostgreSQL needs a user with a name, but user id %d has none on this machine; "+
 				"add it to /etc/passwd, start as another user, or set HOLDFAST_DATABASE_URL", uid)
 		}
 		return account{name: strconv.Itoa(uid), uid: uint32(uid), gid: uint32(os.Getegid())}, nil
@@ -36,7 +36,7 @@ func currentAccount() (account, error) {
 			return lentAccount(u)
 		}
 	}
-	return account{}, fmt.Errorf("postgresql does not run as root, and this machine has neither a user postgres nor nobody; " +
+	return account{}, fmt.Errorf("PostgreSQL does not run as root, and this machine has neither a user postgres nor a user nobody; " +
 		"create one (useradd --system postgres) or start as an ordinary user")
 }
 
@@ -45,21 +45,21 @@ func currentAccount() (account, error) {
 func ownerAccount(path string) (account, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return account{}, fmt.Errorf("owner of the database directory: %w", err)
+		return account{}, fmt.Errorf("find the owner of the database directory: %w", err)
 	}
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	switch me := os.Geteuid(); {
 	case uint32(me) == owner && me != 0:
 		return currentAccount()
 	case me != 0:
-		return account{}, fmt.Errorf("%s belongs to user id %d and you are %d: start as that user, or choose another directory",
+		return account{}, fmt.Errorf("%s belongs to user id %d, but this process runs as %d; start it as that user or choose another directory",
 			path, owner, me)
 	case owner == 0:
-		return account{}, fmt.Errorf("%s belongs to root, whom postgresql refuses: remove it, or chown it to an ordinary user", path)
+		return account{}, fmt.Errorf("%s belongs to root, and PostgreSQL does not run as root; remove it or chown it to an ordinary user", path)
 	}
 	u, err := user.LookupId(strconv.FormatUint(uint64(owner), 10))
 	if err != nil {
-		return account{}, fmt.Errorf("owner of %s: %w", path, err)
+		return account{}, fmt.Errorf("find the owner of %s: %w", path, err)
 	}
 	return lentAccount(u)
 }
@@ -67,11 +67,11 @@ func ownerAccount(path string) (account, error) {
 func lentAccount(u *user.User) (account, error) {
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
-		return account{}, fmt.Errorf("user id of %s: %w", u.Username, err)
+		return account{}, fmt.Errorf("parse the user id of %s: %w", u.Username, err)
 	}
 	gid, err := strconv.ParseUint(u.Gid, 10, 32)
 	if err != nil {
-		return account{}, fmt.Errorf("group id of %s: %w", u.Username, err)
+		return account{}, fmt.Errorf("parse the group id of %s: %w", u.Username, err)
 	}
 	return account{name: u.Username, uid: uint32(uid), gid: uint32(gid), lent: true}, nil
 }
@@ -121,7 +121,7 @@ func (a account) ownIn(files *os.Root, name string) error {
 		return nil
 	}
 	if err := files.Lchown(name, int(a.uid), int(a.gid)); err != nil {
-		return fmt.Errorf("hand over: %w", err)
+		return fmt.Errorf("change the owner: %w", err)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (a account) own(path string) error {
 		return nil
 	}
 	if err := os.Lchown(path, int(a.uid), int(a.gid)); err != nil {
-		return fmt.Errorf("hand over: %w", err)
+		return fmt.Errorf("change the owner: %w", err)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func Find(ctx context.Context, log *slog.Logger, major int) (Binaries, error) {
 		wanted = strconv.Itoa(major)
 	}
 	if len(unfit) > 0 {
-		return Binaries{}, fmt.Errorf("%w of version %s (%s)", errNone, wanted, strings.Join(unfit, "; "))
+		return Binaries{}, fmt.Errorf("%w of version %s (found: %s)", errNone, wanted, strings.Join(unfit, "; "))
 	}
 	return Binaries{}, fmt.Errorf("%w of version %s", errNone, wanted)
 }
@@ -88,7 +88,7 @@ func Ensure(ctx context.Context, log *slog.Logger, major int) (Binaries, error) 
 	complaints := []error{err}
 	for _, fetch := range []func(context.Context, *slog.Logger, int) error{download, installPackage} {
 		if err := fetch(ctx, log, major); err != nil {
-			log.Warn("postgresql not obtained", "error", err)
+			log.Warn("postgresql not installed", "error", err)
 			complaints = append(complaints, err)
 			continue
 		}
@@ -97,9 +97,9 @@ func Ensure(ctx context.Context, log *slog.Logger, major int) (Binaries, error) 
 		}
 		complaints = append(complaints, err)
 	}
-	return Binaries{}, fmt.Errorf("%w\ninstall PostgreSQL %d or later: Debian, Ubuntu: apt-get install postgresql; "+
-		"Fedora: dnf install postgresql-server; macOS: brew install postgresql@%d; or name its directory in %s, "+
-		"or a running server in HOLDFAST_DATABASE_URL", errors.Join(complaints...), max(major, MinMajor), defaultMajor, EnvBin)
+	return Binaries{}, fmt.Errorf("%w\ninstall PostgreSQL %d or later (Debian, Ubuntu: apt-get install postgresql; "+
+		"Fedora: dnf install postgresql-server; macOS: brew install postgresql@%d), set %s to the directory of its programs, "+
+		"or set HOLDFAST_DATABASE_URL to a running server", errors.Join(complaints...), max(major, MinMajor), defaultMajor, EnvBin)
 }
 
 func (b Binaries) suits(major int) error {
@@ -133,7 +133,7 @@ func inspect(ctx context.Context, acct account, dir string) (Binaries, error) {
 	}
 	m := versionLine.FindStringSubmatch(string(out))
 	if m == nil {
-		return Binaries{}, fmt.Errorf("%s has an unknown version: %q", b.path("postgres"), out)
+		return Binaries{}, fmt.Errorf("%s printed an unknown version: %q", b.path("postgres"), out)
 	}
 	b.Version = m[1]
 	b.Major, err = strconv.Atoi(m[2])

@@ -38,7 +38,7 @@ var defaults = map[string]string{
 }
 
 // errRemains means that a killed PostgreSQL has not ended completely yet.
-var errRemains = errors.New("the files are still in use by a killed postgresql")
+var errRemains = errors.New("a killed PostgreSQL still uses the files")
 
 var remainsComplaints = []string{"is still in use", "lock file \"postmaster.pid\" already exists"}
 
@@ -95,7 +95,7 @@ func (c cluster) run(ctx context.Context) error {
 		if !errors.Is(err, errRemains) || time.Now().After(patience) || ctx.Err() != nil {
 			return err
 		}
-		c.log.Info("what is left of a killed postgresql has not ended yet: waiting")
+		c.log.Info("waiting for the processes of a killed postgresql")
 		time.Sleep(500 * time.Millisecond)
 	}
 }
@@ -109,13 +109,13 @@ func (c cluster) adopt(ctx context.Context) (bool, error) {
 	}
 	err = c.awaitAnswer(ctx, pm)
 	if err == nil {
-		c.log.Info("postgresql already runs and is used as it is", "pid", pm.pid, "dir", c.home, "psql", c.psql())
+		c.log.Info("postgresql already runs; using it", "pid", pm.pid, "dir", c.home, "psql", c.psql())
 		return true, nil
 	}
 	if !errors.Is(err, errDeaf) && !errors.Is(err, errEnding) {
 		return false, err
 	}
-	c.log.Warn("postgresql runs and cannot be used: it is started again", "pid", pm.pid, "reason", err)
+	c.log.Warn("restarting an unusable postgresql", "pid", pm.pid, "reason", err)
 	return false, c.stop(ctx, syscall.SIGINT)
 }
 
@@ -126,18 +126,18 @@ func (c cluster) major() (int, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("version of the data: %w", err)
+		return 0, fmt.Errorf("read the version of the data: %w", err)
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	if err != nil {
-		return 0, fmt.Errorf("version of the data in %s: %w", c.data(), err)
+		return 0, fmt.Errorf("parse the version of the data in %s: %w", c.data(), err)
 	}
 	return major, nil
 }
 
 // create makes the data directory under a temporary name, so that a kill during creation leaves no partial cluster.
 func (c cluster) create(ctx context.Context, bin Binaries) error {
-	c.log.Info("postgresql data directory is created", "version", bin.Version, "dir", c.data(), "user", c.acct.name)
+	c.log.Info("creating the postgresql data directory", "version", bin.Version, "dir", c.data(), "user", c.acct.name)
 	leftovers, err := filepath.Glob(filepath.Join(literal(c.home), "initdb-*"))
 	if err != nil {
 		return fmt.Errorf("initdb: %w", err)
@@ -202,10 +202,10 @@ func (c cluster) spawn(ctx context.Context) error {
 	if err := c.clearStale(); err != nil {
 		return err
 	}
-	c.log.Info("postgresql is started", "version", bin.Version, "dir", c.home, "user", c.acct.name)
+	c.log.Info("starting postgresql", "version", bin.Version, "dir", c.home, "user", c.acct.name)
 	complaint, err := c.pgCtlStart(ctx, bin)
 	if err == nil {
-		c.log.Info("postgresql is ready", "psql", c.psql())
+		c.log.Info("postgresql ready", "psql", c.psql())
 		return nil
 	}
 	for _, remains := range remainsComplaints {
@@ -213,7 +213,7 @@ func (c cluster) spawn(ctx context.Context) error {
 			return errRemains
 		}
 	}
-	return fmt.Errorf("start postgresql: %w (%s): %s", err, c.logFile(), lastLines([]byte(complaint), 4))
+	return fmt.Errorf("start PostgreSQL: %w (log: %s): %s", err, c.logFile(), lastLines([]byte(complaint), 4))
 }
 
 // pgCtlStart returns PostgreSQL's log output besides the error. pg_ctl detaches the server from us, and passes it our
@@ -226,7 +226,7 @@ func (c cluster) pgCtlStart(ctx context.Context, bin Binaries) (string, error) {
 	defer func() { _ = out.Close() }()
 	before, err := out.Stat()
 	if err != nil {
-		return "", fmt.Errorf("postgresql's log: %w", err)
+		return "", fmt.Errorf("open PostgreSQL's log: %w", err)
 	}
 	// Recovery after a crash may take long; only ctx limits it.
 	cmd := c.acct.command(ctx, c.home, bin.path("pg_ctl"), "start", "--silent", "--wait", "--timeout=86400", "--pgdata="+c.data())
@@ -252,7 +252,7 @@ func (c cluster) openLog() (f *os.File, err error) {
 		return c.acct.ownIn(files, logName)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("postgresql's log: %w", err)
+		return nil, fmt.Errorf("open PostgreSQL's log: %w", err)
 	}
 	return f, nil
 }
@@ -279,14 +279,14 @@ func (c cluster) writeSettings(ctx context.Context, bin Binaries) error {
 		return c.acct.ownIn(files, path)
 	})
 	if err != nil {
-		return fmt.Errorf("postgresql's settings: %w", err)
+		return fmt.Errorf("write PostgreSQL's settings: %w", err)
 	}
 	return nil
 }
 
 var (
-	errDeaf   = errors.New("it does not listen on its socket")
-	errEnding = errors.New("it is shutting down")
+	errDeaf   = errors.New("PostgreSQL does not listen on its socket")
+	errEnding = errors.New("PostgreSQL is shutting down")
 )
 
 // awaitAnswer waits until a running server accepts connections.
@@ -301,16 +301,16 @@ func (c cluster) awaitAnswer(ctx context.Context, pm postmaster) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("wait for postgresql: %w", context.Cause(ctx))
+			return fmt.Errorf("wait for PostgreSQL: %w", context.Cause(ctx))
 		case errors.As(err, &answer) && answer.Code == "57P03": // starting up, in recovery, or shutting down
 			deaf = time.Now().Add(10 * time.Second)
 			if n == 20 {
-				c.log.Info("postgresql does not take connections yet: waiting", "reason", answer.Message)
+				c.log.Info("waiting for postgresql to accept connections", "reason", answer.Message)
 			}
 		case errors.As(err, &answer) && answer.Code == "57P01":
 			return errEnding
 		case errors.As(err, &answer):
-			return fmt.Errorf("connect to postgresql: %w", err)
+			return fmt.Errorf("connect to PostgreSQL: %w", err)
 		case time.Now().After(deaf):
 			return fmt.Errorf("%w: %w", errDeaf, err)
 		}
@@ -328,7 +328,7 @@ func (c cluster) createDatabase(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("create database: %w", err)
+		return fmt.Errorf("create the database: %w", err)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 	}
 	version, ok := downloadable[major]
 	if !ok {
-		return fmt.Errorf("no download of PostgreSQL %d is known", major)
+		return fmt.Errorf("no download is known for PostgreSQL %d", major)
 	}
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 	if own := os.Getenv(EnvRepository); own != "" {
 		config, from = config.BinaryRepositoryURL(own), redacted(own)
 	}
-	log.Info("postgresql is downloaded", "version", version, "from", from, "to", cacheDir())
+	log.Info("downloading postgresql", "version", version, "from", from, "to", cacheDir())
 	if err := makeOpenDir(cacheDir()); err != nil {
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
@@ -111,7 +111,7 @@ func redacted(repository string) string {
 func installPackage(ctx context.Context, log *slog.Logger, major int) error {
 	apt, err := exec.LookPath("apt-get")
 	if err != nil || os.Geteuid() != 0 {
-		return errors.New("installing a package takes root on Debian or Ubuntu")
+		return errors.New("only root on Debian or Ubuntu can install the package")
 	}
 	name := "postgresql"
 	if major != 0 {
@@ -128,7 +128,7 @@ func installPackage(ctx context.Context, log *slog.Logger, major int) error {
 	defer func() { _ = os.Remove(noCluster) }()
 
 	for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", name}} {
-		log.Info("postgresql is installed by the package manager", "command", "apt-get "+strings.Join(args, " "))
+		log.Info("installing postgresql with the package manager", "command", "apt-get "+strings.Join(args, " "))
 		cmd := exec.CommandContext(ctx, apt, append([]string{"-q"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {

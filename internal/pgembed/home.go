@@ -26,7 +26,7 @@ func openHome(ctx context.Context, log *slog.Logger, dir string) (string, accoun
 	if err == nil {
 		acct, err := ownerAccount(home)
 		if err == nil && !acct.canEnter(ctx, home) {
-			err = fmt.Errorf("%s: its owner %s cannot enter it; one of its parent directories is closed", home, acct.name)
+			err = fmt.Errorf("%s: its owner %s cannot enter it; open its parent directories to that user (chmod o+x)", home, acct.name)
 		}
 		return home, acct, err
 	}
@@ -53,7 +53,7 @@ func openHome(ctx context.Context, log *slog.Logger, dir string) (string, accoun
 	if err != nil {
 		return "", account{}, err
 	}
-	log.Info("the database's files are kept elsewhere: postgresql does not run as root, and its user cannot reach this directory",
+	log.Info("keeping the database elsewhere: the user that runs postgresql cannot enter this directory",
 		"user", acct.name, "dir", dir, "elsewhere", home)
 	return home, acct, nil
 }
@@ -64,7 +64,7 @@ func makeHome(ctx context.Context, acct account, path string) error {
 	}
 	err := acct.own(path)
 	if err == nil && !acct.canEnter(ctx, path) {
-		err = fmt.Errorf("%s is out of reach for %s", path, acct.name)
+		err = fmt.Errorf("the user %[2]s cannot enter %[1]s", path, acct.name)
 	}
 	if err != nil {
 		_ = os.Remove(path)
@@ -131,7 +131,7 @@ func makeSocketDir(dir string, acct account) error {
 		return fmt.Errorf("socket directory: %w", err)
 	}
 	if !info.IsDir() || info.Mode().Perm() != 0o700 || info.Sys().(*syscall.Stat_t).Uid != acct.uid {
-		return fmt.Errorf("socket directory %s is not a private directory of %s: remove it", dir, acct.name)
+		return fmt.Errorf("socket directory %s is not a private directory of user %s; remove it", dir, acct.name)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func openLock(path string) (*fileLock, error) {
 	// flock needs only read access, so that root and the directory's owner can share a file that either of them made.
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o644) //nolint:gosec // the lock file holds nothing
 	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
+		return nil, fmt.Errorf("open the lock file: %w", err)
 	}
 	return &fileLock{file: f}, nil
 }
@@ -63,14 +63,14 @@ func (l *fileLock) try(mode int) (bool, error) {
 func (l *fileLock) mine() error {
 	ours, err := l.file.Stat()
 	if err != nil {
-		return fmt.Errorf("lock: %w", err)
+		return fmt.Errorf("check the lock file: %w", err)
 	}
 	there, err := os.Stat(l.file.Name())
 	if err != nil {
-		return fmt.Errorf("lock: %w", err)
+		return fmt.Errorf("check the lock file: %w", err)
 	}
 	if !os.SameFile(ours, there) {
-		return fmt.Errorf("%s was removed while in use; the database there now belongs to others", l.file.Name())
+		return fmt.Errorf("%s was removed while in use; this process no longer owns the database there", l.file.Name())
 	}
 	return nil
 }

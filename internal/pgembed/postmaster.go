@@ -39,7 +39,7 @@ func (c cluster) recordedPID() (int, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("postgresql's pid file: %w", err)
+		return 0, fmt.Errorf("PostgreSQL's pid file: %w", err)
 	}
 	first, _, _ := strings.Cut(string(raw), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(first))
@@ -83,12 +83,12 @@ func (c cluster) clearStale() error {
 		return files.Remove(path)
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("postgresql's pid file: %w", err)
+		return fmt.Errorf("PostgreSQL's pid file: %w", err)
 	}
 	// The socket's lock file has the same rule. Only this cluster uses the directory, so we remove the file.
 	err = os.Remove(filepath.Join(c.socketDir(), ".s.PGSQL."+port+".lock"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("postgresql's socket: %w", err)
+		return fmt.Errorf("PostgreSQL's socket: %w", err)
 	}
 	return nil
 }
@@ -100,17 +100,17 @@ func (c cluster) stop(ctx context.Context, sig syscall.Signal) error {
 		return err
 	}
 	if err := syscall.Kill(pm.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("stop postgresql: %w", err)
+		return fmt.Errorf("stop PostgreSQL: %w", err)
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for c.isPostmaster(pm.pid) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("postgresql is still shutting down (pid %d): %w", pm.pid, context.Cause(ctx))
+			return fmt.Errorf("PostgreSQL is still shutting down (pid %d): %w", pm.pid, context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
-	c.log.Info("postgresql is stopped", "dir", c.home)
+	c.log.Info("postgresql stopped", "dir", c.home)
 	return nil
 }

@@ -126,9 +126,9 @@ func (s *Server) Watch(ctx context.Context) error {
 		if s.PID() != 0 {
 			continue
 		}
-		s.opts.Log.Warn("postgresql has gone and is started again")
+		s.opts.Log.Warn("postgresql died; restarting it")
 		if err := s.locked(ctx, s.c.run); err != nil && ctx.Err() == nil {
-			s.opts.Log.Error("postgresql does not start", "error", err)
+			s.opts.Log.Error("postgresql not restarted", "error", err)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (s *Server) end(ctx context.Context, destroy bool) error {
 			return err
 		}
 		if !alone {
-			s.opts.Log.Info("postgresql is left running: another process uses it", "dir", s.opts.Dir)
+			s.opts.Log.Info("postgresql left running: another process uses it", "dir", s.opts.Dir)
 			return nil
 		}
 		if err := s.c.stop(ctx, syscall.SIGINT); err != nil || !destroy {
@@ -185,7 +185,7 @@ func (s *Server) locked(ctx context.Context, do func(context.Context) error) err
 	}
 	defer func() { <-s.turn }()
 	err := s.start.exclusive(ctx, func() {
-		s.opts.Log.Info("another process starts or stops postgresql: waiting", "dir", s.opts.Dir)
+		s.opts.Log.Info("waiting for another process that starts or stops postgresql", "dir", s.opts.Dir)
 	})
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type Purged struct {
 // filter is empty.
 func (r *Retention) Purge(ctx context.Context, f *store.PurgeFilter) (done Purged, err error) {
 	if !f.Any() {
-		return done, task.Errorf(task.Invalid, "a purge needs a task, an owner, a tenant, a context, an agent or an age")
+		return done, task.Errorf(task.Invalid, "the purge selects no tasks: name a task, owner, tenant, context, agent or age")
 	}
 	now, err := r.now(ctx)
 	if err != nil {

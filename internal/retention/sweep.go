@@ -186,7 +186,7 @@ func (r *Retention) dropArtifacts(ctx context.Context, p *period, now time.Time)
 func (r *Retention) keepOpen(ctx context.Context, p *period) error {
 	_, left, err := r.Store.KeepOpen(ctx, p.Span)
 	if err == nil && left > 0 {
-		err = task.Errorf(task.Unavailable, "%d open tasks of an old period are locked at this moment", left)
+		err = task.Errorf(task.Unavailable, "%d open tasks of an old period are locked; the next round moves them", left)
 	}
 	return err
 }
@@ -230,7 +230,7 @@ func (r *Retention) discard(ctx context.Context, table string, now time.Time) er
 		return err
 	}
 	if n > 0 {
-		r.Log.Info("rows returned from a partition that goes", "partition", table, "rows", n)
+		r.Log.Info("rows moved out of a partition before its drop", "partition", table, "rows", n)
 	}
 	return r.drop(ctx, table)
 }

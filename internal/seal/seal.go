@@ -26,9 +26,9 @@ const (
 )
 
 // ErrKey says that a value was sealed with a key that is not in the ring.
-var ErrKey = errors.New("it was sealed with a key that is not among ours")
+var ErrKey = errors.New("sealed with a key that this server does not have; add it to HOLDFAST_SECRET_KEYS")
 
-var errForged = errors.New("it was not sealed here, or for something else")
+var errForged = errors.New("not a value that was sealed for this place: it was changed or copied here")
 
 type key struct {
 	id   [idSize]byte
@@ -43,7 +43,7 @@ func New(raw ...[]byte) (*Keys, error) {
 	k := new(Keys)
 	for i, r := range raw {
 		if len(r) != KeySize {
-			return nil, fmt.Errorf("key %d has %d bytes, and must have %d", i+1, len(r), KeySize)
+			return nil, fmt.Errorf("key %d has %d bytes; a key needs %d", i+1, len(r), KeySize)
 		}
 		block, err := aes.NewCipher(r)
 		if err != nil {
@@ -56,7 +56,7 @@ func New(raw ...[]byte) (*Keys, error) {
 		k.keys = append(k.keys, key{id: keyID(r), aead: aead})
 	}
 	if len(k.keys) == 0 {
-		return nil, errors.New("there is no key")
+		return nil, errors.New("there are no keys; give at least one")
 	}
 	return k, nil
 }
@@ -74,10 +74,10 @@ func Parse(s string) ([][]byte, error) {
 		raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 		if err != nil {
 			// Do not wrap the error: it quotes from the key.
-			return nil, fmt.Errorf("key %d is not base64", i+1)
+			return nil, fmt.Errorf("key %d is not base64; make one with openssl rand -base64 32", i+1)
 		}
 		if len(raw) != KeySize {
-			return nil, fmt.Errorf("key %d has %d bytes, and must have %d", i+1, len(raw), KeySize)
+			return nil, fmt.Errorf("key %d has %d bytes; a key needs %d", i+1, len(raw), KeySize)
 		}
 		keys = append(keys, raw)
 	}

@@ -30,13 +30,13 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 	c := &queueCollector{
 		known: set(known...),
 		waiting: prometheus.NewDesc("holdfast_queue_waiting",
-			"Tasks that wait for a worker, over all replicas.", []string{"agent"}, nil),
+			"Tasks that wait for a run, over all replicas.", []string{"agent"}, nil),
 		running: prometheus.NewDesc("holdfast_queue_running",
-			"Tasks that a worker runs, over all replicas.", []string{"agent"}, nil),
+			"Tasks that have a run, over all replicas.", []string{"agent"}, nil),
 		oldest: prometheus.NewDesc("holdfast_queue_oldest_seconds",
-			"How long the oldest waiting task has been due.", []string{"agent"}, nil),
+			"Time since the oldest queued task became due.", []string{"agent"}, nil),
 		readable: prometheus.NewDesc("holdfast_queue_readable",
-			"1 when the queue could be read for this scrape; without it its other metrics are absent.", nil, nil),
+			"1 if this scrape could read the queue; if 0, the other queue metrics are absent.", nil, nil),
 	}
 	c.depths.read = func(ctx context.Context) ([]QueueDepth, error) {
 		rows, err := read(ctx)

@@ -50,7 +50,7 @@ type receiver struct {
 // verify returns the id of a genuine notification.
 func (r *receiver) verify(h http.Header, body []byte) (id string, err error) {
 	if subtle.ConstantTimeCompare([]byte(h.Get("X-A2A-Notification-Token")), []byte(r.token)) != 1 {
-		return "", errors.New("the token is not ours")
+		return "", errors.New("the token does not match")
 	}
 	if r.secret != nil {
 		return r.verifyStandard(h, body)
@@ -62,7 +62,7 @@ func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
 	// This receiver chooses the algorithm; the token must not.
 	parsed, err := jwt.ParseSigned(compact, []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
-		return "", fmt.Errorf("no JWT: %w", err)
+		return "", fmt.Errorf("not a JWT: %w", err)
 	}
 	key, err := r.keys.find(parsed.Headers[0].KeyID)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
 		Body string `json:"request_body_sha256"`
 	}
 	if err := parsed.Claims(key, &claims); err != nil {
-		return "", fmt.Errorf("the signature: %w", err)
+		return "", fmt.Errorf("bad signature: %w", err)
 	}
 	now := time.Now()
 	expected := jwt.Expected{Issuer: r.issuer, AnyAudience: jwt.Audience{r.url}, Time: now}
@@ -85,7 +85,7 @@ func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
 	case claims.Expiry == nil || claims.ID == "":
 		return "", errors.New("the JWT has no exp or no jti")
 	case subtle.ConstantTimeCompare([]byte(claims.Body), []byte(hex.EncodeToString(digest[:]))) != 1:
-		return "", errors.New("the body is not the one that was signed")
+		return "", errors.New("the body differs from the signed one")
 	}
 	return claims.ID, nil
 }
@@ -95,7 +95,7 @@ func (r *receiver) verifyStandard(h http.Header, body []byte) (string, error) {
 	id, at := h.Get("Webhook-Id"), h.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if age := time.Since(time.Unix(seconds, 0)); err != nil || id == "" || age > life || age < -life {
-		return "", errors.New("no id, or a timestamp of another time")
+		return "", errors.New("no id, or a timestamp more than 5 minutes off")
 	}
 	mac := hmac.New(sha256.New, r.secret)
 	_, _ = fmt.Fprintf(mac, "%s.%s.", id, at)
@@ -107,7 +107,7 @@ func (r *receiver) verifyStandard(h http.Header, body []byte) (string, error) {
 			return id, nil
 		}
 	}
-	return "", errors.New("no signature fits")
+	return "", errors.New("no signature matches")
 }
 
 // first reports whether an id is new. A repetition is no attack: the server redelivers what it could not record, with

@@ -68,7 +68,7 @@ class Verifier {
 
   // verify gives the id of a genuine notification, or throws Refused.
   async verify(headers, body) {
-    if (!equal(headers["x-a2a-notification-token"] ?? "", this.token)) throw new Refused("the token is not ours");
+    if (!equal(headers["x-a2a-notification-token"] ?? "", this.token)) throw new Refused("the token does not match");
     if (this.secret) return this.verifyStandard(headers, body);
     return this.verifyJWT(headers["x-a2a-signature"] ?? "", body);
   }
@@ -97,7 +97,7 @@ class Verifier {
     if (claims.aud !== this.url) throw new Refused("meant for another receiver");
     if (!(claims.iat - leeway <= now() && now() <= claims.exp + leeway)) throw new Refused("signed at another time");
     if (!equal(claims.request_body_sha256, createHash("sha256").update(body).digest("hex"))) {
-      throw new Refused("the body is not the one that was signed");
+      throw new Refused("the body differs from the signed one");
     }
     if (typeof claims.jti !== "string") throw new Refused("the JWT has no jti");
     return claims.jti;
@@ -108,11 +108,11 @@ class Verifier {
     const id = headers["webhook-id"];
     const at = headers["webhook-timestamp"] ?? "";
     if (!id || !/^\d+$/.test(at) || Math.abs(now() - Number(at)) > life) {
-      throw new Refused("no id, or a timestamp of another time");
+      throw new Refused("no id, or a timestamp more than 5 minutes off");
     }
     const expected = `v1,${createHmac('sha256', this.secret).update(`${id}.${at}.`).update(body).digest('base64')}`;
     const signatures = (headers["webhook-signature"] ?? "").split(" ");
-    if (!signatures.some((signature) => equal(signature, expected))) throw new Refused("no signature fits");
+    if (!signatures.some((signature) => equal(signature, expected))) throw new Refused("no signature matches");
     return id;
   }
 

@@ -86,7 +86,7 @@ class Verifier:
         """Returns the id of a genuine notification, or raises Refused."""
         token = headers.get("X-A2A-Notification-Token", "")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise Refused("the token is not ours")
+            raise Refused("the token does not match")
         if self.secret is not None:
             return self.verify_standard(headers, body)
         return self.verify_jwt(headers.get("X-A2A-Signature", ""), body)
@@ -112,7 +112,7 @@ class Verifier:
             if not claims["iat"] - LEEWAY <= now <= claims["exp"] + LEEWAY:
                 raise Refused("signed at another time")
             if not hmac.compare_digest(claims["request_body_sha256"], hashlib.sha256(body).hexdigest()):
-                raise Refused("the body is not the one that was signed")
+                raise Refused("the body differs from the signed one")
             return str(claims["jti"])
         except InvalidSignature:
             raise Refused("the signature does not fit") from None
@@ -123,13 +123,13 @@ class Verifier:
         """What the libraries of standardwebhooks.com do."""
         name, at = headers.get("Webhook-Id", ""), headers.get("Webhook-Timestamp", "")
         if not name or not at.isascii() or not at.isdigit() or abs(time.time() - int(at)) > LIFE:
-            raise Refused("no id, or a timestamp of another time")
+            raise Refused("no id, or a timestamp more than 5 minutes off")
         mac = hmac.new(self.secret, f"{name}.{at}.".encode() + body, hashlib.sha256).digest()
         expected = "v1," + base64.b64encode(mac).decode()
         for signature in headers.get("Webhook-Signature", "").split():
             if hmac.compare_digest(signature.encode(), expected.encode()):
                 return name
-        raise Refused("no signature fits")
+        raise Refused("no signature matches")
 
     def first(self, name):
         """Reports whether an id is new.

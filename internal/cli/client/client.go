@@ -173,13 +173,13 @@ func (c *Client) open(ctx context.Context, method string, params any, lastEventI
 	if _, err := parseAnswer("", body); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("the server answered %s without a stream", method)
+	return nil, fmt.Errorf("the server did not answer %s with a stream", method)
 }
 
 func (c *Client) post(ctx context.Context, method string, params any, lastEventID string) (*http.Response, error) {
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {
-		return nil, fmt.Errorf("write the request: %w", err)
+		return nil, fmt.Errorf("encode the request: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
 	if err != nil {

@@ -28,7 +28,7 @@ type CutError struct {
 }
 
 func (e *CutError) Error() string {
-	return fmt.Sprintf("the stream was cut and could not be resumed: %v", e.Cause)
+	return fmt.Sprintf("the stream broke and could not be resumed: %v", e.Cause)
 }
 
 func (e *CutError) Unwrap() error { return e.Cause }

@@ -41,7 +41,7 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	stderr := newErrorLog(log)
 	child, err := p.start(doc, stderr)
 	if err != nil {
-		return executor.Retryable(fmt.Errorf("start the agent: %w", err), 0)
+		return executor.Retryable(fmt.Errorf("start the agent's command: %w", err), 0)
 	}
 	unwatch := context.AfterFunc(ctx, child.stop)
 	defer unwatch()
@@ -87,18 +87,18 @@ func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) erro
 	case v.settled:
 		// The run has its result; the exit status only goes to the log.
 		if !v.exit.Success() {
-			stderr.report("the agent's process ended badly after its run was settled", v.exit.String())
+			stderr.report("agent process failed after it settled its run", v.exit.String())
 		}
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case v.played != nil && !errors.Is(v.played, errInterrupted):
-		stderr.report("the agent's run ended early", v.played.Error())
+		stderr.report("agent run ended early", v.played.Error())
 		return v.played
 	case v.exit.Success():
 		return nil
 	}
-	stderr.report("the agent's process ended badly", v.exit.String())
+	stderr.report("agent process failed", v.exit.String())
 	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String()}
 	status, ok := v.exit.Sys().(syscall.WaitStatus)
 	if v.exit.ExitCode() == exitTempFail || ok && status.Signaled() {

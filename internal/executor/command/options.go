@@ -47,23 +47,23 @@ func (o *Options) resolve() (path string, err error) {
 		}
 	}
 	if len(o.Argv) == 0 || o.Argv[0] == "" {
-		complain("argv", "needs at least the program's name")
+		complain("argv", "is empty; give at least the name of the program")
 	} else if path, err = o.program(); err != nil {
 		complain("argv", "%v", err)
 	}
 	for i, arg := range o.Argv {
 		if strings.ContainsRune(arg, 0) {
-			complain("argv", "argument %d has a NUL character", i)
+			complain("argv", "argument %d contains a NUL character; remove it", i)
 		}
 	}
 	for name, value := range o.Env {
 		if !variableName(name) || strings.ContainsRune(value, 0) {
-			complain("env", "%q cannot be set", name)
+			complain("env", "%q cannot be set: a name needs characters other than = and NUL, a value no NUL", name)
 		}
 	}
 	for _, name := range o.Inherit {
 		if !variableName(name) {
-			complain("inherit", "%q is not a variable's name", name)
+			complain("inherit", "%q is not the name of an environment variable", name)
 		}
 	}
 	if o.Grace < 0 {

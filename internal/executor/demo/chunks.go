@@ -64,7 +64,7 @@ func (d *demo) parseStream(command string) (stream, error) {
 		case "delay":
 			s.delay, err = d.wait(name, value)
 		default:
-			err = misused("%s: not known; a stream is written chunks=N size=B delay=Dms", field)
+			err = misused("%s: unknown; write a stream as chunks=N size=B delay=Dms", field)
 		}
 		if err != nil {
 			return s, err
@@ -76,7 +76,7 @@ func (d *demo) parseStream(command string) (stream, error) {
 func number(name, value string, lowest, highest int) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < lowest || n > highest {
-		return 0, misused("%s=%s: want a number from %d to %d", name, value, lowest, highest)
+		return 0, misused("%s=%s: not a number from %d to %d", name, value, lowest, highest)
 	}
 	return n, nil
 }

@@ -133,7 +133,7 @@ func (d *demo) perform(ctx context.Context, run *executor.Run, out executor.Emit
 	case "data":
 		return emit(ctx, out, "data", task.Part{Kind: task.PartData, Data: []byte(sampleData)})
 	case "crash":
-		panic("demo: the script said crash")
+		panic("demo: crash, as the script asked")
 	}
 	switch {
 	case strings.HasPrefix(command, "chunks="):
@@ -176,10 +176,10 @@ func (d *demo) sleep(ctx context.Context, out executor.Emitter, command string) 
 func (d *demo) wait(name, value string) (time.Duration, error) {
 	wait, err := time.ParseDuration(value)
 	if err != nil || wait < 0 {
-		return 0, misused("%s=%s: want a duration such as 20ms or 1.5s", name, value)
+		return 0, misused("%s=%s: not a duration; write 20ms or 1.5s", name, value)
 	}
 	if wait > d.limits.MaxWait {
-		return 0, misused("%s=%s: at most %v", name, value, d.limits.MaxWait)
+		return 0, misused("%s=%s: longer than the maximum of %v", name, value, d.limits.MaxWait)
 	}
 	return wait, nil
 }

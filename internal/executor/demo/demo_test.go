@@ -222,16 +222,16 @@ func (d dyingEmitter) Artifact(ctx context.Context, c executor.Chunk) (string, e
 func TestInvalidScriptsFailWithReason(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
-		"chunks=abc":               "chunks=abc: want a number from 1 to 1000000",
-		"chunks=0":                 "chunks=0: want a number from 1 to 1000000",
-		"chunks=1000001":           "chunks=1000001: want a number from 1 to 1000000",
-		"chunks=1 size=-1":         "size=-1: want a number from 0 to 1048576",
-		"chunks=1 delay=5":         "delay=5: want a duration such as 20ms or 1.5s",
-		"chunks=1 sise=5":          "sise=5: not known; a stream is written chunks=N size=B delay=Dms",
-		"sleep=soon":               "sleep=soon: want a duration such as 20ms or 1.5s",
-		"sleep=25h":                "sleep=25h: at most 24h0m0s",
-		"sleep=-1s":                "sleep=-1s: want a duration such as 20ms or 1.5s",
-		"chunks=99999999999999999": "chunks=99999999999999999: want a number from 1 to 1000000",
+		"chunks=abc":               "chunks=abc: not a number from 1 to 1000000",
+		"chunks=0":                 "chunks=0: not a number from 1 to 1000000",
+		"chunks=1000001":           "chunks=1000001: not a number from 1 to 1000000",
+		"chunks=1 size=-1":         "size=-1: not a number from 0 to 1048576",
+		"chunks=1 delay=5":         "delay=5: not a duration; write 20ms or 1.5s",
+		"chunks=1 sise=5":          "sise=5: unknown; write a stream as chunks=N size=B delay=Dms",
+		"sleep=soon":               "sleep=soon: not a duration; write 20ms or 1.5s",
+		"sleep=25h":                "sleep=25h: longer than the maximum of 24h0m0s",
+		"sleep=-1s":                "sleep=-1s: not a duration; write 20ms or 1.5s",
+		"chunks=99999999999999999": "chunks=99999999999999999: not a number from 1 to 1000000",
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()

@@ -19,7 +19,7 @@ import (
 const patience = 30 * time.Second
 
 // ErrSettled is the error of a Recorder after the run has been settled.
-var ErrSettled = errors.New("the run has been settled")
+var ErrSettled = errors.New("the run is already settled")
 
 // Memory is the log that an executor reads. Reads counts the queries that a server would have made.
 type Memory struct {

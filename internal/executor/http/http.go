@@ -75,7 +75,7 @@ func (b *backend) call(
 ) error {
 	request, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodPost, b.opts.URL, bytes.NewReader(doc))
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
+		return fmt.Errorf("build the request to the agent: %w", err)
 	}
 	b.setHeaders(request.Header, run)
 	response, err := b.client.Do(request)
@@ -139,7 +139,7 @@ func (b *backend) play(ctx context.Context, player *wire.Player, response *netht
 			return body.unfinished()
 		}
 		return &executor.Failure{Msg: fmt.Sprintf(
-			"the agent answered with the content type %q; it must be application/json, application/x-ndjson or text/event-stream",
+			"the agent answered with the content type %q; send application/json, application/x-ndjson or text/event-stream",
 			outbound.Excerpt([]byte(mediaType)))}
 	}
 	if err == nil && !player.Settled() {
@@ -156,7 +156,7 @@ func (b *backend) playDocument(ctx context.Context, player *wire.Player, body *b
 		return err
 	case len(doc) > b.opts.MaxEvent:
 		return &executor.Failure{Msg: fmt.Sprintf(
-			"the agent's answer is longer than the %d bytes that a JSON document may have", b.opts.MaxEvent)}
+			"the agent's answer is longer than the %d bytes that a JSON document may have; send a stream instead", b.opts.MaxEvent)}
 	case len(doc) == 0:
 		return body.unfinished()
 	}

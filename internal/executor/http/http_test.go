@@ -246,7 +246,7 @@ func TestInvalidAnswersFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ contentType, body, want string }{
 		"the wrong type": {"text/html", "<p>", `the agent answered with the content type "text/html"; ` +
-			"it must be application/json, application/x-ndjson or text/event-stream"},
+			"send application/json, application/x-ndjson or text/event-stream"},
 		"a bad line": {
 			"application/x-ndjson", "\n{\"type\":\"artifact\",\"artifact\":{\"parts\":[{}]}}\n",
 			"the agent's answer is not understood: line 2: artifact.parts[0]: needs one of text, raw, url, data",
@@ -266,7 +266,7 @@ func TestInvalidAnswersFail(t *testing.T) {
 		},
 		"a long document": {
 			"application/json", `{"text":"` + strings.Repeat("x", 2000) + `"}`,
-			"the agent's answer is longer than the 1000 bytes that a JSON document may have",
+			"the agent's answer is longer than the 1000 bytes that a JSON document may have; send a stream instead",
 		},
 		"a long line": {
 			"application/x-ndjson", strings.Repeat("x", 2000),
@@ -402,17 +402,17 @@ func TestLostLeaseIsReported(t *testing.T) {
 func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]http.Options{
-		"http: url: is required":                                        {},
-		"http: url: must begin with http:// or https://":                {URL: "ftp://x"},
-		"http: url: names no host":                                      {URL: "http:///x"},
-		"http: url: is not a URL":                                       {URL: "http://[x"},
-		"http: headers.a b: is not a header name":                       {URL: "http://x", Headers: map[string]string{"a b": ""}},
-		"http: headers.X: has a value that no header can have":          {URL: "http://x", Headers: map[string]string{"X": "a\n"}},
-		"http: headers.content-type: is set by Holdfast":                {URL: "http://x", Headers: map[string]string{"content-type": "a"}},
-		"http: headers.Holdfast-Task-Id: is set by Holdfast":            {URL: "http://x", Headers: map[string]string{"Holdfast-Task-Id": "a"}},
-		"http: connect_timeout: must not be negative":                   {URL: "http://x", ConnectTimeout: -1},
-		"http: header_timeout: must not be negative":                    {URL: "http://x", HeaderTimeout: -1},
-		"http: url: is required\nhttp: max_event: must not be negative": {MaxEvent: -1},
+		"http: url: is required":                                                {},
+		"http: url: must begin with http:// or https://":                        {URL: "ftp://x"},
+		"http: url: has no host":                                                {URL: "http:///x"},
+		"http: url: is not a URL":                                               {URL: "http://[x"},
+		"http: headers.a b: is not the name of an HTTP header":                  {URL: "http://x", Headers: map[string]string{"a b": ""}},
+		"http: headers.X: has a value with characters that HTTP headers forbid": {URL: "http://x", Headers: map[string]string{"X": "a\n"}},
+		"http: headers.content-type: is set by Holdfast; remove it":             {URL: "http://x", Headers: map[string]string{"content-type": "a"}},
+		"http: headers.Holdfast-Task-Id: is set by Holdfast; remove it":         {URL: "http://x", Headers: map[string]string{"Holdfast-Task-Id": "a"}},
+		"http: connect_timeout: must not be negative":                           {URL: "http://x", ConnectTimeout: -1},
+		"http: header_timeout: must not be negative":                            {URL: "http://x", HeaderTimeout: -1},
+		"http: url: is required\nhttp: max_event: must not be negative":         {MaxEvent: -1},
 	} {
 		_, err := http.New(opts)
 		require.EqualError(t, err, want)

@@ -42,17 +42,17 @@ func (o *Options) validate() error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		complain("url", "must begin with http:// or https://")
 	case u.Host == "":
-		complain("url", "names no host")
+		complain("url", "has no host")
 	}
 	for name, value := range o.Headers {
 		option := "headers." + name
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			complain(option, "is not a header name")
+			complain(option, "is not the name of an HTTP header")
 		case ours(name):
-			complain(option, "is set by Holdfast")
+			complain(option, "is set by Holdfast; remove it")
 		case !httpguts.ValidHeaderFieldValue(value):
-			complain(option, "has a value that no header can have")
+			complain(option, "has a value with characters that HTTP headers forbid")
 		}
 	}
 	if o.ConnectTimeout < 0 {

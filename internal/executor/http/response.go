@@ -73,6 +73,6 @@ func (b *body) unfinished() error {
 		return nil
 	}
 	return executor.Retryable(&executor.Failure{Msg: "the agent's answer ended with its connection, " +
-		"which may as well have broken: it needs a last event such as {\"type\":\"complete\"}, " +
-		"or chunked transfer encoding, or a Content-Length"}, 0)
+		"so it may be incomplete: send a last event such as {\"type\":\"complete\"}, " +
+		"use chunked transfer encoding, or set Content-Length"}, 0)
 }

@@ -77,7 +77,7 @@ func explain(err error) *Malformed {
 	}
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return malformed(memberOf(syntax.JSONPointer), "is there twice")
+			return malformed(memberOf(syntax.JSONPointer), "is given twice")
 		}
 		return malformed(memberOf(syntax.JSONPointer), "not JSON: %v, at byte %d", syntax.Err, syntax.ByteOffset+1)
 	}

@@ -146,8 +146,8 @@ var unparseableEvents = map[string]string{
 	`{"type":"text","text":"a"`:             "not JSON: unexpected EOF, at byte 26",
 	`{"type":"text"} {"type":"text"}`:       "not JSON: invalid character '{' after top-level value, at byte 17",
 	`{'type':'text'}`:                       "not JSON: invalid character '\\'' at start of value, at byte 2",
-	`{"type":"text","text":"a","text":"b"}`: "text: is there twice",
-	`{"type":"checkpoint","data":{"a":{"b":1,"b":2}}}`: "data.a.b: is there twice",
+	`{"type":"text","text":"a","text":"b"}`: "text: is given twice",
+	`{"type":"checkpoint","data":{"a":{"b":1,"b":2}}}`: "data.a.b: is given twice",
 	`{"type":"text","text":"\ud800"}`:                  "text: not JSON: invalid surrogate pair `\\ud800\"}` in string, at byte 24",
 	"{\"type\":\"text\",\"text\":\"\xff\"}":            "text: not JSON: invalid UTF-8, at byte 24",
 }
