@@ -144,7 +144,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	})
 	each("artifacts", next().says("chunks=20 size=100 delay=0ms"), func(w a2atest.Operation, a *a2atest.Reply) {
 		require.Equal(t, w.Worded("failed"), a.State(), w)
-		require.Contains(t, a.Body, "The agent's artifacts would take more than 1024 bytes, which is as much as those of one task may.", w)
+		require.Contains(t, a.Body, "The agent's artifacts exceed the limit of 1024 bytes for one task.", w)
 	})
 
 	streamer := next()
@@ -180,13 +180,13 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 		holder.awaitState(id, "working")
 	}
 	each("live_tasks", holder.says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
-		require.Equal(t, tooOften(w.Wire, "2 of your tasks with this agent have not ended, which is as many as may be", "5"), a.Rejection, w)
+		require.Equal(t, tooOften(w.Wire, "2 of your tasks with this agent have not ended, which is the limit", "5"), a.Rejection, w)
 	})
 	waiting := next()
 	waits := waiting.begin("echo:x")
 	waiting.awaitState(waits, "submitted")
 	each("queue", next().says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
-		require.Equal(t, tooOften(w.Wire, "1 tasks wait for this agent, which is as many as may be", "2"), a.Rejection, w)
+		require.Equal(t, tooOften(w.Wire, "1 tasks wait for this agent, which is the limit", "2"), a.Rejection, w)
 	})
 	for _, id := range holds {
 		holder.cancels(id)
