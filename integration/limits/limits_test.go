@@ -59,6 +59,14 @@ func tooLarge(w *a2atest.Wire, says string) a2atest.Rejection {
 	return f
 }
 
+// partsMember is the member of a request that holds the parts of its message.
+func partsMember(w *a2atest.Wire) string {
+	if w.Version == "0.3" && w.Binding != a2atest.JSONRPC {
+		return "message.content"
+	}
+	return "message.parts"
+}
+
 // unread is that of a body that was not read, so that nobody knows what version it is of, unless its path says so.
 func unread(w *a2atest.Wire, most int) a2atest.Rejection {
 	f := tooLarge(w, fmt.Sprintf("the limit is %d bytes", most))
@@ -137,10 +145,10 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 		require.Equal(t, unread(w.Wire, 64<<10), a.Rejection, w)
 	})
 	each("parts", sender.says("echo:x", strings.Repeat("x", 3000)), func(w a2atest.Operation, a *a2atest.Reply) {
-		require.Equal(t, tooLarge(w.Wire, "message.parts[1]: must not be longer than 2048 bytes"), a.Rejection, w)
+		require.Equal(t, tooLarge(w.Wire, partsMember(w.Wire)+"[1]: must not be longer than 2048 bytes"), a.Rejection, w)
 	})
 	each("parts", sender.says("echo:x", "y", "z", "and one more"), func(w a2atest.Operation, a *a2atest.Reply) {
-		require.Equal(t, tooLarge(w.Wire, "message.parts: must not be more than 3"), a.Rejection, w)
+		require.Equal(t, tooLarge(w.Wire, partsMember(w.Wire)+": must not have more than 3 parts"), a.Rejection, w)
 	})
 	each("artifacts", next().says("chunks=20 size=100 delay=0ms"), func(w a2atest.Operation, a *a2atest.Reply) {
 		require.Equal(t, w.Worded("failed"), a.State(), w)
@@ -161,7 +169,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 			require.Equal(t, w.Worded("completed"), a.State(), "%s: what is no stream goes on", w)
 			continue
 		}
-		require.Equal(t, tooOften(w.Wire, "you have as many open streams as you may", "5"), a.Rejection, w)
+		require.Equal(t, tooOften(w.Wire, "you have reached your limit of open streams; close one", "5"), a.Rejection, w)
 		require.Equal(t, before+1, limited(r, "demo", "streams"), w)
 	}
 	for _, s := range open {
@@ -205,7 +213,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	unknown := hasty.says("x").To("nobody")
 	for _, w := range a2atest.Sends {
 		before := limited(r, "demo", "rate")
-		require.Equal(t, tooOften(w.Wire, "you have sent more requests in a second than you may", "1"), refuse(w, unknown).Rejection, w)
+		require.Equal(t, tooOften(w.Wire, "you have reached your limit of requests per second", "1"), refuse(w, unknown).Rejection, w)
 		require.Equal(t, before+1, limited(r, "demo", "rate"), w)
 	}
 }
