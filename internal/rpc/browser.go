@@ -64,7 +64,7 @@ func sameOrigin(c CORS, publicURL string) echo.MiddlewareFunc {
 	p := http.NewCrossOriginProtection()
 	for _, origin := range c.Origins {
 		if err := p.AddTrustedOrigin(origin); err != nil {
-			panic("rpc: an origin that was not checked: " + err.Error())
+			panic("rpc: invalid CORS origin: " + err.Error())
 		}
 	}
 	// A proxy may have replaced the Host that the browser knows.
