@@ -65,29 +65,29 @@ CREATE TABLE holdfast.tasks (
     CONSTRAINT tasks_counts CHECK (attempt >= 0 AND run_ordinal >= 0 AND runs >= 0 AND turns >= 1 AND pending >= 0)
 ) PARTITION BY LIST (state);
 
-COMMENT ON TABLE holdfast.tasks IS 'Where each task stands: the projection of its log in task_events.';
+COMMENT ON TABLE holdfast.tasks IS 'The current state of each task: the projection of its log in task_events.';
 COMMENT ON COLUMN holdfast.tasks.id IS 'UUIDv7 made by the server; also the public id unless client_id is set.';
 COMMENT ON COLUMN holdfast.tasks.client_id IS 'The public id when the client chose it (A2A 0.1). Unique through task_names.';
 COMMENT ON COLUMN holdfast.tasks.state IS '1 submitted, 2 working, 3 input-required, 4 auth-required, 5 completed, 6 failed, 7 canceled, 8 rejected.';
 COMMENT ON COLUMN holdfast.tasks.kept IS 'Its rows have moved, or are moving, out of their period, so that the period can be dropped.';
-COMMENT ON COLUMN holdfast.tasks.held_at IS 'Since when an operator exempts it from retention; null: not.';
+COMMENT ON COLUMN holdfast.tasks.held_at IS 'When an operator put it on hold, which exempts it from retention; null: no hold.';
 COMMENT ON COLUMN holdfast.tasks.last_seq IS 'Sequence number of the newest event in task_events; they count from 1 without a gap.';
-COMMENT ON COLUMN holdfast.tasks.status_seq IS 'The event that set the present state.';
+COMMENT ON COLUMN holdfast.tasks.status_seq IS 'The event that set the current status.';
 COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of an ended task, when it ended.';
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
-COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the present attempt has written; makes a repeated append harmless.';
+COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
 COMMENT ON COLUMN holdfast.tasks.turns IS 'How many messages the client has sent.';
-COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that arrived while a run was wanted or under way and still wait for their own run.';
-COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it at present.';
+COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
+COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
 COMMENT ON COLUMN holdfast.tasks.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.tasks.cancel_requested_at IS 'When cancel_requested was first set.';
 COMMENT ON COLUMN holdfast.tasks.direct IS 'The agent answered with a bare Message; lists leave such tasks out.';
-COMMENT ON COLUMN holdfast.tasks.pushes IS 'It has webhook configurations. Writers look at this alone to know that nobody waits for a webhook.';
+COMMENT ON COLUMN holdfast.tasks.pushes IS 'It has webhook configurations. If it has none, writers skip the tables of webhooks.';
 COMMENT ON COLUMN holdfast.tasks.dialect IS 'The A2A version of the request that created it.';
-COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null when it is the first. Stream ids are this plus seq, so that those of one public id never go back.';
-COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Content of all artifact chunks that its runs have written, replaced ones too, in bytes.';
+COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.';
+COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks that its runs have written, including replaced ones.';
 
 -- The order of lists (decision 0020). With the state before the time, any state is a merge of a few short scans, and a rare
 -- one is found without passing over the others.
@@ -143,11 +143,11 @@ CREATE TABLE holdfast.task_queue (
 CREATE INDEX task_queue_ready ON holdfast.task_queue (agent, available_at, id) WHERE worker_id IS NULL;
 CREATE INDEX task_queue_owned ON holdfast.task_queue (worker_id) WHERE worker_id IS NOT NULL;
 
-COMMENT ON TABLE holdfast.task_queue IS 'Tasks that want a run (worker_id is null) or have one; deleted when the run ends.';
-COMMENT ON COLUMN holdfast.task_queue.available_at IS 'Nobody claims it before this moment; retries wait here.';
+COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
+COMMENT ON COLUMN holdfast.task_queue.available_at IS 'When it is due; no process claims it earlier. A retry is due after its backoff.';
 COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The message event that the run answers.';
-COMMENT ON COLUMN holdfast.task_queue.turn IS 'Which of the task''s messages that is, from 1.';
-COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many attempts this message has had.';
+COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of that message among the client''s messages, from 1.';
+COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this message has had.';
 
 -- The log: append-only, the truth about every task. No foreign keys: they would take a share lock on the task row for each
 -- event.
@@ -186,7 +186,7 @@ $$;
 COMMENT ON TABLE holdfast.task_events IS 'The log of every task.';
 COMMENT ON COLUMN holdfast.task_events.seq IS 'Place in the task''s log, from 1 without a gap. Retention may remove artifact chunks.';
 COMMENT ON COLUMN holdfast.task_events.kind IS '1 message, 2 status, 3 artifact chunk, 4 run note (clients do not see it).';
-COMMENT ON COLUMN holdfast.task_events.kept IS 'As tasks.kept was when it was written, or it has been moved since.';
+COMMENT ON COLUMN holdfast.task_events.kept IS 'The row is outside of its period: tasks.kept was set when it was written, or it was moved later.';
 COMMENT ON COLUMN holdfast.task_events.attempt IS 'The attempt that wrote it; 0 for a client''s write.';
 COMMENT ON COLUMN holdfast.task_events.append IS 'Artifact chunk: its parts continue those before it.';
 COMMENT ON COLUMN holdfast.task_events.last IS 'Artifact chunk: the artifact is complete.';
@@ -256,11 +256,11 @@ END
 $$;
 -- +goose StatementEnd
 
-COMMENT ON FUNCTION holdfast.task_unname IS 'Takes the id that the client chose from a task that has ended, and says whether there was such a task.';
+COMMENT ON FUNCTION holdfast.task_unname IS 'Removes the id that the client chose from a task that has ended. Returns whether there was such a task.';
 COMMENT ON FUNCTION holdfast.task_has_pushes IS 'Sets tasks.pushes.';
-COMMENT ON FUNCTION holdfast.task_exists IS 'Whether there is a task that the present role sees.';
+COMMENT ON FUNCTION holdfast.task_exists IS 'Whether the current role sees the task.';
 COMMENT ON FUNCTION holdfast.message_at IS 'The payload of a message event.';
-COMMENT ON FUNCTION holdfast.message_after IS 'The seq of the first message behind another one, which must exist.';
+COMMENT ON FUNCTION holdfast.message_after IS 'The seq of the first message after seq at. There must be such a message.';
 
 -- A day's keys are unique within their partition. A key is written on the day that its statement began, and within
 -- key_overlap of midnight on both days: two requests that race across midnight meet in one of them. Earlier days are read.
@@ -287,7 +287,7 @@ CREATE FUNCTION holdfast.key_days(at timestamptz) RETURNS SETOF date IMMUTABLE L
     SELECT ((at + interval '5 minutes') AT TIME ZONE 'UTC')::date
 $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION holdfast.key_days IS 'The days that an idempotency key is written on, which overlap by ten minutes at midnight (UTC).';
+COMMENT ON FUNCTION holdfast.key_days IS 'The days (UTC) on which an idempotency key is written: two within five minutes of midnight, otherwise one.';
 
 -- Limits that hold over all replicas: a caller's tasks that have not ended, and tasks that wait for an agent.
 --
@@ -336,9 +336,9 @@ END
 $$;
 -- +goose StatementEnd
 
-COMMENT ON FUNCTION holdfast.limit_slot IS 'The lock that guards the limit of these names.';
-COMMENT ON FUNCTION holdfast.live_tasks IS 'How many tasks of a caller with an agent have not ended, up to a bound. Until the commit nobody else creates one under this limit.';
-COMMENT ON FUNCTION holdfast.waiting_tasks IS 'How many tasks wait for an agent, up to a bound. Until the commit nobody else adds one under this limit.';
+COMMENT ON FUNCTION holdfast.limit_slot IS 'The slot of the limit with these names, which selects its advisory lock.';
+COMMENT ON FUNCTION holdfast.live_tasks IS 'How many open tasks a caller has with an agent, up to a bound. Locks the limit until the commit, so that no other statement creates a task under it.';
+COMMENT ON FUNCTION holdfast.waiting_tasks IS 'How many tasks wait for an agent, up to a bound. Locks the limit until the commit, so that no other statement queues a task under it.';
 
 -- +goose Down
 SET LOCAL lock_timeout = '5s';

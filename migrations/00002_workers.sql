@@ -13,8 +13,8 @@ CREATE TABLE holdfast.workers (
     CONSTRAINT workers_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE holdfast.workers IS 'The processes that are alive. One that stops renewing is deleted by the process that notices first, and its tasks are rescued.';
-COMMENT ON COLUMN holdfast.workers.lease_until IS 'The process renews it; the database''s clock alone judges it.';
+COMMENT ON TABLE holdfast.workers IS 'The processes that are alive. When one stops renewing its lease, the process that notices first deletes the row and rescues the runs.';
+COMMENT ON COLUMN holdfast.workers.lease_until IS 'When the lease ends, by the database''s clock, unless the process renews it.';
 
 CREATE TABLE holdfast.processes (
     id         uuid        NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE holdfast.processes (
     CONSTRAINT processes_pkey PRIMARY KEY (id)
 );
 CREATE INDEX processes_started ON holdfast.processes (started_at);
-COMMENT ON TABLE holdfast.processes IS 'Every process that registered: the names of workers in the log, also when they are gone. Retention removes old ones.';
+COMMENT ON TABLE holdfast.processes IS 'Every process that ever registered, for the names of workers in the log. Retention removes old rows.';
 
 CREATE TABLE holdfast.leases (
     name   text        NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE holdfast.leases (
     CONSTRAINT leases_pkey PRIMARY KEY (name)
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE holdfast.leases IS 'Duties that one process has at a time, such as creating partitions.';
+COMMENT ON TABLE holdfast.leases IS 'The duties that one process has at a time, such as creating partitions.';
 
 -- +goose Down
 SET LOCAL lock_timeout = '5s';

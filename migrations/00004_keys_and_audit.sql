@@ -15,9 +15,9 @@ INSERT INTO holdfast.secrets (name, value)
 SELECT name, decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
   FROM unnest('{page_token,push}'::text[]) AS name;
 
-COMMENT ON TABLE holdfast.secrets IS 'Keys that all replicas share. Not for readers of the database.';
+COMMENT ON TABLE holdfast.secrets IS 'Secret: keys that all replicas share.';
 COMMENT ON COLUMN holdfast.secrets.name IS
-    'page_token: signs the page tokens of lists; a new value voids the tokens in use. push: seals the secrets of webhooks where the environment has no key.';
+    'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks if the environment has no key.';
 
 -- The newest active key signs. The others are only published: future ones so that everybody has them when they begin to
 -- sign, past ones for what they have signed.
@@ -34,7 +34,7 @@ CREATE TABLE holdfast.signing_keys (
 COMMENT ON TABLE holdfast.signing_keys IS 'Secret: the keys that replicas sign cards and webhooks with. Deleting a row withdraws the key within a minute.';
 COMMENT ON COLUMN holdfast.signing_keys.key_id IS 'The kid of signatures and of the published set: RFC 7638 thumbprint.';
 COMMENT ON COLUMN holdfast.signing_keys.private_key IS 'PKCS #8.';
-COMMENT ON COLUMN holdfast.signing_keys.active_at IS 'Signs from then on, until a later key does.';
+COMMENT ON COLUMN holdfast.signing_keys.active_at IS 'When it starts to sign. It signs until a later key starts.';
 
 CREATE TABLE holdfast.api_keys (
     key_id       text        NOT NULL,
@@ -52,11 +52,11 @@ CREATE TABLE holdfast.api_keys (
     CONSTRAINT api_keys_subject_given CHECK (subject <> '')
 );
 
-COMMENT ON TABLE holdfast.api_keys IS 'API keys of clients. The secrets are not here: a key is shown once, when it is made.';
+COMMENT ON TABLE holdfast.api_keys IS 'API keys of clients. The table has no secrets: a key is shown once, when it is created.';
 COMMENT ON COLUMN holdfast.api_keys.key_id IS 'The public part of the key.';
 COMMENT ON COLUMN holdfast.api_keys.key_hash IS 'SHA-256 of the whole key. It holds 256 random bits, so a slow hash would protect nothing.';
 COMMENT ON COLUMN holdfast.api_keys.name IS 'The operator''s name for it.';
-COMMENT ON COLUMN holdfast.api_keys.tenant IS 'With subject: the identity of requests that show the key.';
+COMMENT ON COLUMN holdfast.api_keys.tenant IS 'With subject, the caller of requests that have the key.';
 COMMENT ON COLUMN holdfast.api_keys.last_used_at IS 'Accurate to five minutes.';
 
 -- The audit log: who did what, in chains of hashes that only grow at one end; retention removes whole partitions at the other.
@@ -95,21 +95,21 @@ $$;
 -- +goose StatementEnd
 CREATE INDEX audit_log_at ON holdfast.audit_log USING brin (at);
 
-COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that nobody removes rows unnoticed.';
+COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that the removal of rows is noticed.';
 COMMENT ON COLUMN holdfast.audit_chains.length IS 'How many rows the chain has had.';
 COMMENT ON COLUMN holdfast.audit_chains.head IS 'The hash of the last row.';
-COMMENT ON COLUMN holdfast.audit_chains.removed IS 'The last row that retention removed, with all before it; 0: none.';
+COMMENT ON COLUMN holdfast.audit_chains.removed IS 'The last row that retention removed; it removes all rows before it, too. 0: none.';
 COMMENT ON COLUMN holdfast.audit_chains.removed_head IS 'The hash of that row: the next one continues it.';
 COMMENT ON TABLE holdfast.audit_log IS 'Who did what, in the commit that did it. Append-only.';
 COMMENT ON COLUMN holdfast.audit_log.n IS 'Place in the chain, from 1 without a gap.';
 COMMENT ON COLUMN holdfast.audit_log.login IS 'The database login that wrote it.';
-COMMENT ON COLUMN holdfast.audit_log.entries IS 'What happened, an array: all tasks that were created by one statement are one row.';
+COMMENT ON COLUMN holdfast.audit_log.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
 COMMENT ON COLUMN holdfast.audit_log.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
 
 -- +goose StatementBegin
 CREATE FUNCTION holdfast.audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION 'the audit log is append-only: % of % is refused', TG_OP, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
 END
 $$;
 -- +goose StatementEnd
@@ -124,7 +124,7 @@ BEGIN
        AND EXISTS (SELECT FROM holdfast.audit_log l WHERE l.chain = NEW.chain AND l.n = NEW.removed AND l.hash = NEW.removed_head) THEN
         RETURN NEW;
     END IF;
-    RAISE EXCEPTION 'the chains of the audit log only grow' USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION 'the audit log is append-only: chain % can only grow', OLD.chain USING ERRCODE = 'insufficient_privilege';
 END
 $$;
 -- +goose StatementEnd
@@ -159,7 +159,7 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION holdfast.audit IS 'Appends entries, a JSON array, to the audit log, as the last thing that a transaction does.';
+COMMENT ON FUNCTION holdfast.audit IS 'Appends entries, a JSON array, to the audit log. Call it last in a transaction, because it holds a chain until the commit.';
 REVOKE ALL ON FUNCTION holdfast.audit FROM PUBLIC;
 
 -- +goose Down

@@ -8,9 +8,9 @@ CREATE FUNCTION holdfast.sql_contract_version() RETURNS text LANGUAGE sql IMMUTA
 AS $$ SELECT '1.0' $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS
-    'Version of the views as major.minor. A minor one adds columns at the end, views and functions; a major one may change the rest.';
+    'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 
--- The views' own helper: where a smallint becomes the name of a state.
+-- A helper of the views: the name of a state that is stored as a smallint.
 -- +goose StatementBegin
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT (ARRAY['submitted', 'working', 'input-required', 'auth-required', 'completed', 'failed', 'canceled', 'rejected'])[$1] $$;
@@ -45,20 +45,20 @@ SELECT t.id AS task,
        t.held_at
   FROM holdfast.tasks t;
 
-COMMENT ON VIEW holdfast.v_tasks IS 'Every task, as it stands.';
+COMMENT ON VIEW holdfast.v_tasks IS 'Every task in its current state.';
 COMMENT ON COLUMN holdfast.v_tasks.state IS 'submitted, working, input-required, auth-required, completed, failed, canceled or rejected.';
 COMMENT ON COLUMN holdfast.v_tasks.open IS 'The task has not ended. Open tasks have a small table of their own: a condition on open reads only that.';
-COMMENT ON COLUMN holdfast.v_tasks.created_at IS 'When the task was stored. To select by it, compare task with holdfast.uuid_at(…): that is an index, this is none.';
-COMMENT ON COLUMN holdfast.v_tasks.status_at IS 'Since when it has been in its state; a status that repeats the state restarts the clock.';
+COMMENT ON COLUMN holdfast.v_tasks.created_at IS 'When the task was stored. To select by time, compare task with holdfast.uuid_at(…), which uses an index; this column has none.';
+COMMENT ON COLUMN holdfast.v_tasks.status_at IS 'When its newest status was stored. A status that repeats the state counts, too.';
 COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
-COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the present status, if it has one: id, role, parts, metadata.';
-COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message: why a task failed, what one that waits asks for.';
+COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
+COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
 COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many messages the client has sent.';
-COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many of them still wait behind the one that is being answered.';
-COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started, not counting runs that a stopping server handed back.';
-COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be above runs.';
-COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it at present.';
+COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many of them wait behind the one that is queued or running.';
+COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
+COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
+COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.v_tasks.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_tasks.cancel_requested_at IS 'When a client first asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_tasks.direct IS 'The agent answered with a bare message, so the client saw no task.';
@@ -66,7 +66,7 @@ COMMENT ON COLUMN holdfast.v_tasks.dialect IS 'The A2A version of the request th
 COMMENT ON COLUMN holdfast.v_tasks.client_id IS 'task_id when the client chose it (A2A 0.1), else null.';
 COMMENT ON COLUMN holdfast.v_tasks.last_seq IS 'How many events its log has.';
 COMMENT ON COLUMN holdfast.v_tasks.metadata IS 'Metadata of the request that created it.';
-COMMENT ON COLUMN holdfast.v_tasks.held_at IS 'Since when an operator exempts it from retention (holdfast tasks hold); null: not.';
+COMMENT ON COLUMN holdfast.v_tasks.held_at IS 'When an operator put it on hold (holdfast tasks hold), which exempts it from retention; null: no hold.';
 
 CREATE VIEW holdfast.v_events AS
 SELECT e.task,
@@ -82,14 +82,14 @@ SELECT e.task,
   FROM holdfast.task_events e
   JOIN holdfast.tasks t ON t.id = e.task;
 
-COMMENT ON VIEW holdfast.v_events IS 'The log itself: what the other views are derived from.';
+COMMENT ON VIEW holdfast.v_events IS 'The log, from which the other views are derived.';
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
 COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, or a checkpoint; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
-COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for what a client did.';
+COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
 COMMENT ON COLUMN holdfast.v_events.artifact_id IS 'Artifact: which one the chunk belongs to.';
-COMMENT ON COLUMN holdfast.v_events.append IS 'Artifact: the parts continue those before them; else they replace them.';
+COMMENT ON COLUMN holdfast.v_events.append IS 'Artifact: the parts continue the artifact. If false, they start or replace it.';
 COMMENT ON COLUMN holdfast.v_events.last IS 'Artifact: this chunk completes it.';
 COMMENT ON COLUMN holdfast.v_events.payload IS 'Content as stored. Its members are documented in internal/store/doc.go and, unlike these columns, may change.';
 
@@ -120,16 +120,16 @@ SELECT t.id AS task,
     WINDOW w AS (ORDER BY c.seq)
  ) s;
 
-COMMENT ON VIEW holdfast.v_transitions IS 'The states of each task one after the other. A status that repeats the state (progress) is part of the stay.';
-COMMENT ON COLUMN holdfast.v_transitions.seq IS 'The event that brought the task there.';
+COMMENT ON VIEW holdfast.v_transitions IS 'The states of each task, in order. A status that repeats the state (progress) has no row of its own.';
+COMMENT ON COLUMN holdfast.v_transitions.seq IS 'The event that set the state.';
 COMMENT ON COLUMN holdfast.v_transitions.state IS 'The state, as in v_tasks.';
-COMMENT ON COLUMN holdfast.v_transitions.previous_state IS 'The state it came from; null for the first, which is submitted.';
-COMMENT ON COLUMN holdfast.v_transitions.next_state IS 'The state it went to; null if it is in this one.';
-COMMENT ON COLUMN holdfast.v_transitions.entered_at IS 'Since when it was there.';
-COMMENT ON COLUMN holdfast.v_transitions.left_at IS 'Until when; null if it is there.';
-COMMENT ON COLUMN holdfast.v_transitions.duration IS 'How long: up to now for the state an open task is in; null for the end, which lasts.';
-COMMENT ON COLUMN holdfast.v_transitions.attempt IS 'The attempt that brought it there; 0 for what a client did.';
-COMMENT ON COLUMN holdfast.v_transitions.message IS 'The message that came with it, if any: id, role, parts, metadata.';
+COMMENT ON COLUMN holdfast.v_transitions.previous_state IS 'The state before; null for the first one, which is submitted.';
+COMMENT ON COLUMN holdfast.v_transitions.next_state IS 'The state after; null for the current one.';
+COMMENT ON COLUMN holdfast.v_transitions.entered_at IS 'When the task entered the state.';
+COMMENT ON COLUMN holdfast.v_transitions.left_at IS 'When the task left the state; null for the current one.';
+COMMENT ON COLUMN holdfast.v_transitions.duration IS 'Time in the state: up to now for the current state of an open task; null for a terminal state.';
+COMMENT ON COLUMN holdfast.v_transitions.attempt IS 'The attempt that set the state; 0 for a client.';
+COMMENT ON COLUMN holdfast.v_transitions.message IS 'The message of that event, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_transitions.text IS 'The text of that message.';
 
 CREATE VIEW holdfast.v_history AS
@@ -159,18 +159,18 @@ SELECT t.id AS task,
      WHERE e.task = t.id AND (e.kind = 1 OR e.kind = 2 AND e.payload -> 'message' IS NOT NULL)
  ) m;
 
-COMMENT ON VIEW holdfast.v_history IS 'The messages of each task: the client''s, and those that the agent sent with a status. What an agent produced is in v_artifacts.';
+COMMENT ON VIEW holdfast.v_history IS 'The messages of each task: those of the client, and those that the agent sent with a status. The results of the agent are in v_artifacts.';
 COMMENT ON COLUMN holdfast.v_history.position IS 'Place in the conversation, from 1.';
 COMMENT ON COLUMN holdfast.v_history.turn IS 'How many messages the client had sent by then.';
 COMMENT ON COLUMN holdfast.v_history.seq IS 'The event that holds it.';
 COMMENT ON COLUMN holdfast.v_history.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_history.role IS 'user or agent.';
-COMMENT ON COLUMN holdfast.v_history.text IS 'Its text parts, a line break between two; null if it has none.';
-COMMENT ON COLUMN holdfast.v_history.parts IS 'All parts: each one of text, raw (base64), url and data, and filename, media_type, metadata.';
+COMMENT ON COLUMN holdfast.v_history.text IS 'Its text parts, separated by line breaks; null if it has none.';
+COMMENT ON COLUMN holdfast.v_history.parts IS 'All parts. Each has one of text, raw (base64), url and data, and may have filename, media_type and metadata.';
 COMMENT ON COLUMN holdfast.v_history.message_id IS 'The id that its sender gave it.';
-COMMENT ON COLUMN holdfast.v_history.metadata IS 'Its metadata, as it came.';
+COMMENT ON COLUMN holdfast.v_history.metadata IS 'Its metadata, unchanged.';
 COMMENT ON COLUMN holdfast.v_history.state IS 'The state that it was sent with; null for a client''s message.';
-COMMENT ON COLUMN holdfast.v_history.in_status IS 'It is the message of the present status, which A2A shows there and not in the history.';
+COMMENT ON COLUMN holdfast.v_history.in_status IS 'It is the message of the current status, which A2A shows in the status and not in the history.';
 COMMENT ON COLUMN holdfast.v_history.attempt IS 'The attempt that sent it; 0 for a client''s message.';
 
 -- The fold of internal/task: a chunk that does not append replaces the artifact, and only its place stays. What is
@@ -219,21 +219,21 @@ SELECT t.id AS task,
      GROUP BY e.artifact_id, e.base
  ) a;
 
-COMMENT ON VIEW holdfast.v_artifacts IS 'What each task has produced, put together from its chunks as clients see it.';
+COMMENT ON VIEW holdfast.v_artifacts IS 'The artifacts of each task, put together from their chunks as clients see them.';
 COMMENT ON COLUMN holdfast.v_artifacts.artifact_id IS 'The id that the agent gave it.';
 COMMENT ON COLUMN holdfast.v_artifacts.index IS 'Place among the task''s artifacts by first appearance, from 0.';
 COMMENT ON COLUMN holdfast.v_artifacts.name IS 'Its name, if it has one.';
 COMMENT ON COLUMN holdfast.v_artifacts.description IS 'Its description, if it has one.';
-COMMENT ON COLUMN holdfast.v_artifacts.text IS 'The text of all its text parts as one; null if it has none.';
+COMMENT ON COLUMN holdfast.v_artifacts.text IS 'All its text parts joined into one text; null if it has none.';
 COMMENT ON COLUMN holdfast.v_artifacts.parts IS 'All parts, as in v_history.';
-COMMENT ON COLUMN holdfast.v_artifacts.metadata IS 'Its metadata, as it came.';
-COMMENT ON COLUMN holdfast.v_artifacts.extensions IS 'The extensions it names.';
-COMMENT ON COLUMN holdfast.v_artifacts.chunks IS 'How many chunks it consists of. Those that it replaced do not count.';
-COMMENT ON COLUMN holdfast.v_artifacts.bytes IS 'Size of those chunks, as JSON.';
-COMMENT ON COLUMN holdfast.v_artifacts.complete IS 'The agent said that no more would come.';
+COMMENT ON COLUMN holdfast.v_artifacts.metadata IS 'Its metadata, unchanged.';
+COMMENT ON COLUMN holdfast.v_artifacts.extensions IS 'The extensions that it names.';
+COMMENT ON COLUMN holdfast.v_artifacts.chunks IS 'How many chunks it consists of. Replaced chunks do not count.';
+COMMENT ON COLUMN holdfast.v_artifacts.bytes IS 'Size of those chunks as JSON, in bytes.';
+COMMENT ON COLUMN holdfast.v_artifacts.complete IS 'The agent marked it as complete.';
 COMMENT ON COLUMN holdfast.v_artifacts.first_seq IS 'The event that began it.';
 COMMENT ON COLUMN holdfast.v_artifacts.last_seq IS 'Its newest event.';
-COMMENT ON COLUMN holdfast.v_artifacts.first_at IS 'When the first chunk was stored, also if it was replaced.';
+COMMENT ON COLUMN holdfast.v_artifacts.first_at IS 'When the first chunk was stored, even if it was replaced later.';
 COMMENT ON COLUMN holdfast.v_artifacts.last_at IS 'When the newest chunk was stored.';
 
 CREATE VIEW holdfast.v_runs AS
@@ -273,14 +273,14 @@ SELECT t.id AS task,
              WHERE t.worker_id IS NOT NULL) x
  ) r;
 
-COMMENT ON VIEW holdfast.v_runs IS 'Every attempt to answer a message: which process had it, for how long, and how it ended.';
-COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the attempt within its task, from 1.';
+COMMENT ON VIEW holdfast.v_runs IS 'Every run: which process had it, how long it took, and how it ended.';
+COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the run within its task, from 1.';
 COMMENT ON COLUMN holdfast.v_runs.attempt IS 'Its fencing token, as in v_events and in the server''s logs.';
 COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which of the client''s messages it answered, from 1. More than one run of a turn means a retry.';
 COMMENT ON COLUMN holdfast.v_runs.worker IS 'The process that ran it.';
-COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, also when it is gone.';
+COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even after its end.';
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
-COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost one, when that was noticed; null while it runs.';
+COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
 COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried.';
@@ -302,15 +302,15 @@ SELECT t.id AS task,
   FROM holdfast.task_queue q
   JOIN holdfast.tasks t ON t.id = q.id AND t.state < 3;
 
-COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one. Small, however long the history is.';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (any worker may take it) or delayed (not before available_at, after a retry).';
+COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one. Small, however large the history is.';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it) or delayed (a retry that is due at available_at).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
 COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
 COMMENT ON COLUMN holdfast.v_queue.worker_name IS 'The name of that process.';
 COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.';
-COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages is to be answered, from 1.';
-COMMENT ON COLUMN holdfast.v_queue.tries IS 'How often that was begun, this time included.';
+COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages its run answers, from 1.';
+COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that message has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
 
 CREATE VIEW holdfast.v_workers AS
@@ -321,15 +321,15 @@ SELECT w.id AS worker, w.name, w.version, w.roles, w.started_at, w.lease_until,
   FROM holdfast.workers w;
 
 COMMENT ON VIEW holdfast.v_workers IS 'The server processes that are registered now.';
-COMMENT ON COLUMN holdfast.v_workers.worker IS 'The process; new at each start.';
-COMMENT ON COLUMN holdfast.v_workers.name IS 'Its host and process id.';
-COMMENT ON COLUMN holdfast.v_workers.version IS 'The version it runs.';
-COMMENT ON COLUMN holdfast.v_workers.roles IS 'What it does, as configured.';
+COMMENT ON COLUMN holdfast.v_workers.worker IS 'The id of the process, new at each start.';
+COMMENT ON COLUMN holdfast.v_workers.name IS 'Its host name and process id.';
+COMMENT ON COLUMN holdfast.v_workers.version IS 'The version of Holdfast that it runs.';
+COMMENT ON COLUMN holdfast.v_workers.roles IS 'Its roles, as configured.';
 COMMENT ON COLUMN holdfast.v_workers.started_at IS 'When it registered.';
-COMMENT ON COLUMN holdfast.v_workers.lease_until IS 'Until when it counts as alive unless it renews.';
-COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not run out.';
+COMMENT ON COLUMN holdfast.v_workers.lease_until IS 'When its lease ends unless the process renews it.';
+COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
-COMMENT ON COLUMN holdfast.v_workers.duties IS 'Which duties of a single process it has, such as partitions; null for none.';
+COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 
 CREATE VIEW holdfast.v_push AS
 SELECT t.id AS task,
@@ -363,26 +363,26 @@ SELECT t.id AS task,
      ORDER BY x.id DESC LIMIT 1
   ) a ON true;
 
-COMMENT ON VIEW holdfast.v_push IS 'Webhook configurations and how far each has been delivered.';
+COMMENT ON VIEW holdfast.v_push IS 'The webhook configurations, and how far each has been delivered.';
 COMMENT ON COLUMN holdfast.v_push.config_id IS 'The id of the configuration within its task.';
-COMMENT ON COLUMN holdfast.v_push.url IS 'Where to. Tokens and credentials are not shown.';
-COMMENT ON COLUMN holdfast.v_push.dialect IS 'The A2A version that the webhook speaks.';
+COMMENT ON COLUMN holdfast.v_push.url IS 'The URL. Tokens and credentials are not shown.';
+COMMENT ON COLUMN holdfast.v_push.dialect IS 'The A2A version of its deliveries.';
 COMMENT ON COLUMN holdfast.v_push.created_at IS 'When it was set.';
-COMMENT ON COLUMN holdfast.v_push.delivered_seq IS 'The newest event that was delivered or passed over; 0 for none.';
-COMMENT ON COLUMN holdfast.v_push.behind IS 'How many events of the log lie between that and the newest that has to be delivered; 0: nothing to send.';
-COMMENT ON COLUMN holdfast.v_push.due_at IS 'When the next attempt is due, or when the one in flight counts as lost; null if there is nothing to send, or it is disabled.';
+COMMENT ON COLUMN holdfast.v_push.delivered_seq IS 'The newest event that was delivered or skipped; 0 for none.';
+COMMENT ON COLUMN holdfast.v_push.behind IS 'How many events of the log follow it, up to the newest one to deliver; 0: nothing to deliver.';
+COMMENT ON COLUMN holdfast.v_push.due_at IS 'When the next attempt is due, or when the one in flight counts as lost; null if there is nothing to deliver or the webhook is disabled.';
 COMMENT ON COLUMN holdfast.v_push.failures IS 'Failed attempts since the last success.';
-COMMENT ON COLUMN holdfast.v_push.last_error IS 'Why the last one failed.';
+COMMENT ON COLUMN holdfast.v_push.last_error IS 'The reason of the last failure.';
 COMMENT ON COLUMN holdfast.v_push.last_attempt_at IS 'When the last attempt was made.';
-COMMENT ON COLUMN holdfast.v_push.last_status IS 'The HTTP status that it got; null if it got none.';
+COMMENT ON COLUMN holdfast.v_push.last_status IS 'The HTTP status of its answer; null if there was no answer.';
 COMMENT ON COLUMN holdfast.v_push.host IS 'Host and port of the URL.';
 COMMENT ON COLUMN holdfast.v_push.artifacts IS 'Artifact events are delivered, too.';
-COMMENT ON COLUMN holdfast.v_push.due_since IS 'Since when there has been something to send; null: nothing.';
-COMMENT ON COLUMN holdfast.v_push.failing_since IS 'When the first of those failed attempts was recorded.';
-COMMENT ON COLUMN holdfast.v_push.disabled_at IS 'Since when nothing is sent; null: it is live.';
-COMMENT ON COLUMN holdfast.v_push.disabled_for IS 'Why.';
+COMMENT ON COLUMN holdfast.v_push.due_since IS 'Since when there has been something to deliver; null: nothing to deliver.';
+COMMENT ON COLUMN holdfast.v_push.failing_since IS 'When the first failed attempt since the last success was recorded.';
+COMMENT ON COLUMN holdfast.v_push.disabled_at IS 'When it was disabled; null: it is enabled.';
+COMMENT ON COLUMN holdfast.v_push.disabled_for IS 'Why it was disabled.';
 COMMENT ON COLUMN holdfast.v_push.in_flight IS 'A process is delivering at this moment.';
-COMMENT ON COLUMN holdfast.v_push.last_class IS 'The outcome of the last attempt, as the metrics call it.';
+COMMENT ON COLUMN holdfast.v_push.last_class IS 'The outcome of the last attempt: a class of the metric holdfast_push_attempts_total.';
 
 CREATE VIEW holdfast.v_push_attempts AS
 SELECT t.id AS task,
@@ -403,18 +403,18 @@ SELECT t.id AS task,
   FROM holdfast.push_attempts a
   JOIN holdfast.tasks t ON t.id = a.task;
 
-COMMENT ON VIEW holdfast.v_push_attempts IS 'The outcome of each delivery attempt, within the retention of attempts.';
+COMMENT ON VIEW holdfast.v_push_attempts IS 'The attempts to deliver and their outcomes, for as long as retention keeps them.';
 COMMENT ON COLUMN holdfast.v_push_attempts.config_id IS 'The id of the configuration within its task.';
-COMMENT ON COLUMN holdfast.v_push_attempts.attempt_id IS 'Counts up, over all tasks.';
+COMMENT ON COLUMN holdfast.v_push_attempts.attempt_id IS 'A number that grows over all tasks.';
 COMMENT ON COLUMN holdfast.v_push_attempts.started_at IS 'When the request was made.';
 COMMENT ON COLUMN holdfast.v_push_attempts.from_seq IS 'The first event that it covers.';
-COMMENT ON COLUMN holdfast.v_push_attempts.to_seq IS 'The last one.';
+COMMENT ON COLUMN holdfast.v_push_attempts.to_seq IS 'The last event that it covers.';
 COMMENT ON COLUMN holdfast.v_push_attempts.delivery_id IS 'The jti that the receiver got: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.v_push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.v_push_attempts.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.v_push_attempts.attempt IS 'Number of the attempt within its delivery, from 1.';
+COMMENT ON COLUMN holdfast.v_push_attempts.class IS 'The outcome: a class of the metric holdfast_push_attempts_total.';
 COMMENT ON COLUMN holdfast.v_push_attempts.status IS 'The HTTP status; null if there was no answer.';
-COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'What went wrong; null if nothing did.';
-COMMENT ON COLUMN holdfast.v_push_attempts.duration IS 'How long it took.';
+COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'What went wrong; null after a success.';
+COMMENT ON COLUMN holdfast.v_push_attempts.duration IS 'How long the attempt took.';
 COMMENT ON COLUMN holdfast.v_push_attempts.worker_name IS 'The process that made it.';
 
 CREATE VIEW holdfast.v_keys AS
@@ -428,8 +428,8 @@ SELECT t.id AS task,
  -- Near midnight a key has two rows.
  WHERE k.day = ((k.created_at - interval '5 minutes') AT TIME ZONE 'UTC')::date;
 
-COMMENT ON VIEW holdfast.v_keys IS 'The Idempotency-Key headers that were seen, and the task that each led to.';
-COMMENT ON COLUMN holdfast.v_keys.key IS 'The key. Tenant, owner and key together are an index.';
+COMMENT ON VIEW holdfast.v_keys IS 'The Idempotency-Key headers of requests, and the task of each.';
+COMMENT ON COLUMN holdfast.v_keys.key IS 'The key. An index has tenant, owner and key.';
 COMMENT ON COLUMN holdfast.v_keys.used_at IS 'When it was first used.';
 
 CREATE VIEW holdfast.v_usage AS
@@ -447,8 +447,8 @@ SELECT u.task, u.task_id, u.agent, u.tenant, u.owner, u.context_id, u.seq, u.at,
          WHERE e.kind IN (2, 3) AND e.attempt > 0) u
  WHERE json_typeof(u.usage) = 'object';
 
-COMMENT ON VIEW holdfast.v_usage IS 'What agents say they have used: the object usage in the metadata of a status message, of an artifact''s chunk, or of an artifact. Attempts that were repeated count too.';
-COMMENT ON COLUMN holdfast.v_usage.seq IS 'The event that says so.';
+COMMENT ON VIEW holdfast.v_usage IS 'The usage that agents report: the object usage in the metadata of a status message, of an artifact''s chunk, or of an artifact. Attempts that were retried count, too.';
+COMMENT ON COLUMN holdfast.v_usage.seq IS 'The event that reports it.';
 COMMENT ON COLUMN holdfast.v_usage.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_usage.attempt IS 'The attempt that wrote it.';
 COMMENT ON COLUMN holdfast.v_usage.input_tokens IS 'usage.inputTokens, if it is a number.';
@@ -460,7 +460,7 @@ CREATE VIEW holdfast.v_names AS
 SELECT n.task, n.client_id AS task_id, n.agent, n.tenant, n.owner
   FROM holdfast.task_names n;
 
-COMMENT ON VIEW holdfast.v_names IS 'The ids that clients chose (A2A 0.1), and the task that has each now.';
+COMMENT ON VIEW holdfast.v_names IS 'The ids that clients chose (A2A 0.1), and the task that now has each id.';
 COMMENT ON COLUMN holdfast.v_names.task IS 'The task''s UUID, which joins the other views.';
 COMMENT ON COLUMN holdfast.v_names.task_id IS 'The id that the client chose. An index finds it.';
 COMMENT ON COLUMN holdfast.v_names.agent IS 'The agent''s name in the configuration.';
@@ -489,22 +489,22 @@ SELECT l.at,
     SELECT 2, 'push.set', e.entry ->> 'webhook' WHERE e.entry ->> 'webhook' IS NOT NULL
  ) x;
 
-COMMENT ON VIEW holdfast.v_audit IS 'Who did what. ORDER BY at, chain, n gives the order of time.';
+COMMENT ON VIEW holdfast.v_audit IS 'Who did what. ORDER BY at, chain, n sorts by time.';
 COMMENT ON COLUMN holdfast.v_audit.at IS 'When, by the database''s clock.';
-COMMENT ON COLUMN holdfast.v_audit.action IS 'The action: docs/audit.md lists them.';
-COMMENT ON COLUMN holdfast.v_audit.task IS 'The task''s UUID, which joins the other views; null if it is about none.';
+COMMENT ON COLUMN holdfast.v_audit.action IS 'The action, one of those in docs/audit.md.';
+COMMENT ON COLUMN holdfast.v_audit.task IS 'The task''s UUID, which joins the other views; null if the entry is about no task.';
 COMMENT ON COLUMN holdfast.v_audit.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_audit.tenant IS 'The tenant of the caller.';
-COMMENT ON COLUMN holdfast.v_audit.subject IS 'The caller; empty without identity. For an operator, the account on the machine.';
+COMMENT ON COLUMN holdfast.v_audit.subject IS 'The caller''s name; empty without identity. For an operator, the account on the machine.';
 COMMENT ON COLUMN holdfast.v_audit.method IS 'How the caller authenticated: api_key, basic, jwt, mtls; operator for the command line; empty without authentication.';
 COMMENT ON COLUMN holdfast.v_audit.credential IS 'The scheme and the id of the credential, if it has one.';
-COMMENT ON COLUMN holdfast.v_audit.address IS 'Where the connection came from, or the operator''s machine; empty if unknown.';
+COMMENT ON COLUMN holdfast.v_audit.address IS 'The address of the connection, or the operator''s machine; empty if unknown.';
 COMMENT ON COLUMN holdfast.v_audit.object IS 'The object besides the task: the id of a webhook configuration, or of a key.';
 COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the entry.';
 COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
 COMMENT ON COLUMN holdfast.v_audit.n IS 'The row of that chain; several entries may share one.';
 
--- What the views of tasks have in common.
+-- Comments on the columns that all views of tasks have.
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -512,8 +512,8 @@ DECLARE
 BEGIN
     FOREACH v IN ARRAY ARRAY['v_tasks', 'v_events', 'v_transitions', 'v_history', 'v_artifacts', 'v_runs', 'v_queue', 'v_push', 'v_push_attempts', 'v_keys', 'v_usage']
     LOOP
-        EXECUTE format('COMMENT ON COLUMN holdfast.%I.task IS %L', v, 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.');
-        EXECUTE format('COMMENT ON COLUMN holdfast.%I.task_id IS %L', v, 'What clients call the task. Find it by task = holdfast.task_uuid(…).');
+        EXECUTE format('COMMENT ON COLUMN holdfast.%I.task IS %L', v, 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.');
+        EXECUTE format('COMMENT ON COLUMN holdfast.%I.task_id IS %L', v, 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).');
         EXECUTE format('COMMENT ON COLUMN holdfast.%I.agent IS %L', v, 'The agent''s name in the configuration.');
         EXECUTE format('COMMENT ON COLUMN holdfast.%I.tenant IS %L', v, 'The tenant of the caller that created the task; empty without identity.');
         EXECUTE format('COMMENT ON COLUMN holdfast.%I.owner IS %L', v, 'The caller that created the task; empty without identity.');
@@ -544,7 +544,7 @@ END
 $$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION holdfast.task_uuid(text) IS
-    'The UUID of a task, given the id that clients use for it; null if there is none, an error if several owners chose the same id.';
+    'The UUID of the task with the id that clients use. Null if there is no such task; an error if several owners chose the same id.';
 
 -- +goose Down
 SET LOCAL lock_timeout = '5s';

@@ -10,7 +10,7 @@ CREATE TABLE holdfast.erasures (
     at   timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT erasures_pkey PRIMARY KEY (task)
 );
-COMMENT ON TABLE holdfast.erasures IS 'Tasks that are deleted, and whose logs are being deleted.';
+COMMENT ON TABLE holdfast.erasures IS 'Deleted tasks whose logs still have to be deleted.';
 
 CREATE TABLE holdfast.retention_progress (
     job  text        NOT NULL,
@@ -18,7 +18,7 @@ CREATE TABLE holdfast.retention_progress (
     task uuid        NOT NULL,
     CONSTRAINT retention_progress_pkey PRIMARY KEY (job)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE holdfast.retention_progress IS 'How far jobs of retention have come, which walk through ended tasks in the order of (status_at, id).';
+COMMENT ON TABLE holdfast.retention_progress IS 'How far each job of retention has come. A job goes through ended tasks in the order of (status_at, id).';
 COMMENT ON COLUMN holdfast.retention_progress.job IS 'artifacts/<partition>/<agent>: deletes artifacts; export/<partition>/<agent>: writes tasks to files.';
 
 -- Looking at one row from within a statement about many tasks, as task_exists does.

@@ -174,7 +174,7 @@ func planned(before, script string) plan {
 	case "reject":
 		return plan{ends: "rejected", says: rest}
 	case "message":
-		return plan{ends: "failed", says: "A bare reply must be the first thing that a run emits, and the agent must be configured with direct_replies."}
+		return plan{ends: "failed", says: "A bare reply must be the first event of a run, and the agent's configuration needs direct_replies: true."}
 	}
 	switch script {
 	case "hold":

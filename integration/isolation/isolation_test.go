@@ -334,7 +334,7 @@ func (e *estate) lists() {
 				stolen := e.do(w, d, &about{agent: agent, token: token[1]}, shows...)
 				require.Equal(e.T, e.do(w, d, &about{agent: agent, token: strings.Repeat("A", len(token[1]))}, shows...), stolen, "%s: %s", what, who)
 				require.False(e.T, stolen.OK)
-				require.Contains(e.T, stolen.Whole, "pageToken: was not issued for this list")
+				require.Contains(e.T, stolen.Whole, "pageToken: was not issued for this caller, agent and filter; list again without it")
 			}
 			if agent == shared {
 				_, theirs := idsIn(e.T, e.do(w, d, &about{agent: agent}, e.mallory...))

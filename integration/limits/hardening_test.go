@@ -233,7 +233,7 @@ func TestStreamLimitOfServer(t *testing.T) {
 			args = a2atest.Say("echo:x")
 		}
 		got := r.Do(w, args)
-		require.Equal(t, tooOften(w.Wire, "too many open streams", "5"), got.Rejection, "%s: %s", w, got.Body)
+		require.Equal(t, tooOften(w.Wire, "the server has reached its limit of open streams", "5"), got.Rejection, "%s: %s", w, got.Body)
 		require.Equal(t, before+1, limited(r, "demo", "server_streams"))
 	}
 

@@ -59,6 +59,14 @@ func tooLarge(w *a2atest.Wire, says string) a2atest.Rejection {
 	return f
 }
 
+// partsMember is the member of a request that holds the parts of its message.
+func partsMember(w *a2atest.Wire) string {
+	if w.Version == "0.3" && w.Binding != a2atest.JSONRPC {
+		return "message.content"
+	}
+	return "message.parts"
+}
+
 // unread is the rejection of a body that the server did not read. The version is unknown unless the path names it.
 func unread(w *a2atest.Wire, most int) a2atest.Rejection {
 	f := tooLarge(w, fmt.Sprintf("the limit is %d bytes", most))
@@ -137,14 +145,14 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 		require.Equal(t, unread(w.Wire, 64<<10), a.Rejection, w)
 	})
 	each("parts", sender.says("echo:x", strings.Repeat("x", 3000)), func(w a2atest.Operation, a *a2atest.Reply) {
-		require.Equal(t, tooLarge(w.Wire, "message.parts[1]: must not be longer than 2048 bytes"), a.Rejection, w)
+		require.Equal(t, tooLarge(w.Wire, partsMember(w.Wire)+"[1]: must not be longer than 2048 bytes"), a.Rejection, w)
 	})
 	each("parts", sender.says("echo:x", "y", "z", "and one more"), func(w a2atest.Operation, a *a2atest.Reply) {
-		require.Equal(t, tooLarge(w.Wire, "message.parts: must not be more than 3"), a.Rejection, w)
+		require.Equal(t, tooLarge(w.Wire, partsMember(w.Wire)+": must not have more than 3 parts"), a.Rejection, w)
 	})
 	each("artifacts", next().says("chunks=20 size=100 delay=0ms"), func(w a2atest.Operation, a *a2atest.Reply) {
 		require.Equal(t, w.Worded("failed"), a.State(), w)
-		require.Contains(t, a.Body, "The agent's artifacts would take more than 1024 bytes, which is as much as those of one task may.", w)
+		require.Contains(t, a.Body, "The agent's artifacts exceed the limit of 1024 bytes for one task.", w)
 	})
 
 	streamer := next()
@@ -161,7 +169,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 			require.Equal(t, w.Worded("completed"), a.State(), "%s: other requests still work", w)
 			continue
 		}
-		require.Equal(t, tooOften(w.Wire, "you have as many open streams as you may", "5"), a.Rejection, w)
+		require.Equal(t, tooOften(w.Wire, "you have reached your limit of open streams; close one", "5"), a.Rejection, w)
 		require.Equal(t, before+1, limited(r, "demo", "streams"), w)
 	}
 	for _, s := range open {
@@ -180,13 +188,13 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 		holder.awaitState(id, "working")
 	}
 	each("live_tasks", holder.says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
-		require.Equal(t, tooOften(w.Wire, "2 of your tasks with this agent have not ended, which is as many as may be", "5"), a.Rejection, w)
+		require.Equal(t, tooOften(w.Wire, "2 of your tasks with this agent have not ended, which is the limit", "5"), a.Rejection, w)
 	})
 	waiting := next()
 	waits := waiting.begin("echo:x")
 	waiting.awaitState(waits, "submitted")
 	each("queue", next().says("echo:x"), func(w a2atest.Operation, a *a2atest.Reply) {
-		require.Equal(t, tooOften(w.Wire, "1 tasks wait for this agent, which is as many as may be", "2"), a.Rejection, w)
+		require.Equal(t, tooOften(w.Wire, "1 tasks wait for this agent, which is the limit", "2"), a.Rejection, w)
 	})
 	for _, id := range holds {
 		holder.cancels(id)
@@ -205,7 +213,7 @@ limits: {max_body: 64KiB, max_part: 2KiB, max_parts: 3, per_principal: {live_tas
 	unknown := hasty.says("x").To("nobody")
 	for _, w := range a2atest.Sends {
 		before := limited(r, "demo", "rate")
-		require.Equal(t, tooOften(w.Wire, "you have sent more requests in a second than you may", "1"), refuse(w, unknown).Rejection, w)
+		require.Equal(t, tooOften(w.Wire, "you have reached your limit of requests per second", "1"), refuse(w, unknown).Rejection, w)
 		require.Equal(t, before+1, limited(r, "demo", "rate"), w)
 	}
 }

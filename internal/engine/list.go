@@ -28,7 +28,7 @@ func (v *View) List(ctx context.Context, r *ListRequest) (*Page, error) {
 	if r.PageToken != "" {
 		at, ok := v.readToken(r, r.PageToken)
 		if !ok {
-			return nil, task.InvalidField("pageToken", "was not issued for this list")
+			return nil, task.InvalidField("pageToken", "was not issued for this caller, agent and filter; list again without it")
 		}
 		l.After, page.Total = at.place, at.total
 	}
@@ -68,7 +68,7 @@ const countWait = 10 * time.Second
 func (v *View) countAll(ctx context.Context, l *store.Listing) (int, error) {
 	owner := v.caller.Owner()
 	if _, counts := v.counters.LoadOrStore(owner, true); counts {
-		return 0, &task.Error{Kind: task.RateLimited, Msg: "another exact count of yours is under way", RetryAfter: 2 * time.Second}
+		return 0, &task.Error{Kind: task.RateLimited, Msg: "another exact count of yours is still running; wait for it, or list without Prefer: count=exact", RetryAfter: 2 * time.Second}
 	}
 	defer v.counters.Delete(owner)
 	wait, cancel := context.WithTimeout(ctx, countWait)
@@ -78,7 +78,7 @@ func (v *View) countAll(ctx context.Context, l *store.Listing) (int, error) {
 		defer func() { <-v.counting }()
 		return v.store.Count(ctx, l, store.Uncounted)
 	case <-wait.Done():
-		return 0, &task.Error{Kind: task.RateLimited, Msg: "other exact counts are under way", RetryAfter: 2 * time.Second, Cause: ctx.Err()}
+		return 0, &task.Error{Kind: task.RateLimited, Msg: "exact counts of other callers are running; retry, or list without Prefer: count=exact", RetryAfter: 2 * time.Second, Cause: ctx.Err()}
 	}
 }
 

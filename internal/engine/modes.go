@@ -14,7 +14,7 @@ func (a *Agent) negotiate(r *SendRequest) error {
 		return nil
 	}
 	if n := len(r.OutputModes); n > maxOutputModes {
-		return task.InvalidField("configuration.acceptedOutputModes", "must not be more than %d", maxOutputModes)
+		return task.InvalidField("configuration.acceptedOutputModes", "must not have more than %d modes", maxOutputModes)
 	}
 	known := ""
 	for i := range r.Message.Parts {
@@ -41,7 +41,7 @@ func (a *Agent) negotiate(r *SendRequest) error {
 func contentType(field, have, verb string, modes []string) error {
 	return &task.Error{
 		Kind: task.ContentType, Field: field,
-		Msg: fmt.Sprintf("%s: %.200q is not what the agent %s: %s", field, have, verb, strings.Join(modes, ", ")),
+		Msg: fmt.Sprintf("%s: the agent %s %s, not %.200q", field, verb, strings.Join(modes, ", "), have),
 	}
 }
 

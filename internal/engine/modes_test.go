@@ -27,15 +27,15 @@ func TestNegotiate(t *testing.T) {
 		{name: "any", reads: []string{"*/*"}, parts: []task.Part{data, file("a/b")}},
 		{
 			name: "a file of another type", reads: []string{"text/plain"}, parts: []task.Part{text, file("image/png")},
-			field: "message.parts[1]", says: `message.parts[1]: "image/png" is not what the agent reads: text/plain`,
+			field: "message.parts[1]", says: `message.parts[1]: the agent reads text/plain, not "image/png"`,
 		},
 		{
 			name: "data for an agent that reads text", reads: []string{"text/plain"}, parts: []task.Part{data},
-			field: "message.parts[0]", says: `message.parts[0]: "application/json" is not what the agent reads: text/plain`,
+			field: "message.parts[0]", says: `message.parts[0]: the agent reads text/plain, not "application/json"`,
 		},
 		{
 			name: "text for an agent that reads images", reads: []string{"image/*"}, parts: []task.Part{text},
-			field: "message.parts[0]", says: `message.parts[0]: "text/plain" is not what the agent reads: image/*`,
+			field: "message.parts[0]", says: `message.parts[0]: the agent reads image/*, not "text/plain"`,
 		},
 		{name: "one output of several", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"image/png", "text/*"}},
 		{name: "any output", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"*/*"}},
@@ -43,7 +43,7 @@ func TestNegotiate(t *testing.T) {
 		{
 			name: "no output in common", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"image/png", "a/b"},
 			field: "configuration.acceptedOutputModes",
-			says:  `configuration.acceptedOutputModes: "image/png, a/b" is not what the agent writes: text/plain`,
+			says:  `configuration.acceptedOutputModes: the agent writes text/plain, not "image/png, a/b"`,
 		},
 	}
 	many := &SendRequest{Negotiate: true, Message: &task.Message{}, OutputModes: make([]string, maxOutputModes+1)}

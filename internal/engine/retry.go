@@ -41,7 +41,7 @@ func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Ta
 		case task.StateFailed, task.StateRejected, task.StateCanceled:
 			return o.sendAgain(ctx, h, last)
 		case task.StateInputRequired, task.StateAuthRequired:
-			return nil, task.Errorf(task.Busy, "the task is %s: it goes on when its client sends a message", s)
+			return nil, task.Errorf(task.Busy, "the task is %s: it continues when its client sends a message", s)
 		case task.StateSubmitted, task.StateWorking:
 		default:
 			return nil, task.Errorf(task.Terminal, "the task is %s: there is nothing to retry", s)
@@ -62,7 +62,7 @@ func (o *Operator) Retry(ctx context.Context, h *task.Task, last bool) (*task.Ta
 			return nil, err
 		}
 	}
-	return nil, task.Errorf(task.Unavailable, "the task keeps changing")
+	return nil, task.Errorf(task.Unavailable, "the task kept changing; try again")
 }
 
 func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool) (*task.Task, error) {
@@ -72,7 +72,7 @@ func (o *Operator) sendAgain(ctx context.Context, h *task.Task, last bool) (*tas
 	}
 	message := firstOf(old.History, last)
 	if message == nil {
-		return nil, task.Errorf(task.Unsupported, "the log of the task has no message of its client to send again")
+		return nil, task.Errorf(task.Unsupported, "the task's log has no message of its client to send again")
 	}
 	again := *message
 	again.ID = ""

@@ -69,7 +69,7 @@ func (v *View) deliver(ctx context.Context, r *SendRequest, subscribe bool) (*se
 		}
 	}
 	if len(r.Metadata) > maxMetadata {
-		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; what is longer belongs in a part of the message", maxMetadata)
+		return nil, task.InvalidField("metadata", "must not be longer than %d bytes; put larger data in a part of the message", maxMetadata)
 	}
 	for range 5 {
 		s, err := v.deliverOnce(ctx, r, agent, subscribe)
@@ -234,7 +234,7 @@ func (v *View) again(h *task.Task, subscribe bool) *sent {
 // resume adds the message to an existing task.
 func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *task.Task, agent Agent, subscribe bool) (*sent, error) {
 	if r.ContextID != "" && r.ContextID != h.ContextID {
-		return nil, task.InvalidField(cmp.Or(r.ContextMember, "contextId"), "is not that of task %s", h.PublicID)
+		return nil, task.InvalidField(cmp.Or(r.ContextMember, "contextId"), "is not the context of task %s; omit it or send the task's own", h.PublicID)
 	}
 	if n.Idempotency.Key != "" {
 		old, byKey, err := v.store.Existing(ctx, n)

@@ -205,7 +205,7 @@ func (n *notifier) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			n.opt.Log.Warn("hints were lost; others find the events by polling", "error", err)
+			n.opt.Log.Warn("hints were lost; other replicas find the events by polling", "error", err)
 			n.mu.Lock()
 			n.lossy = true
 			n.mu.Unlock()

@@ -252,7 +252,7 @@ func (h *Hub) catchUp(ctx context.Context) error {
 			for id := range todo {
 				h.mark(id)
 			}
-			h.opt.Log.Warn("catch-up read is repeated", "topics", len(todo), "error", err)
+			h.opt.Log.Warn("catch-up read failed; retrying", "topics", len(todo), "error", err)
 			select {
 			case <-time.After(250 * time.Millisecond):
 			case <-ctx.Done():
@@ -324,7 +324,7 @@ func (h *Hub) poll(ctx context.Context) error {
 			seqs, err := h.opt.Store.LastSeqs(ctx, ids)
 			if err != nil {
 				if ctx.Err() == nil {
-					h.opt.Log.Warn("poll of topics failed", "error", err)
+					h.opt.Log.Warn("poll of topics failed; the next poll retries", "error", err)
 				}
 				break
 			}

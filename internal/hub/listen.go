@@ -116,7 +116,7 @@ func (h *Hub) test() { h.notify.send("t:" + strconv.FormatInt(time.Now().UnixNan
 // lost until now.
 func (h *Hub) heardSelf(string) {
 	if !h.works.Swap(true) {
-		h.opt.Log.Debug("listener heard its own test")
+		h.opt.Log.Debug("listener received its own test; LISTEN works")
 		h.markAll()
 	}
 }

@@ -64,7 +64,7 @@ func sameOrigin(c CORS, publicURL string) echo.MiddlewareFunc {
 	p := http.NewCrossOriginProtection()
 	for _, origin := range c.Origins {
 		if err := p.AddTrustedOrigin(origin); err != nil {
-			panic("rpc: an origin that was not checked: " + err.Error())
+			panic("rpc: invalid CORS origin: " + err.Error())
 		}
 	}
 	// A proxy may have replaced the Host that the browser knows.
@@ -74,7 +74,7 @@ func sameOrigin(c CORS, publicURL string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if p.Check(c.Request()) != nil {
-				return echo.NewHTTPError(http.StatusForbidden, "pages of other origins may not use this server, unless its cors.allowed_origins names theirs")
+				return echo.NewHTTPError(http.StatusForbidden, "pages of this origin may not use the server; an operator can allow them with cors.allowed_origins")
 			}
 			return next(c)
 		}
@@ -96,7 +96,7 @@ func ownHost(publicURL string) echo.MiddlewareFunc {
 				return next(c)
 			}
 			return echo.NewHTTPError(http.StatusForbidden,
-				"this server asks nobody who they are and is for its own machine: call it by an address, localhost, or the host of its public_url")
+				"this server has no authentication and serves only its own machine; call it by an IP address, localhost, or the host of its public_url")
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (s *Server) serveCatalog(c echo.Context) error {
 func readCatalogQuery(query string) (*catalogQuery, error) {
 	params, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, fmt.Errorf("the query cannot be read: %w", err)
+		return nil, fmt.Errorf("query: %w", err)
 	}
 	q := &catalogQuery{size: defaultPage}
 	lists := map[string]*[]string{
@@ -108,7 +108,7 @@ func readCatalogQuery(query string) (*catalogQuery, error) {
 		case list != nil:
 			*list = values
 		case name != "pageSize" && name != "pageToken" && name != versionHeader:
-			return nil, fmt.Errorf("unknown parameter %q; known are skill, tag, inputMode, outputMode, pageSize, pageToken and %s", name, versionHeader)
+			return nil, fmt.Errorf("unknown parameter %q; use skill, tag, inputMode, outputMode, pageSize, pageToken and %s", name, versionHeader)
 		case len(values) > 1:
 			return nil, fmt.Errorf("%s: must be given once", name)
 		case name == "pageToken":

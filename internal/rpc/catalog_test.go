@@ -148,9 +148,9 @@ func TestCatalogRefusals(t *testing.T) {
 	t.Parallel()
 	s := cardServer(t, polyglots)
 	for query, says := range map[string]string{
-		"?skills=translate":            `unknown parameter "skills"; known are skill, tag,`,
-		"?tag=%zz":                     "the query cannot be read",
-		"?tag=a;skill=b":               "the query cannot be read",
+		"?skills=translate":            `unknown parameter "skills"; use skill, tag,`,
+		"?tag=%zz":                     `query: invalid URL escape "%zz"`,
+		"?tag=a;skill=b":               "query: invalid semicolon",
 		"?tag=":                        "tag: must not be empty",
 		"?tag=a&tag=":                  "tag: must not be empty",
 		"?skill":                       "skill: must not be empty",

@@ -236,11 +236,11 @@ func (s *Server) httpError(err error, c echo.Context) {
 	case he != nil && (status == http.StatusBadRequest || status == http.StatusForbidden):
 		body["detail"] = fmt.Sprint(he.Message)
 	case status == http.StatusNotFound:
-		body["detail"] = "agents answer at /agents/{name}, the default one at / too, and are listed at /agents; their cards are below, at .well-known/agent-card.json"
+		body["detail"] = "the agents are at /agents/{name} (the default one also at /) and listed at /agents; each has its card below, at .well-known/agent-card.json"
 	case status == http.StatusMethodNotAllowed && (path == catalogPath || strings.Contains(path, "/.well-known/")):
-		body["detail"] = "cards and keys are read with GET"
+		body["detail"] = "cards and keys accept only GET"
 	case status == http.StatusMethodNotAllowed:
-		body["detail"] = "this is an A2A agent: it takes JSON-RPC by POST; GET its card at " +
+		body["detail"] = "this is an A2A agent: it accepts JSON-RPC by POST; GET its card at " +
 			strings.TrimSuffix(path, "/") + cardPath
 	}
 	_ = c.JSON(status, body)

@@ -244,9 +244,9 @@ func TestOtherVerbs(t *testing.T) {
 			"/":                                   "GET its card at /.well-known/agent-card.json",
 			"/agents/other/":                      "GET its card at /agents/other/.well-known/agent-card.json",
 			"/v0.3":                               "JSON-RPC by POST",
-			"/.well-known/agent.json":             "cards and keys are read with GET",
-			"/agents/":                            "cards and keys are read with GET",
-			"/agents/demo/.well-known/agent.json": "cards and keys are read with GET",
+			"/.well-known/agent.json":             "cards and keys accept only GET",
+			"/agents/":                            "cards and keys accept only GET",
+			"/agents/demo/.well-known/agent.json": "cards and keys accept only GET",
 		} {
 			readable := strings.HasPrefix(says, "cards")
 			if method == http.MethodGet && readable {

@@ -185,14 +185,14 @@ func (s *Store) verifyChain(ctx context.Context, tx pgx.Tx, c *AuditChain, last 
 		for i := range rows {
 			r := &rows[i]
 			if n++; r.N != n {
-				return broken(n, "the row is not there; the next one is %d", r.N)
+				return broken(n, "this row is missing; the next one is %d", r.N)
 			}
 			hash := auditHash(last, c.Chain, r)
 			if !bytes.Equal(hash, r.Hash) {
-				return broken(n, "the row, or the one before it, is not what was written")
+				return broken(n, "this row or the one before it was changed")
 			}
 			if want, ok := noted[n]; ok && want != hex.EncodeToString(hash) {
-				return broken(n, "the chain was written anew since its head was noted")
+				return broken(n, "the chain was rewritten since its head was noted")
 			}
 			delete(noted, n)
 			last = hash
@@ -203,14 +203,14 @@ func (s *Store) verifyChain(ctx context.Context, tx pgx.Tx, c *AuditChain, last 
 	}
 	switch {
 	case n < c.Length:
-		return broken(n+1, "the chain ends before this row, and had %d", c.Length)
+		return broken(n+1, "the chain ends before this row, but had %d rows", c.Length)
 	case n > c.Length:
-		return broken(c.Length+1, "the chain goes on behind its end, which is at %d", c.Length)
+		return broken(c.Length+1, "the chain continues after its recorded end, row %d", c.Length)
 	case c.Head != hex.EncodeToString(last):
-		return broken(n, "the chain's end has another hash than its last row")
+		return broken(n, "the recorded end of the chain has another hash than its last row")
 	}
 	for length := range noted {
-		return broken(n+1, "the chain ends before this row, and had %d when its head was noted", length)
+		return broken(n+1, "the chain ends before this row, but had %d rows when its head was noted", length)
 	}
 	return nil
 }

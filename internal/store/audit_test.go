@@ -209,21 +209,21 @@ func TestVerifyNamesFirstBrokenRow(t *testing.T) {
 		at     int64
 		says   string
 	}{
-		"an entry changed":                   {"UPDATE holdfast.audit_log SET entries = replace(entries::text, 'created', 'dreamed')::json WHERE n = 3", 3, "not what was written"},
-		"a space more":                       {"UPDATE holdfast.audit_log SET entries = (entries::text || ' ')::json WHERE n = 3", 3, "not what was written"},
-		"another time":                       {"UPDATE holdfast.audit_log SET at = at + interval '1 microsecond' WHERE n = 2", 2, "not what was written"},
-		"another login":                      {"UPDATE holdfast.audit_log SET login = 'x' WHERE n = 5", 5, "not what was written"},
-		"a row removed":                      {"DELETE FROM holdfast.audit_log WHERE n = 2", 2, "is not there"},
-		"a row removed, the gap closed":      {"DELETE FROM holdfast.audit_log WHERE n = 2; UPDATE holdfast.audit_log SET n = n - 1 WHERE n > 2", 2, "not what was written"},
-		"two rows exchanged":                 {"UPDATE holdfast.audit_log SET n = n + 100 WHERE n IN (2, 3); UPDATE holdfast.audit_log SET n = 105 - n WHERE n > 100", 2, "not what was written"},
-		"the last row removed":               {"DELETE FROM holdfast.audit_log WHERE n = 5", 5, "ends before this row, and had 5"},
-		"the last rows removed":              {"DELETE FROM holdfast.audit_log WHERE n >= 3", 3, "ends before this row, and had 5"},
-		"all rows removed":                   {"DELETE FROM holdfast.audit_log", 1, "ends before this row, and had 5"},
+		"an entry changed":                   {"UPDATE holdfast.audit_log SET entries = replace(entries::text, 'created', 'dreamed')::json WHERE n = 3", 3, "was changed"},
+		"a space more":                       {"UPDATE holdfast.audit_log SET entries = (entries::text || ' ')::json WHERE n = 3", 3, "was changed"},
+		"another time":                       {"UPDATE holdfast.audit_log SET at = at + interval '1 microsecond' WHERE n = 2", 2, "was changed"},
+		"another login":                      {"UPDATE holdfast.audit_log SET login = 'x' WHERE n = 5", 5, "was changed"},
+		"a row removed":                      {"DELETE FROM holdfast.audit_log WHERE n = 2", 2, "is missing"},
+		"a row removed, the gap closed":      {"DELETE FROM holdfast.audit_log WHERE n = 2; UPDATE holdfast.audit_log SET n = n - 1 WHERE n > 2", 2, "was changed"},
+		"two rows exchanged":                 {"UPDATE holdfast.audit_log SET n = n + 100 WHERE n IN (2, 3); UPDATE holdfast.audit_log SET n = 105 - n WHERE n > 100", 2, "was changed"},
+		"the last row removed":               {"DELETE FROM holdfast.audit_log WHERE n = 5", 5, "ends before this row, but had 5 rows"},
+		"the last rows removed":              {"DELETE FROM holdfast.audit_log WHERE n >= 3", 3, "ends before this row, but had 5 rows"},
+		"all rows removed":                   {"DELETE FROM holdfast.audit_log", 1, "ends before this row, but had 5 rows"},
 		"the last row, and the end's length": {"DELETE FROM holdfast.audit_log WHERE n = 5; UPDATE holdfast.audit_chains SET length = 4 WHERE chain = 1", 4, "another hash"},
-		"a row added":                        {"INSERT INTO holdfast.audit_log SELECT chain, 6, at, login, entries, hash FROM holdfast.audit_log WHERE n = 5", 6, "not what was written"},
+		"a row added":                        {"INSERT INTO holdfast.audit_log SELECT chain, 6, at, login, entries, hash FROM holdfast.audit_log WHERE n = 5", 6, "was changed"},
 		"a row added as it should be": {`INSERT INTO holdfast.audit_log SELECT chain, 6, at, login, entries,
-			sha256(hash || convert_to(concat_ws(' ', chain, 6, (extract(epoch FROM at) * 1000000)::bigint, login, entries), 'UTF8')) FROM holdfast.audit_log WHERE n = 5`, 6, "goes on behind its end"},
-		"the chain's end removed": {"DELETE FROM holdfast.audit_chains WHERE chain = 1", 1, "goes on behind its end"},
+			sha256(hash || convert_to(concat_ws(' ', chain, 6, (extract(epoch FROM at) * 1000000)::bigint, login, entries), 'UTF8')) FROM holdfast.audit_log WHERE n = 5`, 6, "continues after its recorded end"},
+		"the chain's end removed": {"DELETE FROM holdfast.audit_chains WHERE chain = 1", 1, "continues after its recorded end"},
 		"an empty chain removed":  {"DELETE FROM holdfast.audit_chains WHERE chain = 1; DELETE FROM holdfast.audit_log", 1, "was removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,12 +285,12 @@ func TestVerifyAgainstNotedHeads(t *testing.T) {
 	problems, _ = f.verified(noted...)
 	require.Len(t, problems, 1)
 	require.EqualValues(t, 5, problems[0].Broken)
-	require.Contains(t, problems[0].Problem, "written anew")
+	require.Contains(t, problems[0].Problem, "was rewritten")
 	forge("DELETE FROM holdfast.audit_log WHERE n > 2;")
 	problems, _ = f.verified(noted...)
 	require.Len(t, problems, 1)
 	require.EqualValues(t, 3, problems[0].Broken)
-	require.Contains(t, problems[0].Problem, "had 5 when its head was noted")
+	require.Contains(t, problems[0].Problem, "had 5 rows when its head was noted")
 }
 
 // BenchmarkAudit measures creates with and without an audit log, in flushes of one and of many, also in processor

@@ -51,9 +51,9 @@ func (s *Store) refusal(n *NewTask, by int32) error {
 	limit, e := LimitQueue, &task.Error{Kind: task.RateLimited, RetryAfter: 2 * time.Second}
 	if by == refusedLive {
 		limit, e.RetryAfter = LimitLive, 5*time.Second
-		e.Msg = fmt.Sprintf("%d of your tasks with this agent have not ended, which is as many as may be", n.Limits.Live)
+		e.Msg = fmt.Sprintf("%d of your tasks with this agent have not ended, which is the limit", n.Limits.Live)
 	} else {
-		e.Msg = fmt.Sprintf("%d tasks wait for this agent, which is as many as may be", n.Limits.Queue)
+		e.Msg = fmt.Sprintf("%d tasks wait for this agent, which is the limit", n.Limits.Queue)
 	}
 	if s.observe.Limited != nil {
 		s.observe.Limited(n.Task.Agent, limit)
@@ -296,7 +296,7 @@ func (v View) Existing(ctx context.Context, n *NewTask) (t *task.Task, byKey boo
 		t, hash, err := v.ofKey(ctx, n.Idempotency.Key)
 		switch {
 		case err == nil && string(hash) != string(n.Idempotency.Hash):
-			return nil, true, task.Errorf(task.Invalid, "Idempotency-Key: already used for a different request")
+			return nil, true, task.Errorf(task.Invalid, "Idempotency-Key: already used for a different request; use a new key")
 		case !errors.Is(err, task.NotFound):
 			return t, true, err
 		}

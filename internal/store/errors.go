@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -108,5 +109,5 @@ func translate(doing string, err error) error {
 	if unavailable(err) {
 		return &task.Error{Kind: task.Unavailable, Msg: "the database is not reachable", RetryAfter: retryAfter, Cause: err}
 	}
-	return &task.Error{Kind: task.Internal, Cause: errors.Join(errors.New(doing), err)}
+	return &task.Error{Kind: task.Internal, Cause: fmt.Errorf("%s: %w", doing, err)}
 }

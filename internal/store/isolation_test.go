@@ -473,7 +473,7 @@ func TestWithoutCallersRole(t *testing.T) {
 		return s
 	}
 	s := open()
-	require.Equal(t, login+" is no member of role holdfast_api", s.WithoutRowSecurity())
+	require.Equal(t, login+" is not a member of role holdfast_api", s.WithoutRowSecurity())
 	n := fresh("a")
 	_, err = s.Create(t.Context(), n)
 	require.NoError(t, err)
@@ -502,7 +502,7 @@ func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 		return s
 	}
 	s := open()
-	require.Equal(t, "there is no role holdfast_api", s.WithoutRowSecurity())
+	require.Equal(t, "role holdfast_api does not exist", s.WithoutRowSecurity())
 	n := fresh("a")
 	_, err := s.Create(t.Context(), n)
 	require.NoError(t, err)

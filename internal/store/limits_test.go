@@ -71,7 +71,7 @@ func TestBatchWithCreatesOverLimit(t *testing.T) {
 	_, err = f.Create(t.Context(), limited(keyed(fresh("a"), "key 3", "1"), 1, 0))
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, task.RateLimited, refused.Kind)
-	require.Equal(t, "1 of your tasks with this agent have not ended, which is as many as may be", refused.Msg)
+	require.Equal(t, "1 of your tasks with this agent have not ended, which is the limit", refused.Msg)
 	require.Positive(t, refused.RetryAfter)
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.idempotency_keys WHERE key = 'key 3'"))
 	require.Equal(t, 4, scan[int](f, "SELECT count(*) FROM holdfast.tasks WHERE agent = 'a' AND owner = 'owner' AND state = 1"))

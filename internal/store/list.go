@@ -191,7 +191,7 @@ func (v View) Count(ctx context.Context, l *Listing, bound int) (int, error) {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "57014" {
 		return 0, &task.Error{
-			Kind: task.Unavailable, Msg: "there are more tasks than can be counted in time", RetryAfter: retryAfter, Cause: err,
+			Kind: task.Unavailable, Msg: "the tasks could not be counted in time; narrow the filter", RetryAfter: retryAfter, Cause: err,
 		}
 	}
 	return int(n), translate("count tasks", err)

@@ -40,7 +40,7 @@ func (v View) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err 
 }
 
 // errChanged says that a task changed its state during the write, so that a retry can succeed.
-var errChanged = &task.Error{Kind: task.Unavailable, Msg: "the task changed at the same moment", RetryAfter: time.Second}
+var errChanged = &task.Error{Kind: task.Unavailable, Msg: "the task changed at the same moment; retry", RetryAfter: time.Second}
 
 func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	arg := dbsqlc.MessageAppendParams{
@@ -155,9 +155,9 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 	case err != nil:
 		return err
 	case t.Status.State.Terminal():
-		return task.Errorf(task.Terminal, "the task is %s and takes no more messages", t.Status.State)
+		return task.Errorf(task.Terminal, "the task is %s and accepts no more messages; start a new one", t.Status.State)
 	case !t.Status.State.Parked() && !n.Enqueue:
-		return task.Errorf(task.Busy, "the task is %s and this agent takes one message at a time", t.Status.State)
+		return task.Errorf(task.Busy, "the task is %s and its agent accepts one message at a time; send it again after the agent's answer", t.Status.State)
 	case n.Idempotency.Key != "":
 		return ErrTaken
 	}

@@ -66,8 +66,8 @@ func (s *Store) provide(ctx context.Context, cause error) {
 		created, err = s.ensurePartitions(ctx, now, at)
 	}
 	if err != nil {
-		s.log.Warn("missing partitions were not created", "error", err)
+		s.log.Warn("could not create a missing partition", "error", err)
 		return
 	}
-	s.log.Warn("a write found no partition; created it", "partitions", created)
+	s.log.Warn("created a partition that a write needed", "partitions", created)
 }

@@ -213,7 +213,7 @@ func (s *Store) Close(ctx context.Context) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		s.log.Warn("stopping with writes still queued")
+		s.log.Warn("stop timed out with writes still queued")
 	}
 	s.cancel()
 	<-done
@@ -255,7 +255,7 @@ func (s *Store) retried(ctx context.Context, kind string, err error, try int) {
 	}
 	var pg *pgconn.PgError
 	if try == 0 && (!errors.As(err, &pg) || pg.Code != moved) {
-		s.log.Warn("write is repeated", "kind", kind, "error", err)
+		s.log.Warn("write failed; retrying", "kind", kind, "error", err)
 	}
 }
 

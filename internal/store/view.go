@@ -232,9 +232,9 @@ func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err
 	case err != nil:
 		return "", err
 	case !exists:
-		return "there is no role " + apiRole, nil
+		return "role " + apiRole + " does not exist", nil
 	case !member:
-		return fmt.Sprintf("%s is no member of role %s", role, apiRole), nil
+		return fmt.Sprintf("%s is not a member of role %s", role, apiRole), nil
 	case bypasses:
 		return fmt.Sprintf("role %s bypasses row-level security", apiRole), nil
 	case !granted:

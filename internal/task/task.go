@@ -48,7 +48,7 @@ func (t *Task) Apply(e *Event) error {
 		return nil
 	}
 	if e.Seq != t.LastSeq+1 {
-		return Errorf(Internal, "event %d of task %s follows %d", e.Seq, t.ID, t.LastSeq)
+		return Errorf(Internal, "the log of task %s has a gap: event %d follows event %d", t.ID, e.Seq, t.LastSeq)
 	}
 	switch e.Kind {
 	case EventMessage:

@@ -30,10 +30,10 @@ const (
 )
 
 var (
-	errSettled = errors.New("the run has settled: nothing may be emitted after input-required, auth-required, completed, failed, rejected or a reply")
+	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected or a reply")
 	errNotJSON = errors.New("not valid JSON")
-	errSpent   = errors.New("the artifacts of the task are as large as they may be")
-	errReply   = &executor.Failure{Msg: "A bare reply must be the first thing that a run emits, and the agent must be configured with direct_replies."}
+	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
+	errReply   = &executor.Failure{Msg: "A bare reply must be the first event of a run, and the agent's configuration needs direct_replies: true."}
 )
 
 // emitter writes the events of one run and keeps their order. The database assigns seq; the emitter
@@ -98,14 +98,14 @@ func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) e
 	case s.Parked(), s == task.StateCompleted, s == task.StateFailed, s == task.StateRejected:
 		return e.settle(ctx, s, msg)
 	}
-	return fmt.Errorf("an executor cannot set the state %s", s)
+	return fmt.Errorf("an executor cannot set the state %s; it can set working, input-required, auth-required, completed, failed and rejected", s)
 }
 
 // Artifact implements executor.Emitter.
 func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
 	a := c.Artifact
 	if len(a.Parts) == 0 {
-		return "", errors.New("artifact.parts: an artifact has at least one part")
+		return "", errors.New("artifact.parts: must hold at least one part")
 	}
 	if a.ID == "" {
 		a.ID = uuid.NewString()
@@ -496,5 +496,5 @@ func replaceNUL(text []byte) (replaced bool) {
 }
 
 func (e *emitter) logNUL() {
-	e.r.pool.opt.Log.Warn("a NUL character from the agent was replaced", "task_id", e.r.claim.Task.PublicID, "agent", e.r.agent.Name)
+	e.r.pool.opt.Log.Warn("replaced a NUL character in the agent's output", "task_id", e.r.claim.Task.PublicID, "agent", e.r.agent.Name)
 }

@@ -134,7 +134,7 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 	}
 	switch {
 	case errors.Is(err, task.LeaseLost):
-		k.opt.Log.Warn("this process was declared dead; its runs are fenced and it starts anew", "worker_id", k.ID().String())
+		k.opt.Log.Warn("this process was declared dead and its runs are fenced; registering under a new id", "worker_id", k.ID().String())
 		k.id.Store(nil)
 		k.healthy.Store(0)
 		k.trusted = false
@@ -145,7 +145,7 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 	case err != nil:
 		k.trusted = false
 		if k.healthy.Swap(0) != 0 && !errors.Is(ctx.Err(), context.Canceled) {
-			k.opt.Log.Warn("the lease cannot be renewed; runs go on and wait", "error", err)
+			k.opt.Log.Warn("cannot renew the lease; runs continue and their writes wait for the database", "error", err)
 		}
 		return false
 	}
@@ -161,16 +161,16 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 func (k *Keeper) rescue(ctx context.Context) {
 	dead, runs, err := k.opt.Store.Rescue(ctx, k.opt.Grace)
 	if len(dead) > 0 {
-		k.opt.Log.Warn("processes stopped renewing their lease", "processes", dead)
+		k.opt.Log.Warn("declared processes dead that stopped renewing their leases", "processes", dead)
 	}
 	if len(runs) > 0 {
-		k.opt.Log.Warn("runs of dead processes are queued again", "runs", len(runs))
+		k.opt.Log.Warn("rescued the runs of dead processes", "runs", len(runs))
 		if k.opt.Rescued != nil {
 			k.opt.Rescued(len(runs))
 		}
 	}
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		k.opt.Log.Warn("rescue is repeated", "error", err)
+		k.opt.Log.Warn("rescue failed; retrying", "error", err)
 	}
 }
 
@@ -178,7 +178,7 @@ func (k *Keeper) rescue(ctx context.Context) {
 func (k *Keeper) Stop(ctx context.Context) {
 	if id := k.id.Swap(nil); id != nil {
 		if err := k.opt.Store.Unregister(ctx, *id); err != nil {
-			k.opt.Log.Warn("the lease was not given up and will run out", "error", err)
+			k.opt.Log.Warn("could not release the lease; it will expire", "error", err)
 		}
 	}
 }

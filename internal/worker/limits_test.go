@@ -67,7 +67,7 @@ func TestTaskFailsWhenArtifactsExceedLimit(t *testing.T) {
 	p := start(t, setup{}, agents...)
 	for _, agent := range []string{"a", "b", "c"} {
 		got := p.become(p.create(agent, "x"), task.StateFailed)
-		require.Equal(t, "The agent's artifacts would take more than 10230 bytes, which is as much as those of one task may.",
+		require.Equal(t, "The agent's artifacts exceed the limit of 10230 bytes for one task.",
 			got.Status.Message.FirstText(), agent)
 		require.Len(t, got.Artifacts[0].Parts, 10, "events within the limit are stored: %s", agent)
 	}

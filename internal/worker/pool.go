@@ -221,7 +221,7 @@ func (p *Pool) look() {
 		canceled, err := p.opt.Store.Canceled(asking, p.opt.Worker(), ids)
 		cancel()
 		if err != nil {
-			p.opt.Log.Debug("a cancel hint is left to the next round", "error", err)
+			p.opt.Log.Debug("could not check the hinted cancels; the next reconcile finds them", "error", err)
 		}
 		p.mu.Lock()
 		for id, attempt := range canceled {
@@ -283,7 +283,7 @@ func (p *Pool) claim(ctx context.Context) {
 	if err != nil {
 		p.returnSlots(want, nil)
 		if ctx.Err() == nil {
-			p.opt.Log.Warn("claim is repeated", "error", err)
+			p.opt.Log.Warn("claim failed; retrying", "error", err)
 			select {
 			case <-time.After(200 * time.Millisecond):
 			case <-ctx.Done():
@@ -411,12 +411,12 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		case missing[o.Task] == o.Attempt:
 			err := p.opt.Store.GiveBack(ctx, store.Requeue{
 				Task: o.Task, Attempt: o.Attempt, Uncount: true, // its executor never started
-				Note: task.RunNote{Outcome: task.RunReturned, Error: "the claim's answer was lost"},
+				Note: task.RunNote{Outcome: task.RunReturned, Error: "the answer to the claim was lost"},
 			})
 			if err != nil && !errors.Is(err, task.LeaseLost) {
 				return err
 			}
-			p.opt.Log.Warn("a claim whose answer was lost is given back", "task_id", o.Task.String(), "attempt", o.Attempt)
+			p.opt.Log.Warn("returned a run: the answer to its claim was lost", "task_id", o.Task.String(), "attempt", o.Attempt)
 			p.Wake("")
 		default:
 			p.missing[o.Task] = o.Attempt
@@ -492,7 +492,7 @@ func (p *Pool) drain() {
 	case <-time.After(p.lastGrace()):
 		// The database is unavailable, or an executor ignores its context. The lease expires, and
 		// the runs are rescued like those of a dead process.
-		p.opt.Log.Warn("stopping with runs that could not be handed back")
+		p.opt.Log.Warn("stopping with unfinished runs; other processes rescue them when the lease expires")
 	}
 }
 

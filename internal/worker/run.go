@@ -91,7 +91,7 @@ func (r *run) execute() {
 		switch {
 		case v == nil && !returned:
 			// runtime.Goexit, such as a test's FailNow in an embedded agent.
-			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: errors.New("its goroutine ended")}
+			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: errors.New("it ended its goroutine (runtime.Goexit)")}
 		case v != nil:
 			r.pool.opt.Log.Error("agent crashed", "task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "panic", v, "stack", string(debug.Stack()))
 			r.ended <- &executor.Failure{Msg: "The agent crashed.", Cause: fmt.Errorf("panic: %v", v)}
@@ -108,7 +108,7 @@ func (r *run) execute() {
 }
 
 // errAbandoned says that an executor did not return within its grace.
-var errAbandoned = errors.New("the executor did not return in time")
+var errAbandoned = errors.New("the executor did not return within cancel_grace")
 
 // watch blocks until the executor returns. It enforces the deadlines and, after an interrupt, the
 // grace.
@@ -177,7 +177,7 @@ func (r *run) conclude(err error) (string, error) {
 			fmt.Sprintf("The agent was silent for more than %s.", r.agent.InactivityTimeout), err)
 	case errors.Is(cause, errSpent):
 		return r.settle(task.StateFailed,
-			fmt.Sprintf("The agent's artifacts would take more than %d bytes, which is as much as those of one task may.", r.agent.MaxArtifacts), errSpent)
+			fmt.Sprintf("The agent's artifacts exceed the limit of %d bytes for one task.", r.agent.MaxArtifacts), errSpent)
 	case err == nil:
 		return r.settle(task.StateCompleted, "", nil)
 	}

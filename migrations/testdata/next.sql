@@ -1,10 +1,10 @@
--- 00001_tasks.sql 08471d7644614b92737fe80fabba8a7b20e855227a2f7d3717f6b1128b59da4c
--- 00002_workers.sql 8abcd917dda194158dc1e4e7510baa96ab62d43abcd1b2625c53760b93d8291e
+-- 00001_tasks.sql c79c043d1eadc24e962ad12c919dafc519351dc12a32d19a180d81b6c7fadbf8
+-- 00002_workers.sql b5cfb901e95a10f6b2a9ddfcbc8ce3d7091f73befa82438b47cd54d7d4495814
 -- 00003_webhooks.sql c2975c5c4aefe1b05d79ef5d220a1f40b9936996abfb61efb6aeec045b0f2926
--- 00004_keys_and_audit.sql 2b225b624e770bcd0d8323b0040d3951d356b4775d33c04e1caf9672dfcdd7e1
--- 00005_views.sql cfad0c50b3410c0b85af13ece03b09854290917e6c397f4b2653e41ed055dbc2
+-- 00004_keys_and_audit.sql 45944db0adfd75f54cd5c01162e3608f2c305f149c5587fdbc83c642d647aa3a
+-- 00005_views.sql 97858e395b331ba6b60427902248258293adaff7de6a87f98d154d44b5149ab4
 -- 00006_isolation.sql fdaa4402cb74943f1116d202023ac00dcfb14661a14d7e93b97788a934e8c6e3
--- 00007_retention.sql 5a2129243351333328eb3f56a7914e47a266c74599cf40916c7ec1fb7b611ef1
+-- 00007_retention.sql 34daa205f1f5e139c8e50498f60c28490afd702b9d5262cb267397ab643aa9bc
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -71,7 +71,7 @@ BEGIN
     RETURN c.length + 1;
 END
 $$;
-COMMENT ON FUNCTION holdfast.audit(entries text) IS 'Appends entries, a JSON array, to the audit log, as the last thing that a transaction does.';
+COMMENT ON FUNCTION holdfast.audit(entries text) IS 'Appends entries, a JSON array, to the audit log. Call it last in a transaction, because it holds a chain until the commit.';
 CREATE FUNCTION holdfast.audit_advance() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -84,14 +84,14 @@ BEGIN
        AND EXISTS (SELECT FROM holdfast.audit_log l WHERE l.chain = NEW.chain AND l.n = NEW.removed AND l.hash = NEW.removed_head) THEN
         RETURN NEW;
     END IF;
-    RAISE EXCEPTION 'the chains of the audit log only grow' USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION 'the audit log is append-only: chain % can only grow', OLD.chain USING ERRCODE = 'insufficient_privilege';
 END
 $$;
 CREATE FUNCTION holdfast.audit_refuse() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'insufficient_privilege';
+    RAISE EXCEPTION 'the audit log is append-only: % of % is refused', TG_OP, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
 END
 $$;
 CREATE FUNCTION holdfast.caller() RETURNS text[]
@@ -116,13 +116,13 @@ CREATE FUNCTION holdfast.key_days(at timestamp with time zone) RETURNS SETOF dat
      UNION
     SELECT ((at + interval '5 minutes') AT TIME ZONE 'UTC')::date
 $$;
-COMMENT ON FUNCTION holdfast.key_days(at timestamp with time zone) IS 'The days that an idempotency key is written on, which overlap by ten minutes at midnight (UTC).';
+COMMENT ON FUNCTION holdfast.key_days(at timestamp with time zone) IS 'The days (UTC) on which an idempotency key is written: two within five minutes of midnight, otherwise one.';
 CREATE FUNCTION holdfast.limit_slot(VARIADIC names text[]) RETURNS integer
     LANGUAGE sql IMMUTABLE
     AS $$
     SELECT hashtext(array_to_string(names, chr(31))) & 63
 $$;
-COMMENT ON FUNCTION holdfast.limit_slot(VARIADIC names text[]) IS 'The lock that guards the limit of these names.';
+COMMENT ON FUNCTION holdfast.limit_slot(VARIADIC names text[]) IS 'The slot of the limit with these names, which selects its advisory lock.';
 CREATE FUNCTION holdfast.live_tasks(slot integer, of_tenant text, of_owner text, of_agent text, bound integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
@@ -141,7 +141,7 @@ BEGIN
     ) n);
 END
 $$;
-COMMENT ON FUNCTION holdfast.live_tasks(slot integer, of_tenant text, of_owner text, of_agent text, bound integer) IS 'How many tasks of a caller with an agent have not ended, up to a bound. Until the commit nobody else creates one under this limit.';
+COMMENT ON FUNCTION holdfast.live_tasks(slot integer, of_tenant text, of_owner text, of_agent text, bound integer) IS 'How many open tasks a caller has with an agent, up to a bound. Locks the limit until the commit, so that no other statement creates a task under it.';
 CREATE FUNCTION holdfast.message_after(of uuid, at bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -153,7 +153,7 @@ BEGIN
         (SELECT max(e.seq) + 1 FROM holdfast.task_events e WHERE e.task = of));
 END
 $$;
-COMMENT ON FUNCTION holdfast.message_after(of uuid, at bigint) IS 'The seq of the first message behind another one, which must exist.';
+COMMENT ON FUNCTION holdfast.message_after(of uuid, at bigint) IS 'The seq of the first message after seq at. There must be such a message.';
 CREATE FUNCTION holdfast.message_at(of uuid, at bigint) RETURNS json
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -212,7 +212,7 @@ COMMENT ON FUNCTION holdfast.push_mark(tasks uuid[], statuses bigint[], newest b
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT '1.0' $$;
-COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor one adds columns at the end, views and functions; a major one may change the rest.';
+COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $_$ SELECT (ARRAY['submitted', 'working', 'input-required', 'auth-required', 'completed', 'failed', 'canceled', 'rejected'])[$1] $_$;
@@ -224,7 +224,7 @@ BEGIN
     RETURN EXISTS (SELECT FROM holdfast.tasks t WHERE t.id = of);
 END
 $$;
-COMMENT ON FUNCTION holdfast.task_exists(of uuid) IS 'Whether there is a task that the present role sees.';
+COMMENT ON FUNCTION holdfast.task_exists(of uuid) IS 'Whether the current role sees the task.';
 CREATE FUNCTION holdfast.task_has_pushes(of uuid, any_pushes boolean) RETURNS boolean
     LANGUAGE plpgsql STRICT
     AS $_$
@@ -254,7 +254,7 @@ BEGIN
     RETURN n > 0;
 END
 $_$;
-COMMENT ON FUNCTION holdfast.task_unname(of uuid) IS 'Takes the id that the client chose from a task that has ended, and says whether there was such a task.';
+COMMENT ON FUNCTION holdfast.task_unname(of uuid) IS 'Removes the id that the client chose from a task that has ended. Returns whether there was such a task.';
 CREATE FUNCTION holdfast.task_uuid(task_id text) RETURNS uuid
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     AS $_$
@@ -274,7 +274,7 @@ BEGIN
     RETURN found[1];
 END
 $_$;
-COMMENT ON FUNCTION holdfast.task_uuid(task_id text) IS 'The UUID of a task, given the id that clients use for it; null if there is none, an error if several owners chose the same id.';
+COMMENT ON FUNCTION holdfast.task_uuid(task_id text) IS 'The UUID of the task with the id that clients use. Null if there is no such task; an error if several owners chose the same id.';
 CREATE FUNCTION holdfast.uuid_at(at timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $_$ SELECT (lpad(to_hex(floor(extract(epoch FROM $1) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid $_$;
@@ -292,7 +292,7 @@ BEGIN
     ) n);
 END
 $$;
-COMMENT ON FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) IS 'How many tasks wait for an agent, up to a bound. Until the commit nobody else adds one under this limit.';
+COMMENT ON FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) IS 'How many tasks wait for an agent, up to a bound. Locks the limit until the commit, so that no other statement queues a task under it.';
 SET default_tablespace = '';
 SET default_table_access_method = heap;
 CREATE TABLE holdfast.api_keys (
@@ -309,11 +309,11 @@ CREATE TABLE holdfast.api_keys (
     CONSTRAINT api_keys_hash_is_sha256 CHECK ((octet_length(key_hash) = 32)),
     CONSTRAINT api_keys_subject_given CHECK ((subject <> ''::text))
 );
-COMMENT ON TABLE holdfast.api_keys IS 'API keys of clients. The secrets are not here: a key is shown once, when it is made.';
+COMMENT ON TABLE holdfast.api_keys IS 'API keys of clients. The table has no secrets: a key is shown once, when it is created.';
 COMMENT ON COLUMN holdfast.api_keys.key_id IS 'The public part of the key.';
 COMMENT ON COLUMN holdfast.api_keys.key_hash IS 'SHA-256 of the whole key. It holds 256 random bits, so a slow hash would protect nothing.';
 COMMENT ON COLUMN holdfast.api_keys.name IS 'The operator''s name for it.';
-COMMENT ON COLUMN holdfast.api_keys.tenant IS 'With subject: the identity of requests that show the key.';
+COMMENT ON COLUMN holdfast.api_keys.tenant IS 'With subject, the caller of requests that have the key.';
 COMMENT ON COLUMN holdfast.api_keys.last_used_at IS 'Accurate to five minutes.';
 CREATE TABLE holdfast.task_events (
     task uuid NOT NULL,
@@ -339,7 +339,7 @@ ALTER TABLE ONLY holdfast.task_events ALTER COLUMN payload SET COMPRESSION lz4;
 COMMENT ON TABLE holdfast.task_events IS 'The log of every task.';
 COMMENT ON COLUMN holdfast.task_events.seq IS 'Place in the task''s log, from 1 without a gap. Retention may remove artifact chunks.';
 COMMENT ON COLUMN holdfast.task_events.kind IS '1 message, 2 status, 3 artifact chunk, 4 run note (clients do not see it).';
-COMMENT ON COLUMN holdfast.task_events.kept IS 'As tasks.kept was when it was written, or it has been moved since.';
+COMMENT ON COLUMN holdfast.task_events.kept IS 'The row is outside of its period: tasks.kept was set when it was written, or it was moved later.';
 COMMENT ON COLUMN holdfast.task_events.attempt IS 'The attempt that wrote it; 0 for a client''s write.';
 COMMENT ON COLUMN holdfast.task_events.append IS 'Artifact chunk: its parts continue those before it.';
 COMMENT ON COLUMN holdfast.task_events.last IS 'Artifact chunk: the artifact is complete.';
@@ -490,7 +490,7 @@ ALTER TABLE ONLY holdfast.audit_log ALTER COLUMN entries SET COMPRESSION lz4;
 COMMENT ON TABLE holdfast.audit_log IS 'Who did what, in the commit that did it. Append-only.';
 COMMENT ON COLUMN holdfast.audit_log.n IS 'Place in the chain, from 1 without a gap.';
 COMMENT ON COLUMN holdfast.audit_log.login IS 'The database login that wrote it.';
-COMMENT ON COLUMN holdfast.audit_log.entries IS 'What happened, an array: all tasks that were created by one statement are one row.';
+COMMENT ON COLUMN holdfast.audit_log.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
 COMMENT ON COLUMN holdfast.audit_log.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
 CREATE TABLE holdfast.audit_20261101 (
     chain smallint NOT NULL,
@@ -503,7 +503,7 @@ CREATE TABLE holdfast.audit_20261101 (
 ALTER TABLE ONLY holdfast.audit_20261101 ALTER COLUMN entries SET COMPRESSION lz4;
 COMMENT ON COLUMN holdfast.audit_20261101.n IS 'Place in the chain, from 1 without a gap.';
 COMMENT ON COLUMN holdfast.audit_20261101.login IS 'The database login that wrote it.';
-COMMENT ON COLUMN holdfast.audit_20261101.entries IS 'What happened, an array: all tasks that were created by one statement are one row.';
+COMMENT ON COLUMN holdfast.audit_20261101.entries IS 'What happened, as an array: one row names all tasks that one statement created.';
 COMMENT ON COLUMN holdfast.audit_20261101.hash IS 'SHA-256 of the hash before it and of the row: docs/audit.md.';
 CREATE TABLE holdfast.audit_chains (
     chain smallint NOT NULL,
@@ -514,10 +514,10 @@ CREATE TABLE holdfast.audit_chains (
     CONSTRAINT audit_chains_order CHECK (((removed >= 0) AND (removed <= length)))
 )
 WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
-COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that nobody removes rows unnoticed.';
+COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that the removal of rows is noticed.';
 COMMENT ON COLUMN holdfast.audit_chains.length IS 'How many rows the chain has had.';
 COMMENT ON COLUMN holdfast.audit_chains.head IS 'The hash of the last row.';
-COMMENT ON COLUMN holdfast.audit_chains.removed IS 'The last row that retention removed, with all before it; 0: none.';
+COMMENT ON COLUMN holdfast.audit_chains.removed IS 'The last row that retention removed; it removes all rows before it, too. 0: none.';
 COMMENT ON COLUMN holdfast.audit_chains.removed_head IS 'The hash of that row: the next one continues it.';
 CREATE TABLE holdfast.tasks (
     id uuid NOT NULL,
@@ -554,29 +554,29 @@ CREATE TABLE holdfast.tasks (
     CONSTRAINT tasks_worker_runs CHECK (((worker_id IS NULL) OR (state < 3)))
 )
 PARTITION BY LIST (state);
-COMMENT ON TABLE holdfast.tasks IS 'Where each task stands: the projection of its log in task_events.';
+COMMENT ON TABLE holdfast.tasks IS 'The current state of each task: the projection of its log in task_events.';
 COMMENT ON COLUMN holdfast.tasks.id IS 'UUIDv7 made by the server; also the public id unless client_id is set.';
 COMMENT ON COLUMN holdfast.tasks.client_id IS 'The public id when the client chose it (A2A 0.1). Unique through task_names.';
 COMMENT ON COLUMN holdfast.tasks.state IS '1 submitted, 2 working, 3 input-required, 4 auth-required, 5 completed, 6 failed, 7 canceled, 8 rejected.';
 COMMENT ON COLUMN holdfast.tasks.kept IS 'Its rows have moved, or are moving, out of their period, so that the period can be dropped.';
-COMMENT ON COLUMN holdfast.tasks.held_at IS 'Since when an operator exempts it from retention; null: not.';
+COMMENT ON COLUMN holdfast.tasks.held_at IS 'When an operator put it on hold, which exempts it from retention; null: no hold.';
 COMMENT ON COLUMN holdfast.tasks.last_seq IS 'Sequence number of the newest event in task_events; they count from 1 without a gap.';
-COMMENT ON COLUMN holdfast.tasks.status_seq IS 'The event that set the present state.';
+COMMENT ON COLUMN holdfast.tasks.status_seq IS 'The event that set the current status.';
 COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of an ended task, when it ended.';
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
-COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the present attempt has written; makes a repeated append harmless.';
+COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
 COMMENT ON COLUMN holdfast.tasks.turns IS 'How many messages the client has sent.';
-COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that arrived while a run was wanted or under way and still wait for their own run.';
-COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it at present.';
+COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
+COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
 COMMENT ON COLUMN holdfast.tasks.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.tasks.cancel_requested_at IS 'When cancel_requested was first set.';
 COMMENT ON COLUMN holdfast.tasks.direct IS 'The agent answered with a bare Message; lists leave such tasks out.';
-COMMENT ON COLUMN holdfast.tasks.pushes IS 'It has webhook configurations. Writers look at this alone to know that nobody waits for a webhook.';
+COMMENT ON COLUMN holdfast.tasks.pushes IS 'It has webhook configurations. If it has none, writers skip the tables of webhooks.';
 COMMENT ON COLUMN holdfast.tasks.dialect IS 'The A2A version of the request that created it.';
-COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null when it is the first. Stream ids are this plus seq, so that those of one public id never go back.';
-COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Content of all artifact chunks that its runs have written, replaced ones too, in bytes.';
+COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.';
+COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks that its runs have written, including replaced ones.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
     e.task,
@@ -608,7 +608,7 @@ CREATE TABLE holdfast.erasures (
     task uuid NOT NULL,
     at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON TABLE holdfast.erasures IS 'Tasks that are deleted, and whose logs are being deleted.';
+COMMENT ON TABLE holdfast.erasures IS 'Deleted tasks whose logs still have to be deleted.';
 CREATE TABLE holdfast.events_log (
     task uuid NOT NULL,
     seq bigint NOT NULL,
@@ -708,14 +708,14 @@ CREATE TABLE holdfast.leases (
     until timestamp with time zone NOT NULL
 )
 WITH (fillfactor='50');
-COMMENT ON TABLE holdfast.leases IS 'Duties that one process has at a time, such as creating partitions.';
+COMMENT ON TABLE holdfast.leases IS 'The duties that one process has at a time, such as creating partitions.';
 CREATE TABLE holdfast.processes (
     id uuid NOT NULL,
     name text NOT NULL,
     version text NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON TABLE holdfast.processes IS 'Every process that registered: the names of workers in the log, also when they are gone. Retention removes old ones.';
+COMMENT ON TABLE holdfast.processes IS 'Every process that ever registered, for the names of workers in the log. Retention removes old rows.';
 CREATE TABLE holdfast.push_configs (
     task uuid NOT NULL,
     config_id text NOT NULL,
@@ -775,7 +775,7 @@ CREATE TABLE holdfast.retention_progress (
     task uuid NOT NULL
 )
 WITH (fillfactor='50');
-COMMENT ON TABLE holdfast.retention_progress IS 'How far jobs of retention have come, which walk through ended tasks in the order of (status_at, id).';
+COMMENT ON TABLE holdfast.retention_progress IS 'How far each job of retention has come. A job goes through ended tasks in the order of (status_at, id).';
 COMMENT ON COLUMN holdfast.retention_progress.job IS 'artifacts/<partition>/<agent>: deletes artifacts; export/<partition>/<agent>: writes tasks to files.';
 CREATE TABLE holdfast.schema_version (
     id integer NOT NULL,
@@ -796,8 +796,8 @@ CREATE TABLE holdfast.secrets (
     value bytea NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
-COMMENT ON TABLE holdfast.secrets IS 'Keys that all replicas share. Not for readers of the database.';
-COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value voids the tokens in use. push: seals the secrets of webhooks where the environment has no key.';
+COMMENT ON TABLE holdfast.secrets IS 'Secret: keys that all replicas share.';
+COMMENT ON COLUMN holdfast.secrets.name IS 'page_token: signs the page tokens of lists; a new value invalidates the tokens in use. push: seals the secrets of webhooks if the environment has no key.';
 CREATE TABLE holdfast.signing_keys (
     key_id text NOT NULL,
     algorithm text NOT NULL,
@@ -809,7 +809,7 @@ CREATE TABLE holdfast.signing_keys (
 COMMENT ON TABLE holdfast.signing_keys IS 'Secret: the keys that replicas sign cards and webhooks with. Deleting a row withdraws the key within a minute.';
 COMMENT ON COLUMN holdfast.signing_keys.key_id IS 'The kid of signatures and of the published set: RFC 7638 thumbprint.';
 COMMENT ON COLUMN holdfast.signing_keys.private_key IS 'PKCS #8.';
-COMMENT ON COLUMN holdfast.signing_keys.active_at IS 'Signs from then on, until a later key does.';
+COMMENT ON COLUMN holdfast.signing_keys.active_at IS 'When it starts to sign. It signs until a later key starts.';
 CREATE TABLE holdfast.task_names (
     tenant text NOT NULL,
     owner text NOT NULL,
@@ -829,11 +829,11 @@ CREATE TABLE holdfast.task_queue (
     tries integer DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
-COMMENT ON TABLE holdfast.task_queue IS 'Tasks that want a run (worker_id is null) or have one; deleted when the run ends.';
-COMMENT ON COLUMN holdfast.task_queue.available_at IS 'Nobody claims it before this moment; retries wait here.';
+COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
+COMMENT ON COLUMN holdfast.task_queue.available_at IS 'When it is due; no process claims it earlier. A retry is due after its backoff.';
 COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The message event that the run answers.';
-COMMENT ON COLUMN holdfast.task_queue.turn IS 'Which of the task''s messages that is, from 1.';
-COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many attempts this message has had.';
+COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of that message among the client''s messages, from 1.';
+COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this message has had.';
 CREATE TABLE holdfast.tasks_ended (
     id uuid NOT NULL,
     client_id text,
@@ -1071,9 +1071,9 @@ CREATE VIEW holdfast.v_artifacts AS
                    FROM holdfast.task_events x
                   WHERE ((x.task = t.id) AND (x.kind = 3))) e
           GROUP BY e.artifact_id, e.base) a);
-COMMENT ON VIEW holdfast.v_artifacts IS 'What each task has produced, put together from its chunks as clients see it.';
-COMMENT ON COLUMN holdfast.v_artifacts.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_artifacts.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_artifacts IS 'The artifacts of each task, put together from their chunks as clients see them.';
+COMMENT ON COLUMN holdfast.v_artifacts.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_artifacts.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_artifacts.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_artifacts.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_artifacts.owner IS 'The caller that created the task; empty without identity.';
@@ -1082,16 +1082,16 @@ COMMENT ON COLUMN holdfast.v_artifacts.artifact_id IS 'The id that the agent gav
 COMMENT ON COLUMN holdfast.v_artifacts.index IS 'Place among the task''s artifacts by first appearance, from 0.';
 COMMENT ON COLUMN holdfast.v_artifacts.name IS 'Its name, if it has one.';
 COMMENT ON COLUMN holdfast.v_artifacts.description IS 'Its description, if it has one.';
-COMMENT ON COLUMN holdfast.v_artifacts.text IS 'The text of all its text parts as one; null if it has none.';
+COMMENT ON COLUMN holdfast.v_artifacts.text IS 'All its text parts joined into one text; null if it has none.';
 COMMENT ON COLUMN holdfast.v_artifacts.parts IS 'All parts, as in v_history.';
-COMMENT ON COLUMN holdfast.v_artifacts.metadata IS 'Its metadata, as it came.';
-COMMENT ON COLUMN holdfast.v_artifacts.extensions IS 'The extensions it names.';
-COMMENT ON COLUMN holdfast.v_artifacts.chunks IS 'How many chunks it consists of. Those that it replaced do not count.';
-COMMENT ON COLUMN holdfast.v_artifacts.bytes IS 'Size of those chunks, as JSON.';
-COMMENT ON COLUMN holdfast.v_artifacts.complete IS 'The agent said that no more would come.';
+COMMENT ON COLUMN holdfast.v_artifacts.metadata IS 'Its metadata, unchanged.';
+COMMENT ON COLUMN holdfast.v_artifacts.extensions IS 'The extensions that it names.';
+COMMENT ON COLUMN holdfast.v_artifacts.chunks IS 'How many chunks it consists of. Replaced chunks do not count.';
+COMMENT ON COLUMN holdfast.v_artifacts.bytes IS 'Size of those chunks as JSON, in bytes.';
+COMMENT ON COLUMN holdfast.v_artifacts.complete IS 'The agent marked it as complete.';
 COMMENT ON COLUMN holdfast.v_artifacts.first_seq IS 'The event that began it.';
 COMMENT ON COLUMN holdfast.v_artifacts.last_seq IS 'Its newest event.';
-COMMENT ON COLUMN holdfast.v_artifacts.first_at IS 'When the first chunk was stored, also if it was replaced.';
+COMMENT ON COLUMN holdfast.v_artifacts.first_at IS 'When the first chunk was stored, even if it was replaced later.';
 COMMENT ON COLUMN holdfast.v_artifacts.last_at IS 'When the newest chunk was stored.';
 CREATE VIEW holdfast.v_audit AS
  SELECT l.at,
@@ -1117,16 +1117,16 @@ CREATE VIEW holdfast.v_audit AS
             'push.set'::text,
             (e.entry ->> 'webhook'::text)
           WHERE ((e.entry ->> 'webhook'::text) IS NOT NULL)) x);
-COMMENT ON VIEW holdfast.v_audit IS 'Who did what. ORDER BY at, chain, n gives the order of time.';
+COMMENT ON VIEW holdfast.v_audit IS 'Who did what. ORDER BY at, chain, n sorts by time.';
 COMMENT ON COLUMN holdfast.v_audit.at IS 'When, by the database''s clock.';
-COMMENT ON COLUMN holdfast.v_audit.action IS 'The action: docs/audit.md lists them.';
-COMMENT ON COLUMN holdfast.v_audit.task IS 'The task''s UUID, which joins the other views; null if it is about none.';
+COMMENT ON COLUMN holdfast.v_audit.action IS 'The action, one of those in docs/audit.md.';
+COMMENT ON COLUMN holdfast.v_audit.task IS 'The task''s UUID, which joins the other views; null if the entry is about no task.';
 COMMENT ON COLUMN holdfast.v_audit.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_audit.tenant IS 'The tenant of the caller.';
-COMMENT ON COLUMN holdfast.v_audit.subject IS 'The caller; empty without identity. For an operator, the account on the machine.';
+COMMENT ON COLUMN holdfast.v_audit.subject IS 'The caller''s name; empty without identity. For an operator, the account on the machine.';
 COMMENT ON COLUMN holdfast.v_audit.method IS 'How the caller authenticated: api_key, basic, jwt, mtls; operator for the command line; empty without authentication.';
 COMMENT ON COLUMN holdfast.v_audit.credential IS 'The scheme and the id of the credential, if it has one.';
-COMMENT ON COLUMN holdfast.v_audit.address IS 'Where the connection came from, or the operator''s machine; empty if unknown.';
+COMMENT ON COLUMN holdfast.v_audit.address IS 'The address of the connection, or the operator''s machine; empty if unknown.';
 COMMENT ON COLUMN holdfast.v_audit.object IS 'The object besides the task: the id of a webhook configuration, or of a key.';
 COMMENT ON COLUMN holdfast.v_audit.login IS 'The database login that wrote the entry.';
 COMMENT ON COLUMN holdfast.v_audit.chain IS 'The chain that holds the entry.';
@@ -1149,9 +1149,9 @@ CREATE VIEW holdfast.v_events AS
     e.payload
    FROM (holdfast.task_events e
      JOIN holdfast.tasks t ON ((t.id = e.task)));
-COMMENT ON VIEW holdfast.v_events IS 'The log itself: what the other views are derived from.';
-COMMENT ON COLUMN holdfast.v_events.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_events.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_events IS 'The log, from which the other views are derived.';
+COMMENT ON COLUMN holdfast.v_events.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_events.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_events.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
@@ -1159,10 +1159,10 @@ COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the tas
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
 COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, or a checkpoint; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
-COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for what a client did.';
+COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
 COMMENT ON COLUMN holdfast.v_events.artifact_id IS 'Artifact: which one the chunk belongs to.';
-COMMENT ON COLUMN holdfast.v_events.append IS 'Artifact: the parts continue those before them; else they replace them.';
+COMMENT ON COLUMN holdfast.v_events.append IS 'Artifact: the parts continue the artifact. If false, they start or replace it.';
 COMMENT ON COLUMN holdfast.v_events.last IS 'Artifact: this chunk completes it.';
 COMMENT ON COLUMN holdfast.v_events.payload IS 'Content as stored. Its members are documented in internal/store/doc.go and, unlike these columns, may change.';
 CREATE VIEW holdfast.v_history AS
@@ -1200,9 +1200,9 @@ CREATE VIEW holdfast.v_history AS
             count(*) FILTER (WHERE (e.kind = 1)) OVER (ORDER BY e.seq) AS turn
            FROM holdfast.task_events e
           WHERE ((e.task = t.id) AND ((e.kind = 1) OR ((e.kind = 2) AND ((e.payload -> 'message'::text) IS NOT NULL))))) m);
-COMMENT ON VIEW holdfast.v_history IS 'The messages of each task: the client''s, and those that the agent sent with a status. What an agent produced is in v_artifacts.';
-COMMENT ON COLUMN holdfast.v_history.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_history.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_history IS 'The messages of each task: those of the client, and those that the agent sent with a status. The results of the agent are in v_artifacts.';
+COMMENT ON COLUMN holdfast.v_history.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_history.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_history.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_history.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_history.owner IS 'The caller that created the task; empty without identity.';
@@ -1212,12 +1212,12 @@ COMMENT ON COLUMN holdfast.v_history.turn IS 'How many messages the client had s
 COMMENT ON COLUMN holdfast.v_history.seq IS 'The event that holds it.';
 COMMENT ON COLUMN holdfast.v_history.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_history.role IS 'user or agent.';
-COMMENT ON COLUMN holdfast.v_history.text IS 'Its text parts, a line break between two; null if it has none.';
-COMMENT ON COLUMN holdfast.v_history.parts IS 'All parts: each one of text, raw (base64), url and data, and filename, media_type, metadata.';
+COMMENT ON COLUMN holdfast.v_history.text IS 'Its text parts, separated by line breaks; null if it has none.';
+COMMENT ON COLUMN holdfast.v_history.parts IS 'All parts. Each has one of text, raw (base64), url and data, and may have filename, media_type and metadata.';
 COMMENT ON COLUMN holdfast.v_history.message_id IS 'The id that its sender gave it.';
-COMMENT ON COLUMN holdfast.v_history.metadata IS 'Its metadata, as it came.';
+COMMENT ON COLUMN holdfast.v_history.metadata IS 'Its metadata, unchanged.';
 COMMENT ON COLUMN holdfast.v_history.state IS 'The state that it was sent with; null for a client''s message.';
-COMMENT ON COLUMN holdfast.v_history.in_status IS 'It is the message of the present status, which A2A shows there and not in the history.';
+COMMENT ON COLUMN holdfast.v_history.in_status IS 'It is the message of the current status, which A2A shows in the status and not in the history.';
 COMMENT ON COLUMN holdfast.v_history.attempt IS 'The attempt that sent it; 0 for a client''s message.';
 CREATE VIEW holdfast.v_keys AS
  SELECT t.id AS task,
@@ -1231,14 +1231,14 @@ CREATE VIEW holdfast.v_keys AS
    FROM (holdfast.idempotency_keys k
      JOIN holdfast.tasks t ON ((t.id = k.task)))
   WHERE (k.day = (((k.created_at - '00:05:00'::interval) AT TIME ZONE 'UTC'::text))::date);
-COMMENT ON VIEW holdfast.v_keys IS 'The Idempotency-Key headers that were seen, and the task that each led to.';
-COMMENT ON COLUMN holdfast.v_keys.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_keys.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_keys IS 'The Idempotency-Key headers of requests, and the task of each.';
+COMMENT ON COLUMN holdfast.v_keys.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_keys.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_keys.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_keys.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_keys.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_keys.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_keys.key IS 'The key. Tenant, owner and key together are an index.';
+COMMENT ON COLUMN holdfast.v_keys.key IS 'The key. An index has tenant, owner and key.';
 COMMENT ON COLUMN holdfast.v_keys.used_at IS 'When it was first used.';
 CREATE VIEW holdfast.v_names AS
  SELECT n.task,
@@ -1247,7 +1247,7 @@ CREATE VIEW holdfast.v_names AS
     n.tenant,
     n.owner
    FROM holdfast.task_names n;
-COMMENT ON VIEW holdfast.v_names IS 'The ids that clients chose (A2A 0.1), and the task that has each now.';
+COMMENT ON VIEW holdfast.v_names IS 'The ids that clients chose (A2A 0.1), and the task that now has each id.';
 COMMENT ON COLUMN holdfast.v_names.task IS 'The task''s UUID, which joins the other views.';
 COMMENT ON COLUMN holdfast.v_names.task_id IS 'The id that the client chose. An index finds it.';
 COMMENT ON COLUMN holdfast.v_names.agent IS 'The agent''s name in the configuration.';
@@ -1289,32 +1289,32 @@ CREATE VIEW holdfast.v_push AS
           WHERE ((x.task = c.task) AND (x.config_id = c.config_id))
           ORDER BY x.id DESC
          LIMIT 1) a ON (true));
-COMMENT ON VIEW holdfast.v_push IS 'Webhook configurations and how far each has been delivered.';
-COMMENT ON COLUMN holdfast.v_push.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_push.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_push IS 'The webhook configurations, and how far each has been delivered.';
+COMMENT ON COLUMN holdfast.v_push.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_push.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_push.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_push.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_push.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_push.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_push.config_id IS 'The id of the configuration within its task.';
-COMMENT ON COLUMN holdfast.v_push.url IS 'Where to. Tokens and credentials are not shown.';
-COMMENT ON COLUMN holdfast.v_push.dialect IS 'The A2A version that the webhook speaks.';
+COMMENT ON COLUMN holdfast.v_push.url IS 'The URL. Tokens and credentials are not shown.';
+COMMENT ON COLUMN holdfast.v_push.dialect IS 'The A2A version of its deliveries.';
 COMMENT ON COLUMN holdfast.v_push.created_at IS 'When it was set.';
-COMMENT ON COLUMN holdfast.v_push.delivered_seq IS 'The newest event that was delivered or passed over; 0 for none.';
-COMMENT ON COLUMN holdfast.v_push.behind IS 'How many events of the log lie between that and the newest that has to be delivered; 0: nothing to send.';
-COMMENT ON COLUMN holdfast.v_push.due_at IS 'When the next attempt is due, or when the one in flight counts as lost; null if there is nothing to send, or it is disabled.';
+COMMENT ON COLUMN holdfast.v_push.delivered_seq IS 'The newest event that was delivered or skipped; 0 for none.';
+COMMENT ON COLUMN holdfast.v_push.behind IS 'How many events of the log follow it, up to the newest one to deliver; 0: nothing to deliver.';
+COMMENT ON COLUMN holdfast.v_push.due_at IS 'When the next attempt is due, or when the one in flight counts as lost; null if there is nothing to deliver or the webhook is disabled.';
 COMMENT ON COLUMN holdfast.v_push.failures IS 'Failed attempts since the last success.';
-COMMENT ON COLUMN holdfast.v_push.last_error IS 'Why the last one failed.';
+COMMENT ON COLUMN holdfast.v_push.last_error IS 'The reason of the last failure.';
 COMMENT ON COLUMN holdfast.v_push.last_attempt_at IS 'When the last attempt was made.';
-COMMENT ON COLUMN holdfast.v_push.last_status IS 'The HTTP status that it got; null if it got none.';
+COMMENT ON COLUMN holdfast.v_push.last_status IS 'The HTTP status of its answer; null if there was no answer.';
 COMMENT ON COLUMN holdfast.v_push.host IS 'Host and port of the URL.';
 COMMENT ON COLUMN holdfast.v_push.artifacts IS 'Artifact events are delivered, too.';
-COMMENT ON COLUMN holdfast.v_push.due_since IS 'Since when there has been something to send; null: nothing.';
-COMMENT ON COLUMN holdfast.v_push.failing_since IS 'When the first of those failed attempts was recorded.';
-COMMENT ON COLUMN holdfast.v_push.disabled_at IS 'Since when nothing is sent; null: it is live.';
-COMMENT ON COLUMN holdfast.v_push.disabled_for IS 'Why.';
+COMMENT ON COLUMN holdfast.v_push.due_since IS 'Since when there has been something to deliver; null: nothing to deliver.';
+COMMENT ON COLUMN holdfast.v_push.failing_since IS 'When the first failed attempt since the last success was recorded.';
+COMMENT ON COLUMN holdfast.v_push.disabled_at IS 'When it was disabled; null: it is enabled.';
+COMMENT ON COLUMN holdfast.v_push.disabled_for IS 'Why it was disabled.';
 COMMENT ON COLUMN holdfast.v_push.in_flight IS 'A process is delivering at this moment.';
-COMMENT ON COLUMN holdfast.v_push.last_class IS 'The outcome of the last attempt, as the metrics call it.';
+COMMENT ON COLUMN holdfast.v_push.last_class IS 'The outcome of the last attempt: a class of the metric holdfast_push_attempts_total.';
 CREATE VIEW holdfast.v_push_attempts AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1338,24 +1338,24 @@ CREATE VIEW holdfast.v_push_attempts AS
           WHERE (p.id = a.worker_id)) AS worker_name
    FROM (holdfast.push_attempts a
      JOIN holdfast.tasks t ON ((t.id = a.task)));
-COMMENT ON VIEW holdfast.v_push_attempts IS 'The outcome of each delivery attempt, within the retention of attempts.';
-COMMENT ON COLUMN holdfast.v_push_attempts.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_push_attempts.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_push_attempts IS 'The attempts to deliver and their outcomes, for as long as retention keeps them.';
+COMMENT ON COLUMN holdfast.v_push_attempts.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_push_attempts.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_push_attempts.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_push_attempts.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_push_attempts.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_push_attempts.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_push_attempts.config_id IS 'The id of the configuration within its task.';
-COMMENT ON COLUMN holdfast.v_push_attempts.attempt_id IS 'Counts up, over all tasks.';
+COMMENT ON COLUMN holdfast.v_push_attempts.attempt_id IS 'A number that grows over all tasks.';
 COMMENT ON COLUMN holdfast.v_push_attempts.started_at IS 'When the request was made.';
 COMMENT ON COLUMN holdfast.v_push_attempts.from_seq IS 'The first event that it covers.';
-COMMENT ON COLUMN holdfast.v_push_attempts.to_seq IS 'The last one.';
+COMMENT ON COLUMN holdfast.v_push_attempts.to_seq IS 'The last event that it covers.';
 COMMENT ON COLUMN holdfast.v_push_attempts.delivery_id IS 'The jti that the receiver got: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.v_push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.v_push_attempts.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.v_push_attempts.attempt IS 'Number of the attempt within its delivery, from 1.';
+COMMENT ON COLUMN holdfast.v_push_attempts.class IS 'The outcome: a class of the metric holdfast_push_attempts_total.';
 COMMENT ON COLUMN holdfast.v_push_attempts.status IS 'The HTTP status; null if there was no answer.';
-COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'What went wrong; null if nothing did.';
-COMMENT ON COLUMN holdfast.v_push_attempts.duration IS 'How long it took.';
+COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'What went wrong; null after a success.';
+COMMENT ON COLUMN holdfast.v_push_attempts.duration IS 'How long the attempt took.';
 COMMENT ON COLUMN holdfast.v_push_attempts.worker_name IS 'The process that made it.';
 CREATE VIEW holdfast.v_queue AS
  SELECT t.id AS task,
@@ -1387,21 +1387,21 @@ CREATE VIEW holdfast.v_queue AS
     t.cancel_requested
    FROM (holdfast.task_queue q
      JOIN holdfast.tasks t ON (((t.id = q.id) AND (t.state < 3))));
-COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one. Small, however long the history is.';
-COMMENT ON COLUMN holdfast.v_queue.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_queue.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one. Small, however large the history is.';
+COMMENT ON COLUMN holdfast.v_queue.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_queue.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (any worker may take it) or delayed (not before available_at, after a retry).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it) or delayed (a retry that is due at available_at).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
 COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
 COMMENT ON COLUMN holdfast.v_queue.worker_name IS 'The name of that process.';
 COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.';
-COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages is to be answered, from 1.';
-COMMENT ON COLUMN holdfast.v_queue.tries IS 'How often that was begun, this time included.';
+COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages its run answers, from 1.';
+COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that message has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
 CREATE VIEW holdfast.v_runs AS
  SELECT t.id AS task,
@@ -1465,20 +1465,20 @@ CREATE VIEW holdfast.v_runs AS
                     NULL::timestamp with time zone,
                     NULL::json
                   WHERE (t.worker_id IS NOT NULL)) x) r);
-COMMENT ON VIEW holdfast.v_runs IS 'Every attempt to answer a message: which process had it, for how long, and how it ended.';
-COMMENT ON COLUMN holdfast.v_runs.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_runs.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_runs IS 'Every run: which process had it, how long it took, and how it ended.';
+COMMENT ON COLUMN holdfast.v_runs.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_runs.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_runs.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_runs.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_runs.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_runs.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the attempt within its task, from 1.';
+COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the run within its task, from 1.';
 COMMENT ON COLUMN holdfast.v_runs.attempt IS 'Its fencing token, as in v_events and in the server''s logs.';
 COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which of the client''s messages it answered, from 1. More than one run of a turn means a retry.';
 COMMENT ON COLUMN holdfast.v_runs.worker IS 'The process that ran it.';
-COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, also when it is gone.';
+COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even after its end.';
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
-COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost one, when that was noticed; null while it runs.';
+COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
 COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried.';
@@ -1524,26 +1524,26 @@ CREATE VIEW holdfast.v_tasks AS
     t.metadata,
     t.held_at
    FROM holdfast.tasks t;
-COMMENT ON VIEW holdfast.v_tasks IS 'Every task, as it stands.';
-COMMENT ON COLUMN holdfast.v_tasks.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_tasks.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_tasks IS 'Every task in its current state.';
+COMMENT ON COLUMN holdfast.v_tasks.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_tasks.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_tasks.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_tasks.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_tasks.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_tasks.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_tasks.state IS 'submitted, working, input-required, auth-required, completed, failed, canceled or rejected.';
 COMMENT ON COLUMN holdfast.v_tasks.open IS 'The task has not ended. Open tasks have a small table of their own: a condition on open reads only that.';
-COMMENT ON COLUMN holdfast.v_tasks.created_at IS 'When the task was stored. To select by it, compare task with holdfast.uuid_at(…): that is an index, this is none.';
-COMMENT ON COLUMN holdfast.v_tasks.status_at IS 'Since when it has been in its state; a status that repeats the state restarts the clock.';
+COMMENT ON COLUMN holdfast.v_tasks.created_at IS 'When the task was stored. To select by time, compare task with holdfast.uuid_at(…), which uses an index; this column has none.';
+COMMENT ON COLUMN holdfast.v_tasks.status_at IS 'When its newest status was stored. A status that repeats the state counts, too.';
 COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
-COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the present status, if it has one: id, role, parts, metadata.';
-COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message: why a task failed, what one that waits asks for.';
+COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
+COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
 COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many messages the client has sent.';
-COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many of them still wait behind the one that is being answered.';
-COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started, not counting runs that a stopping server handed back.';
-COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be above runs.';
-COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it at present.';
+COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many of them wait behind the one that is queued or running.';
+COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
+COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
+COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.v_tasks.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_tasks.cancel_requested_at IS 'When a client first asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_tasks.direct IS 'The agent answered with a bare message, so the client saw no task.';
@@ -1551,7 +1551,7 @@ COMMENT ON COLUMN holdfast.v_tasks.dialect IS 'The A2A version of the request th
 COMMENT ON COLUMN holdfast.v_tasks.client_id IS 'task_id when the client chose it (A2A 0.1), else null.';
 COMMENT ON COLUMN holdfast.v_tasks.last_seq IS 'How many events its log has.';
 COMMENT ON COLUMN holdfast.v_tasks.metadata IS 'Metadata of the request that created it.';
-COMMENT ON COLUMN holdfast.v_tasks.held_at IS 'Since when an operator exempts it from retention (holdfast tasks hold); null: not.';
+COMMENT ON COLUMN holdfast.v_tasks.held_at IS 'When an operator put it on hold (holdfast tasks hold), which exempts it from retention; null: no hold.';
 CREATE VIEW holdfast.v_transitions AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1596,22 +1596,22 @@ CREATE VIEW holdfast.v_transitions AS
                   WHERE ((e.task = t.id) AND ((e.kind = 2) OR (e.seq = 1)))) c
           WHERE (c.before IS DISTINCT FROM c.state)
           WINDOW w AS (ORDER BY c.seq)) s);
-COMMENT ON VIEW holdfast.v_transitions IS 'The states of each task one after the other. A status that repeats the state (progress) is part of the stay.';
-COMMENT ON COLUMN holdfast.v_transitions.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_transitions.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_transitions IS 'The states of each task, in order. A status that repeats the state (progress) has no row of its own.';
+COMMENT ON COLUMN holdfast.v_transitions.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_transitions.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_transitions.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_transitions.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_transitions.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_transitions.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_transitions.seq IS 'The event that brought the task there.';
+COMMENT ON COLUMN holdfast.v_transitions.seq IS 'The event that set the state.';
 COMMENT ON COLUMN holdfast.v_transitions.state IS 'The state, as in v_tasks.';
-COMMENT ON COLUMN holdfast.v_transitions.previous_state IS 'The state it came from; null for the first, which is submitted.';
-COMMENT ON COLUMN holdfast.v_transitions.next_state IS 'The state it went to; null if it is in this one.';
-COMMENT ON COLUMN holdfast.v_transitions.entered_at IS 'Since when it was there.';
-COMMENT ON COLUMN holdfast.v_transitions.left_at IS 'Until when; null if it is there.';
-COMMENT ON COLUMN holdfast.v_transitions.duration IS 'How long: up to now for the state an open task is in; null for the end, which lasts.';
-COMMENT ON COLUMN holdfast.v_transitions.attempt IS 'The attempt that brought it there; 0 for what a client did.';
-COMMENT ON COLUMN holdfast.v_transitions.message IS 'The message that came with it, if any: id, role, parts, metadata.';
+COMMENT ON COLUMN holdfast.v_transitions.previous_state IS 'The state before; null for the first one, which is submitted.';
+COMMENT ON COLUMN holdfast.v_transitions.next_state IS 'The state after; null for the current one.';
+COMMENT ON COLUMN holdfast.v_transitions.entered_at IS 'When the task entered the state.';
+COMMENT ON COLUMN holdfast.v_transitions.left_at IS 'When the task left the state; null for the current one.';
+COMMENT ON COLUMN holdfast.v_transitions.duration IS 'Time in the state: up to now for the current state of an open task; null for a terminal state.';
+COMMENT ON COLUMN holdfast.v_transitions.attempt IS 'The attempt that set the state; 0 for a client.';
+COMMENT ON COLUMN holdfast.v_transitions.message IS 'The message of that event, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_transitions.text IS 'The text of that message.';
 CREATE VIEW holdfast.v_usage AS
  SELECT u.task,
@@ -1653,14 +1653,14 @@ CREATE VIEW holdfast.v_usage AS
              JOIN holdfast.tasks t ON ((t.id = e.task)))
           WHERE ((e.kind = ANY (ARRAY[2, 3])) AND (e.attempt > 0))) u
   WHERE (json_typeof(u.usage) = 'object'::text);
-COMMENT ON VIEW holdfast.v_usage IS 'What agents say they have used: the object usage in the metadata of a status message, of an artifact''s chunk, or of an artifact. Attempts that were repeated count too.';
-COMMENT ON COLUMN holdfast.v_usage.task IS 'The task''s UUID, a UUIDv7: joins the views, and the fastest way to one task.';
-COMMENT ON COLUMN holdfast.v_usage.task_id IS 'What clients call the task. Find it by task = holdfast.task_uuid(…).';
+COMMENT ON VIEW holdfast.v_usage IS 'The usage that agents report: the object usage in the metadata of a status message, of an artifact''s chunk, or of an artifact. Attempts that were retried count, too.';
+COMMENT ON COLUMN holdfast.v_usage.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_usage.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
 COMMENT ON COLUMN holdfast.v_usage.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_usage.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_usage.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_usage.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_usage.seq IS 'The event that says so.';
+COMMENT ON COLUMN holdfast.v_usage.seq IS 'The event that reports it.';
 COMMENT ON COLUMN holdfast.v_usage.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_usage.attempt IS 'The attempt that wrote it.';
 COMMENT ON COLUMN holdfast.v_usage.input_tokens IS 'usage.inputTokens, if it is a number.';
@@ -1676,8 +1676,8 @@ CREATE TABLE holdfast.workers (
     lease_until timestamp with time zone NOT NULL
 )
 WITH (fillfactor='50');
-COMMENT ON TABLE holdfast.workers IS 'The processes that are alive. One that stops renewing is deleted by the process that notices first, and its tasks are rescued.';
-COMMENT ON COLUMN holdfast.workers.lease_until IS 'The process renews it; the database''s clock alone judges it.';
+COMMENT ON TABLE holdfast.workers IS 'The processes that are alive. When one stops renewing its lease, the process that notices first deletes the row and rescues the runs.';
+COMMENT ON COLUMN holdfast.workers.lease_until IS 'When the lease ends, by the database''s clock, unless the process renews it.';
 CREATE VIEW holdfast.v_workers AS
  SELECT w.id AS worker,
     w.name,
@@ -1694,15 +1694,15 @@ CREATE VIEW holdfast.v_workers AS
           WHERE ((l.holder = w.id) AND (l.until >= now()))) AS duties
    FROM holdfast.workers w;
 COMMENT ON VIEW holdfast.v_workers IS 'The server processes that are registered now.';
-COMMENT ON COLUMN holdfast.v_workers.worker IS 'The process; new at each start.';
-COMMENT ON COLUMN holdfast.v_workers.name IS 'Its host and process id.';
-COMMENT ON COLUMN holdfast.v_workers.version IS 'The version it runs.';
-COMMENT ON COLUMN holdfast.v_workers.roles IS 'What it does, as configured.';
+COMMENT ON COLUMN holdfast.v_workers.worker IS 'The id of the process, new at each start.';
+COMMENT ON COLUMN holdfast.v_workers.name IS 'Its host name and process id.';
+COMMENT ON COLUMN holdfast.v_workers.version IS 'The version of Holdfast that it runs.';
+COMMENT ON COLUMN holdfast.v_workers.roles IS 'Its roles, as configured.';
 COMMENT ON COLUMN holdfast.v_workers.started_at IS 'When it registered.';
-COMMENT ON COLUMN holdfast.v_workers.lease_until IS 'Until when it counts as alive unless it renews.';
-COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not run out.';
+COMMENT ON COLUMN holdfast.v_workers.lease_until IS 'When its lease ends unless the process renews it.';
+COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
-COMMENT ON COLUMN holdfast.v_workers.duties IS 'Which duties of a single process it has, such as partitions; null for none.';
+COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261122 FOR VALUES FROM ('2026-11-22 05:45:00+05:45') TO ('2026-11-23 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
@@ -1719,79 +1719,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-22 20:10:39.807044+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-22 20:10:39.811987+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-22 20:10:39.822229+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-22 20:10:39.850656+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-22 20:10:39.859488+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-22 20:10:39.871709+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.885078+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.886194+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.887287+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.889026+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.890123+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.891151+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.893067+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.894361+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.895399+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.897021+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.898897+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.900048+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.901149+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.901888+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.90266+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.904214+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.905175+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.909856+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.912155+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 20:10:39.915238+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 20:10:39.927627+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 20:10:39.935534+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-22 20:10:40.038212+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261122 VALUES (1, '01a203a5-febc-78ce-82f2-e22347086dc8', 'w1', '2026-11-22 20:10:40.117449+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.attempts_20261122 VALUES (2, '01a203a5-febc-78ce-82f2-e22347086dc8', 'w1', '2026-11-22 20:10:40.140753+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.attempts_20261122 VALUES (3, '01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', '2026-11-22 20:10:40.152125+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.attempts_20261122 VALUES (4, '01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', '2026-11-22 20:10:40.16047+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.attempts_20261122 VALUES (5, '01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', '2026-11-22 20:10:40.190226+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.attempts_20261122 VALUES (6, '01a203a5-fe9d-7cde-8f37-6971fa59991a', 'w1', '2026-11-22 20:10:40.253587+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.attempts_20261122 VALUES (7, '01a203a5-fe9d-7cde-8f37-6971fa59991a', 'w1', '2026-11-22 20:10:40.27198+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.attempts_20261122 VALUES (8, '01a203a5-feb2-71ee-916f-e683c4a148b1', 'w1', '2026-11-22 20:10:40.29243+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.attempts_20261122 VALUES (9, '01a203a5-fe62-7f11-9aed-8971ad2fd308', 'w1', '2026-11-22 20:10:40.328613+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a203a5-fd6f-78ee-b388-26f8f163bfa5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-22 20:10:39.727226+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fd73-7395-ad22-fb43445989e7","agent":"travel"}]', '\x89cbf0cc689b56761cfe8a190f02caba920833407c3fdf12cfb63252d8191fe1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-22 20:10:39.78591+05:45', 'holdfast', '[{"action":"task.continued","task":"01a203a5-fd73-7395-ad22-fb43445989e7","agent":"travel"}]', '\x07757a6c336ae1962705cb98de780eb70e4a0545656ded1e5ec35f3871492719');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-22 20:10:39.817333+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fde7-75d2-8c80-cbc799ddf757","agent":"travel"}]', '\x4721bab1c1bba2efe6294f0bc5660fcaa5131de453c8fab292a3006814e6f939');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-22 20:10:39.825283+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c","agent":"travel"}]', '\x8f99a9b19e24e19487feb3db068c2406233af9a3c9e49760acac5ac00d3d6f71');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-22 20:10:39.83951+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fdfe-7b36-849e-c845f6d020b9","agent":"travel"}]', '\xf7fc3834f8bcc599eda6b8bb1f349e1ad36a0d628a171284bad88a2c9d60e6a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-22 20:10:39.853922+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe0d-70d3-9989-1202ff8c3dbf","agent":"travel"}]', '\x5a1dde168a49db9e5b93bd4504ee58c07bd29d3e2867dcf927c216cb492dd228');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-22 20:10:39.876368+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe22-7bc3-9121-f3e12dc9f1e8","agent":"writer"}]', '\xdb25e8e67a846afb219a70bd6eaadee6e8d043e89c13993d4983d985eb812266');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-22 20:10:39.920407+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe4f-7a8c-bbb2-1023b36c8671","agent":"writer"}]', '\x12478d18ecefcaa892e930f704f509bd99917102b0df93cdc19a79935474c105');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-22 20:10:39.931847+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe5a-7f1f-b340-a76cd6c7a67e","agent":"writer"}]', '\x01d0c2f120da169a3319d1947abc8436800506cddd4b879f513983d6a03e5850');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-22 20:10:39.939948+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe62-7f11-9aed-8971ad2fd308","agent":"writer"}]', '\x60aac5259a80d43cbf840e4869804f28ca33a70891f5e27f5460fdc95fd3420f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-22 20:10:39.954012+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a203a5-fe62-7f11-9aed-8971ad2fd308","agent":"writer"}]', '\x26bc68728ac7743f889864270b8183352a23cddb39ffe6fb981c49d7113b2395');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-22 20:10:39.962572+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe79-7af6-9771-9898471a297e","agent":"writer"}]', '\x2ef6d494e1cc202442126a63bdb9b2a973b762632193526c779a4459e3baf83c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-22 20:10:39.964197+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a203a5-fe79-7af6-9771-9898471a297e","agent":"writer"}]', '\x7e8a70d86a8e3ddbea605c169708260d775b2ccfbcf3edf0608772366c441b7c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-22 20:10:39.9747+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe85-7b31-b994-3a397f0083e2","agent":"support"}]', '\x15e8877fb8cc61bae2f992833c21e51ac476093c5ab3343232310fc2a01afd1e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-22 20:10:39.979677+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe8a-7ec2-b52a-b199bf585bb8","agent":"support"}]', '\x4e907598fbb41c558db686e793e410def73c0712370703a2976a93a7a7d9b75c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-22 20:10:39.986778+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe91-7e67-891d-ea7b078e053c","agent":"support"}]', '\xbca5051b04b9cb8e678ff1bcb71f81afcd3b6bab77da81010e3e3b5ea7a4aeb0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-22 20:10:39.993072+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe98-7446-9c94-73badbf8d870","agent":"support"}]', '\xbab20ffbce9c5995f1f08fdb78d989bf7d89103b79741524a97d14da2fb771d8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-22 20:10:40.009919+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fe9d-7cde-8f37-6971fa59991a","agent":"support"}]', '\xcaf8f38af0b1daa4a945fb14e56987b3363871a5b482cb920c03e84606e10f7a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-22 20:10:40.018986+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-feb2-71ee-916f-e683c4a148b1","agent":"support"}]', '\x553718806e64e3363eeee94e123b6bdb42f0b79730f9313eaa49a5de33a7a5ee');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-22 20:10:40.029669+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-febc-78ce-82f2-e22347086dc8","agent":"writer"}]', '\x377ccf8f3a40ceb91f4e806f9788b327e6619b45f00268605d729d249ee7216d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-22 20:10:40.042349+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fec9-7669-b52f-bf74a74fa7f2","agent":"writer"}]', '\xc5bba9c87f8bcddcf45309968997787180517f66e8c5b019ee16915f9d044df5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-22 20:10:40.048332+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fecf-7a1b-b44d-62616ad52052","agent":"support"}]', '\xe5d09c9e11efce42b859e83bd2ba51263dd2112f26dea8bd875a5f8597a82f08');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-22 20:10:40.057491+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fed8-78c4-8e55-ade1932ea2c7","agent":"travel"}]', '\xfdb9fc7323d3a54abb4278fce21fcf650552de13e3ee3f4d2020cb1cfb59002a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-22 20:10:40.059844+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a5-fedb-72e7-898a-ce01576fab59","agent":"travel"}]', '\xc0c0eefa29b07ce5f95f82e5e8766bf104ea96d4afeac3230ea89c0d99f82d75');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-22 20:10:40.081668+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-febc-78ce-82f2-e22347086dc8","object":"w1"}]', '\x6f2ae741a3c01a763726c485187067a184abcc2b4d2b69845ba03dbb86cb0372');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-22 20:10:40.094007+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-febc-78ce-82f2-e22347086dc8","object":"w1"}]', '\x268a6c5fd3a3a7ff5a1eaf2b53df77ebfcc10cdcf80192f9f0c13a18d8efae5a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-22 20:10:40.182723+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-fe98-7446-9c94-73badbf8d870","object":"w1"}]', '\x5a6ba5fa111bd6bf53e65dac6049a2acefc16628a5c9582196c1cd20819c6106');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-22 20:10:40.183576+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-fe98-7446-9c94-73badbf8d870","object":"w1"}]', '\x677dcabc60821f9ff8f15d9afbdd35c7fa30f3c52afebaae5acbc3cf607f3adb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-22 20:10:40.232141+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-fe9d-7cde-8f37-6971fa59991a","object":"w1"}]', '\xd2055270392ddab6fb3c0aabbebbe4fc2c819e97a7809b3d4c6491e397d1a03d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-22 20:10:40.232884+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-fe9d-7cde-8f37-6971fa59991a","object":"w1"}]', '\xf28adb1836bd01bc00ecea81b96fcf4f9db3c4698b59654647a393e809212302');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-22 20:10:40.31432+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-feb2-71ee-916f-e683c4a148b1","object":"w1"}]', '\x4741204ad86fddf05b1a0853a09fa2415d7c94863ffd6a3066ae53744a08b88e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-22 20:10:40.315302+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-feb2-71ee-916f-e683c4a148b1","object":"w1"}]', '\xf23094501744872f16d1869aff662c58525920e9fd95983bcd1e6dd5e1a05626');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-22 20:10:40.334728+05:45', 'holdfast', '[{"action":"push.set","task":"01a203a5-fe62-7f11-9aed-8971ad2fd308","object":"w1"}]', '\x5bd21fa206a45612aee6083eb7564a545b1d89592b93cd0ac6491314854aae55');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-22 20:10:40.336024+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a203a5-fe62-7f11-9aed-8971ad2fd308","object":"w1"}]', '\x573e410fdc1fe3c59cd0d666236b99efd1d4e6c816f970fe3077c7bbd4df017c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-22 20:10:40.394853+05:45', 'holdfast', '[{"action":"task.created","task":"01a203a6-0011-76ba-8458-e56cd48e34a1","agent":"writer"}]', '\xb75220003d8850eb7844579f813231c0fbdc6f55f8fe5a2468ba9c13b77df8bb');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-22 23:09:22.197159+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-22 23:09:22.198178+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a37-7d7f-8767-d7c1d37949d0', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-22 23:09:22.202837+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a40-7a52-afa0-1340efa9770e', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-22 23:09:22.219414+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a4d-7160-aff3-f4b59744035a', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-22 23:09:22.223798+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a4d-7160-aff3-f4b59744035a', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-22 23:09:22.227429+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.234913+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.236031+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.237421+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.238447+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.23989+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.240607+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.241321+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.242063+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.242665+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.243328+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.243915+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.244515+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.245118+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.24572+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.246407+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.246999+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.247577+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.249945+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.251368+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:09:22.252295+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a70-7d3a-bb8f-64862673e2a4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:09:22.261607+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9a76-7cad-b115-dce26b7db1e1', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:09:22.265423+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20449-9aa5-7369-b23d-5b493b9c2382', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-22 23:09:22.311822+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261122 VALUES (1, '01a20449-9aa5-7369-b23d-5b493b9c2382', 'w1', '2026-11-22 23:09:22.321553+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.attempts_20261122 VALUES (2, '01a20449-9aa5-7369-b23d-5b493b9c2382', 'w1', '2026-11-22 23:09:22.330294+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.attempts_20261122 VALUES (3, '01a20449-9a97-791d-ac4e-5b718b4effd0', 'w1', '2026-11-22 23:09:22.342084+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.attempts_20261122 VALUES (4, '01a20449-9a97-791d-ac4e-5b718b4effd0', 'w1', '2026-11-22 23:09:22.351111+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.attempts_20261122 VALUES (5, '01a20449-9a97-791d-ac4e-5b718b4effd0', 'w1', '2026-11-22 23:09:22.360719+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.attempts_20261122 VALUES (6, '01a20449-9a9b-7b44-a559-0ed996b5ffaf', 'w1', '2026-11-22 23:09:22.372523+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.attempts_20261122 VALUES (7, '01a20449-9a9b-7b44-a559-0ed996b5ffaf', 'w1', '2026-11-22 23:09:22.384834+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.attempts_20261122 VALUES (8, '01a20449-9aa1-7834-a67e-88d7697b38e2', 'w1', '2026-11-22 23:09:22.397911+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.attempts_20261122 VALUES (9, '01a20449-9a7d-7770-89b6-cb1a0aa02cd0', 'w1', '2026-11-22 23:09:22.410503+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20449-9a0e-78ab-9c7b-83046b14fa67');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-22 23:09:22.173247+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a11-7990-861e-32372a3db035","agent":"travel","subject":"ada"}]', '\x6aeed2c192e93b88b6efa3e415050a8e494ecbc89bbf0a8a85016719515945a1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-22 23:09:22.193181+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20449-9a11-7990-861e-32372a3db035","agent":"travel"}]', '\xa26d7f135eec4d2288754f4ab2d39ef811679e2163c6bd4ccdf58ddc3903290a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-22 23:09:22.200737+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a37-7d7f-8767-d7c1d37949d0","agent":"travel","subject":"ada"}]', '\xbfefe1c119358685482078892b63a87a5c579b1edcdb7435d8fbe46069fe6bb9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-22 23:09:22.205149+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a3c-702f-aa0c-4284b803bde4","agent":"travel","subject":"ben"}]', '\x8cdac7c687890c36a0f58c7854824af8d9abdd7bd38622acec0ff6fbac626ed3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-22 23:09:22.212377+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a40-7a52-afa0-1340efa9770e","agent":"travel","subject":"ben"}]', '\x4e1ae48e52d0bb8ac71d3de9a42d5fd1d772e4013269cc6a6e6f8b3cb4b49a79');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-22 23:09:22.221779+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a4d-7160-aff3-f4b59744035a","agent":"travel","subject":"ben"}]', '\xb79a7e6b08ec3ceef7a68402ad3be6643fd50ee6743abcdc7cee733b4b474e3b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-22 23:09:22.230425+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a55-7268-aa00-f0d0c5611418","agent":"writer","subject":"ada"}]', '\x5307472240a3277c254a3994d16b2697e9414a2776d1e1ea39b919e6c6b30be4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-22 23:09:22.258961+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a70-7d3a-bb8f-64862673e2a4","agent":"writer","subject":"cyd"}]', '\xefd59437e822f2a72cd2d46e91e5441ea548f9d32c5e120d5823a4ff6f3fd711');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-22 23:09:22.263574+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a76-7cad-b115-dce26b7db1e1","agent":"writer","subject":"cyd"}]', '\x38ac9aa879515c3fe59e89be8b49a7078a9b9501479c73e06926551eb75f18fe');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-22 23:09:22.270345+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a7d-7770-89b6-cb1a0aa02cd0","agent":"writer","subject":"cyd"}]', '\xfcd98ce9e2b285b1fa53b9bc13be8966f87d3ff1993dcea00af8554719fb8313');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-22 23:09:22.274509+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20449-9a7d-7770-89b6-cb1a0aa02cd0","agent":"writer"}]', '\x208721918b7c595075cdfea41b122a64fc2f07d158a9ee2d177b2cb0a52d4809');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-22 23:09:22.277106+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a84-740c-82f5-8df5fbd73fd8","agent":"writer","subject":"cyd"}]', '\x0b3db7398e7dbaac41bbc4695afdc3a9509099c4a9f2bc243776fd694e0150b2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-22 23:09:22.278528+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20449-9a84-740c-82f5-8df5fbd73fd8","agent":"writer"}]', '\xf6b1190925d1fdf6996af25c1ec92619a3216f667d0c0bfbe0cb29abfe2de59b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-22 23:09:22.28092+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a87-74a8-aefd-d424df0452ec","agent":"support","subject":"ben"}]', '\x42aafcbb7dabe8552ff61c8c65c920911cb9c21b0324fc4053027a9f40474ac0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-22 23:09:22.288587+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a8f-7c89-814d-c20a9f068ad9","agent":"support","subject":"ben"}]', '\xa25068dfa7b8a339d9d0ceb0c3179582c2a50aaf98f7e54443e0b5e0b71c1f22');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-22 23:09:22.291942+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a93-753a-8c65-c6ced15ab27f","agent":"support","subject":"cyd"}]', '\x6d8cd1d9bdb927a47af60895bb4e2e615dec890839d03a9cc4f32f5da90d39c8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-22 23:09:22.296255+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a97-791d-ac4e-5b718b4effd0","agent":"support","subject":"cyd"}]', '\xe4f7361358e410a6f0ca339d1be2e1969a06d137d3cae60c6ddcac10c3cf1250');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-22 23:09:22.300514+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9a9b-7b44-a559-0ed996b5ffaf","agent":"support","subject":"cyd"}]', '\xabbc0c52ec697bc631c166f2b037e14f80a75c6dae7b81e968fe762803cd0f06');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-22 23:09:22.306224+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9aa1-7834-a67e-88d7697b38e2","agent":"support","subject":"cyd"}]', '\xc54a371c251d7148168c014e7d359f36ce4371f6cbe96e04cc1391ce28fc0a0b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-22 23:09:22.309926+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9aa5-7369-b23d-5b493b9c2382","agent":"writer","subject":"ada"}]', '\xf3d817162f8607f73b75ba422647cf5dea8a5f52f237818c5c8203abecfd2b47');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-22 23:09:22.313099+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9aa8-7795-89a8-f9e1c0402600","agent":"writer","subject":"ben"}]', '\x243582dea754d8d4b934b2125a718928a81a39154385c8e1039d39425c79c5e5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-22 23:09:22.315493+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9aaa-7f01-9e12-0bdea110f7ef","agent":"support","subject":"ben"}]', '\xa51ba1d53fa0b27fcefca0967c77cbd3efe5d3c0480da2f41827460d5a7d6c81');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-22 23:09:22.318556+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9aad-7ee8-a7f3-e9b5cdff15e9","agent":"travel","subject":"ada"}]', '\x7393e48d87e23d411c032356f2eb94b97f5ba15839a0e08a9ffb7a8ab37c733b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-22 23:09:22.320828+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9ab0-72c6-9099-6fef3e0f3eeb","agent":"travel","subject":"ada"}]', '\x0e9d83eb57544725362f9b36db59978e9a1616957462c8f8f224fff4cbe79a47');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-22 23:09:22.334407+05:45', 'holdfast', '[{"action":"push.set","task":"01a20449-9aa5-7369-b23d-5b493b9c2382","object":"w1"}]', '\x264c3676e0ea4f4ad6d02f2e934d00c3429d8a217a72bc7a986c19b905af8dd5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-22 23:09:22.337848+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20449-9aa5-7369-b23d-5b493b9c2382","object":"w1"}]', '\x6cb9c084a2d394082e91ae472310868ed668433de27b578caffa379c44561e63');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-22 23:09:22.371817+05:45', 'holdfast', '[{"action":"push.set","task":"01a20449-9a97-791d-ac4e-5b718b4effd0","object":"w1"}]', '\x466bc9084bc07bd56d01f01179862f24bbb90a8946862bcabba473d1fc8b9ae9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-22 23:09:22.372395+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20449-9a97-791d-ac4e-5b718b4effd0","object":"w1"}]', '\x2324a27529719788dd957b9930ca730dcb43faa0107d14ff713488404a3c240a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-22 23:09:22.402546+05:45', 'holdfast', '[{"action":"push.set","task":"01a20449-9a9b-7b44-a559-0ed996b5ffaf","object":"w1"}]', '\x39419f4a4f926ae76f56db5ccf88b73ffc527c7972cd62d8c54d84d45fb47405');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-22 23:09:22.403095+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20449-9a9b-7b44-a559-0ed996b5ffaf","object":"w1"}]', '\x3eb46e43ca709cf3b564ce070eef5f3d4d98532e3d0a972827d6e446c0650c7f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-22 23:09:22.427901+05:45', 'holdfast', '[{"action":"push.set","task":"01a20449-9aa1-7834-a67e-88d7697b38e2","object":"w1"}]', '\xb51c6348e28bb01ae9ace81c109161b666b509637f861f012ca18504f337c187');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-22 23:09:22.428903+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20449-9aa1-7834-a67e-88d7697b38e2","object":"w1"}]', '\x8267005a13c6ae183bfffc3b6968f03908ec54bfc60cbc890bbdadf9f92f8f67');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-22 23:09:22.439444+05:45', 'holdfast', '[{"action":"push.set","task":"01a20449-9a7d-7770-89b6-cb1a0aa02cd0","object":"w1"}]', '\x4e11252d33221fa191e90127f684e876b03662f872230606360702a2ca4393b0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-22 23:09:22.439876+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20449-9a7d-7770-89b6-cb1a0aa02cd0","object":"w1"}]', '\x4bdc43cfa5a3655d5540dcaa595b4419a0ef518ff4c06fd8f6438265bbc24a77');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-22 23:09:22.455801+05:45', 'holdfast', '[{"action":"task.created","task":"01a20449-9b33-75dc-9eb1-24640da49824","agent":"writer","subject":"cyd"}]', '\x1246b3b40c2bf1c171a81ed2eb12ee9539693beb97ffc075bb6ee33a1bc48236');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1814,7 +1814,7 @@ INSERT INTO holdfast.audit_chains VALUES (20, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (21, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (22, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (23, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xb75220003d8850eb7844579f813231c0fbdc6f55f8fe5a2468ba9c13b77df8bb', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x1246b3b40c2bf1c171a81ed2eb12ee9539693beb97ffc075bb6ee33a1bc48236', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (24, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (25, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (26, 0, '\x', 0, '\x');
@@ -1856,147 +1856,147 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-22 20:10:39.71133+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.756912+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-22 20:10:39.760701+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.752219+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a203a5-fdb6-7a15-9d04-7b1a487ee298', '2026-11-22 20:10:39.772148+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.772148+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.799552+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-22 20:10:39.813474+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.797918+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-22 20:10:39.816406+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.821015+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.823446+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.818811+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-22 20:10:39.824719+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.828811+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-22 20:10:39.837047+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.827938+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-22 20:10:39.838877+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.841761+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 20:10:39.843901+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.840927+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 20:10:39.846596+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.845784+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.851848+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.849654+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-22 20:10:39.853249+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.858206+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a203a5-fd61-756b-81b5-e8e4aba0e004"}', NULL, '2026-11-22 20:10:39.864855+05:45', '01a203a5-fd61-756b-81b5-e8e4aba0e004', '2026-11-22 20:10:39.857076+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.873515+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.868005+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-22 20:10:39.874933+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.883607+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-22 20:10:39.918721+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.882452+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 20:10:39.919837+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.926208+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.929436+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.92535+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 20:10:39.931187+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.934315+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.937065+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.933672+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-22 20:10:39.93917+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.947365+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.96006+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.946345+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe79-7af6-9771-9898471a297e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-22 20:10:39.961912+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe79-7af6-9771-9898471a297e', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.963904+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe85-7b31-b994-3a397f0083e2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-22 20:10:39.973919+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe85-7b31-b994-3a397f0083e2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.976778+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe85-7b31-b994-3a397f0083e2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 20:10:39.978038+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.976099+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe8a-7ec2-b52a-b199bf585bb8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-22 20:10:39.979107+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe8a-7ec2-b52a-b199bf585bb8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.981781+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe8a-7ec2-b52a-b199bf585bb8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 20:10:39.982734+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.981207+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe91-7e67-891d-ea7b078e053c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-22 20:10:39.986134+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe91-7e67-891d-ea7b078e053c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.989465+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe91-7e67-891d-ea7b078e053c', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-22 20:10:39.990444+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:39.988788+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 20:10:39.992441+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:39.99468+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 20:10:39.995609+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:39.994141+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 20:10:40.009055+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.015814+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 20:10:40.017049+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:40.014903+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 20:10:40.018311+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.021163+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 20:10:40.0272+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:40.020349+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-22 20:10:40.028787+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.033762+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fec9-7669-b52f-bf74a74fa7f2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-22 20:10:40.041611+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fec9-7669-b52f-bf74a74fa7f2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.046668+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-22 20:10:40.04781+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 20:10:40.049759+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-22 20:10:40.053045+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:40.049293+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fed8-78c4-8e55-ade1932ea2c7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-22 20:10:40.056793+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a5-fedb-72e7-898a-ce01576fab59', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-22 20:10:40.059291+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a203a6-0011-76ba-8458-e56cd48e34a1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-22 20:10:40.381288+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-1', '\x6b2d31', '01a203a5-fd73-7395-ad22-fb43445989e7', '2026-11-22 20:10:39.71133+05:45');
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-2', '\x6b2d32', '01a203a5-fde7-75d2-8c80-cbc799ddf757', '2026-11-22 20:10:39.816406+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 21:10:39.698571+05:45');
-INSERT INTO holdfast.processes VALUES ('01a203a5-fd61-756b-81b5-e8e4aba0e004', 'web-2/731', '1.4.0', '2026-11-22 20:10:39.694172+05:45');
-INSERT INTO holdfast.processes VALUES ('01a203a5-fd6f-78ee-b388-26f8f163bfa5', 'web-1/1042', '1.4.0', '2026-11-22 20:10:39.697043+05:45');
-INSERT INTO holdfast.processes VALUES ('01a203a5-fd71-74e5-a31c-e25cfe28d27c', 'web-2/988', '1.4.0', '2026-11-22 20:10:39.697446+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-22 20:10:40.060921+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 20:10:40.181232+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 20:10:40.230754+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 20:10:40.312494+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-22 20:10:40.33289+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-22 21:10:40.230226+05:45', '2026-11-22 20:10:40.183194+05:45', false, 3, '2026-11-22 20:10:40.192125+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-22 21:10:40.31198+05:45', '2026-11-22 20:10:40.23251+05:45', false, 2, '2026-11-22 20:10:40.293587+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-22 21:10:40.33243+05:45', '2026-11-22 20:10:40.314816+05:45', false, 1, '2026-11-22 20:10:40.33243+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-22 20:10:40.335445+05:45', false, 1, '2026-11-22 20:10:40.368613+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-22 20:10:40.368613+05:45', 'the receiver answered 410 Gone');
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-22 14:22:48.599668');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-22 14:22:48.626753');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-22 14:22:48.71767');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-22 14:22:48.729722');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-22 14:22:48.747135');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-22 14:22:48.778137');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-22 14:22:48.848078');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-22 14:22:48.87803');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x5bb6103639ea45679cc6b1200978558c947b64cd81f4481eacd5a2b244bd277b', '2026-11-22 20:07:48.747135+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x89be7b047fda477196ca19d3dc2917fc075a1b91c75d43f3a29b334dbf7678e3', '2026-11-22 20:07:48.747135+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a203a5-fd73-7395-ad22-fb43445989e7');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a203a5-fde7-75d2-8c80-cbc799ddf757');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a203a5-fdfe-7b36-849e-c845f6d020b9');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a203a5-fe0d-70d3-9989-1202ff8c3dbf');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a203a5-fe22-7bc3-9121-f3e12dc9f1e8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a203a5-fe4f-7a8c-bbb2-1023b36c8671');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a203a5-fe5a-7f1f-b340-a76cd6c7a67e');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a203a5-fe79-7af6-9771-9898471a297e');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a203a5-fe85-7b31-b994-3a397f0083e2');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a203a5-fe8a-7ec2-b52a-b199bf585bb8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a203a5-fe91-7e67-891d-ea7b078e053c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a203a5-fe98-7446-9c94-73badbf8d870');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a203a5-fe9d-7cde-8f37-6971fa59991a');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a203a5-feb2-71ee-916f-e683c4a148b1');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a203a5-febc-78ce-82f2-e22347086dc8');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a203a5-fec9-7669-b52f-bf74a74fa7f2');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a203a5-fecf-7a1b-b44d-62616ad52052');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a203a5-fed8-78c4-8e55-ade1932ea2c7');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a203a5-fedb-72e7-898a-ce01576fab59');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a203a6-0011-76ba-8458-e56cd48e34a1');
-INSERT INTO holdfast.task_queue VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 'writer', '2026-11-22 20:10:40.028787+05:45', '01a203a5-fd6f-78ee-b388-26f8f163bfa5', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a203a5-fec9-7669-b52f-bf74a74fa7f2', 'writer', '2026-11-22 20:10:40.041611+05:45', '01a203a5-fd71-74e5-a31c-e25cfe28d27c', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 'support', '2026-11-22 20:10:40.053045+05:45', NULL, 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a203a5-fed8-78c4-8e55-ade1932ea2c7', 'travel', '2026-11-22 20:10:40.056793+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a203a5-fedb-72e7-898a-ce01576fab59', 'travel', '2026-11-22 20:10:40.059291+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a203a6-0011-76ba-8458-e56cd48e34a1', 'writer', '2026-11-22 20:10:40.381288+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fd73-7395-ad22-fb43445989e7', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-22 20:10:39.813474+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-22 20:10:39.797918+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-22 20:10:39.71133+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fde7-75d2-8c80-cbc799ddf757', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-22 20:10:39.823446+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 20:10:39.818811+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-22 20:10:39.816406+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fdf0-786a-9d4a-8b0bfe7e7b1c', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-22 20:10:39.837047+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.827938+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.824719+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fdfe-7b36-849e-c845f6d020b9', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 20:10:39.851848+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-22 20:10:39.849654+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-22 20:10:39.838877+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe0d-70d3-9989-1202ff8c3dbf', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 20:10:39.873515+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-22 20:10:39.868005+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-22 20:10:39.853249+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe22-7bc3-9121-f3e12dc9f1e8', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-22 20:10:39.918721+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-22 20:10:39.882452+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-22 20:10:39.874933+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe4f-7a8c-bbb2-1023b36c8671', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 20:10:39.929436+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 20:10:39.92535+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 20:10:39.919837+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe5a-7f1f-b340-a76cd6c7a67e', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 20:10:39.937065+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 20:10:39.933672+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 20:10:39.931187+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe79-7af6-9771-9898471a297e', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-22 20:10:39.963904+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-22 20:10:39.963904+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.961912+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe85-7b31-b994-3a397f0083e2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 20:10:39.978038+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.976099+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.973919+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe8a-7ec2-b52a-b199bf585bb8', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 20:10:39.982734+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.981207+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.979107+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe91-7e67-891d-ea7b078e053c', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-22 20:10:39.990444+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.988788+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.986134+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a203a5-fe62-7f11-9aed-8971ad2fd308', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-22 20:10:39.96006+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.946345+05:45', true, '2026-11-22 20:10:39.952756+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.93917+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fec9-7669-b52f-bf74a74fa7f2', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-22 20:10:40.046668+05:45', 1, 1, 1, 1, 0, '01a203a5-fd71-74e5-a31c-e25cfe28d27c', '2026-11-22 20:10:40.045948+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.041611+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fecf-7a1b-b44d-62616ad52052', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-22 20:10:40.049759+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-22 20:10:40.049293+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.04781+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fed8-78c4-8e55-ade1932ea2c7', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-22 20:10:40.056793+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.056793+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fedb-72e7-898a-ce01576fab59', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-22 20:10:40.059291+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.059291+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a5-febc-78ce-82f2-e22347086dc8', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-22 20:10:40.033762+05:45', 1, 2, 1, 1, 0, '01a203a5-fd6f-78ee-b388-26f8f163bfa5', '2026-11-22 20:10:40.03294+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-22 20:10:40.028787+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fe98-7446-9c94-73badbf8d870', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-22 20:10:39.995609+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:39.994141+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 20:10:39.992441+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a5-fe9d-7cde-8f37-6971fa59991a', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-22 20:10:40.017049+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:40.014903+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.009055+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a5-feb2-71ee-916f-e683c4a148b1', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-22 20:10:40.0272+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 20:10:40.020349+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 20:10:40.018311+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a203a6-0011-76ba-8458-e56cd48e34a1', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-22 20:10:40.381288+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-22 20:10:40.381288+05:45');
-INSERT INTO holdfast.workers VALUES ('01a203a5-fd6f-78ee-b388-26f8f163bfa5', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-22 20:10:39.697043+05:45', '2026-11-22 21:10:39.697043+05:45');
-INSERT INTO holdfast.workers VALUES ('01a203a5-fd71-74e5-a31c-e25cfe28d27c', 'web-2/988', '1.4.0', 'api,worker', '2026-11-22 20:10:39.697446+05:45', '2026-11-22 21:10:39.697446+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-22 23:09:22.167055+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.185533+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-22 23:09:22.187747+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.181521+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20449-9a2c-7929-8e5f-cf2409076003', '2026-11-22 23:09:22.189864+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.189864+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.196232+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-22 23:09:22.198822+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.195548+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a37-7d7f-8767-d7c1d37949d0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-22 23:09:22.200068+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a37-7d7f-8767-d7c1d37949d0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.202166+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a37-7d7f-8767-d7c1d37949d0', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.203475+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.201622+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a3c-702f-aa0c-4284b803bde4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-22 23:09:22.204516+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a3c-702f-aa0c-4284b803bde4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.207072+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a3c-702f-aa0c-4284b803bde4', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-22 23:09:22.20791+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.20633+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a40-7a52-afa0-1340efa9770e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-22 23:09:22.2113+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a40-7a52-afa0-1340efa9770e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.21502+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a40-7a52-afa0-1340efa9770e', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:09:22.216541+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.214397+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a40-7a52-afa0-1340efa9770e', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:09:22.218535+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.218037+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a40-7a52-afa0-1340efa9770e', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.220289+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.218961+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a4d-7160-aff3-f4b59744035a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-22 23:09:22.221213+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a4d-7160-aff3-f4b59744035a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.223024+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a4d-7160-aff3-f4b59744035a', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20449-9a10-7b97-86d2-615ad6bd9f29"}', NULL, '2026-11-22 23:09:22.225372+05:45', '01a20449-9a10-7b97-86d2-615ad6bd9f29', '2026-11-22 23:09:22.222549+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a4d-7160-aff3-f4b59744035a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.228325+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.226859+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-22 23:09:22.229305+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.232789+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-22 23:09:22.25551+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.231956+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a70-7d3a-bb8f-64862673e2a4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:09:22.258242+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a70-7d3a-bb8f-64862673e2a4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.260782+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a70-7d3a-bb8f-64862673e2a4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.262249+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.259976+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a76-7cad-b115-dce26b7db1e1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:09:22.26297+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a76-7cad-b115-dce26b7db1e1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.264767+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a76-7cad-b115-dce26b7db1e1', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.268519+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.264223+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a7d-7770-89b6-cb1a0aa02cd0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-22 23:09:22.26968+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a7d-7770-89b6-cb1a0aa02cd0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.271937+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a7d-7770-89b6-cb1a0aa02cd0', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.275428+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.271257+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a84-740c-82f5-8df5fbd73fd8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-22 23:09:22.276499+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a84-740c-82f5-8df5fbd73fd8', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.278337+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a87-74a8-aefd-d424df0452ec', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-22 23:09:22.28003+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a87-74a8-aefd-d424df0452ec', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.285992+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a87-74a8-aefd-d424df0452ec', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:09:22.287079+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.285023+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a8f-7c89-814d-c20a9f068ad9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-22 23:09:22.287943+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a8f-7c89-814d-c20a9f068ad9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.289866+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a8f-7c89-814d-c20a9f068ad9', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:09:22.290658+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.289367+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a93-753a-8c65-c6ced15ab27f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-22 23:09:22.291464+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a93-753a-8c65-c6ced15ab27f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.293398+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a93-753a-8c65-c6ced15ab27f', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-22 23:09:22.294727+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.292844+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a97-791d-ac4e-5b718b4effd0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:09:22.29571+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a97-791d-ac4e-5b718b4effd0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.297755+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a97-791d-ac4e-5b718b4effd0', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:09:22.298823+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.297137+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a9b-7b44-a559-0ed996b5ffaf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:09:22.299876+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a9b-7b44-a559-0ed996b5ffaf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.302021+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9a9b-7b44-a559-0ed996b5ffaf', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:09:22.304628+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.30144+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aa1-7834-a67e-88d7697b38e2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:09:22.30567+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aa1-7834-a67e-88d7697b38e2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.307782+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aa1-7834-a67e-88d7697b38e2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:09:22.308598+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.307268+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aa5-7369-b23d-5b493b9c2382', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-22 23:09:22.309348+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aa5-7369-b23d-5b493b9c2382', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.311207+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aa8-7795-89a8-f9e1c0402600', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-22 23:09:22.312613+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aa8-7795-89a8-f9e1c0402600', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.314313+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aaa-7f01-9e12-0bdea110f7ef', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-22 23:09:22.315063+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aaa-7f01-9e12-0bdea110f7ef', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:09:22.316757+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aaa-7f01-9e12-0bdea110f7ef', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-22 23:09:22.317555+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.316149+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9aad-7ee8-a7f3-e9b5cdff15e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-22 23:09:22.318067+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9ab0-72c6-9099-6fef3e0f3eeb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-22 23:09:22.320246+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20449-9b33-75dc-9eb1-24640da49824', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-22 23:09:22.453435+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-1', '\x6b2d31', '01a20449-9a11-7990-861e-32372a3db035', '2026-11-22 23:09:22.167055+05:45');
+INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-2', '\x6b2d32', '01a20449-9a37-7d7f-8767-d7c1d37949d0', '2026-11-22 23:09:22.200068+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-23 00:09:22.161246+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20449-9a0e-78ab-9c7b-83046b14fa67', 'web-1/1042', '1.4.0', '2026-11-22 23:09:22.159533+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20449-9a10-779b-bfa0-7dd0bf9c7415', 'web-2/988', '1.4.0', '2026-11-22 23:09:22.160606+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20449-9a10-7b97-86d2-615ad6bd9f29', 'web-2/731', '1.4.0', '2026-11-22 23:09:22.160815+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20449-9aa5-7369-b23d-5b493b9c2382', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-22 23:09:22.324685+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20449-9a97-791d-ac4e-5b718b4effd0', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:09:22.370759+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20449-9a9b-7b44-a559-0ed996b5ffaf', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:09:22.401622+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20449-9aa1-7834-a67e-88d7697b38e2', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:09:22.425442+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20449-9a7d-7770-89b6-cb1a0aa02cd0', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-22 23:09:22.438387+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20449-9aa5-7369-b23d-5b493b9c2382', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a20449-9a97-791d-ac4e-5b718b4effd0', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:09:22.400719+05:45', '2026-11-22 23:09:22.372092+05:45', false, 3, '2026-11-22 23:09:22.382084+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a20449-9a9b-7b44-a559-0ed996b5ffaf', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:09:22.424834+05:45', '2026-11-22 23:09:22.402785+05:45', false, 2, '2026-11-22 23:09:22.412523+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a20449-9aa1-7834-a67e-88d7697b38e2', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:09:22.437911+05:45', '2026-11-22 23:09:22.428372+05:45', false, 1, '2026-11-22 23:09:22.437911+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a20449-9a7d-7770-89b6-cb1a0aa02cd0', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-22 23:09:22.439662+05:45', false, 1, '2026-11-22 23:09:22.450503+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-22 23:09:22.450503+05:45', 'the receiver answered 410 Gone');
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-22 17:24:21.848056');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-22 17:24:21.855677');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-22 17:24:21.890385');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-22 17:24:21.896893');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-22 17:24:21.906454');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-22 17:24:21.920773');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-22 17:24:21.95012');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-22 17:24:21.957841');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xc030328e900247ada43a63d0459d4431afe6da35a7014752ba0a6a0b9b77543c', '2026-11-22 23:09:21.906454+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x6fbb6a2ef2624de7a609046efa75972784138cfa31234382ad01522bd0cbc89a', '2026-11-22 23:09:21.906454+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20449-9a11-7990-861e-32372a3db035');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20449-9a37-7d7f-8767-d7c1d37949d0');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20449-9a3c-702f-aa0c-4284b803bde4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20449-9a40-7a52-afa0-1340efa9770e');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20449-9a4d-7160-aff3-f4b59744035a');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20449-9a55-7268-aa00-f0d0c5611418');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20449-9a70-7d3a-bb8f-64862673e2a4');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20449-9a76-7cad-b115-dce26b7db1e1');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20449-9a84-740c-82f5-8df5fbd73fd8');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20449-9a87-74a8-aefd-d424df0452ec');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20449-9a8f-7c89-814d-c20a9f068ad9');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20449-9a93-753a-8c65-c6ced15ab27f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20449-9a97-791d-ac4e-5b718b4effd0');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20449-9a9b-7b44-a559-0ed996b5ffaf');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20449-9aa1-7834-a67e-88d7697b38e2');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20449-9aa5-7369-b23d-5b493b9c2382');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20449-9aa8-7795-89a8-f9e1c0402600');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20449-9aaa-7f01-9e12-0bdea110f7ef');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20449-9aad-7ee8-a7f3-e9b5cdff15e9');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20449-9ab0-72c6-9099-6fef3e0f3eeb');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20449-9b33-75dc-9eb1-24640da49824');
+INSERT INTO holdfast.task_queue VALUES ('01a20449-9aa5-7369-b23d-5b493b9c2382', 'writer', '2026-11-22 23:09:22.309348+05:45', '01a20449-9a0e-78ab-9c7b-83046b14fa67', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a20449-9aa8-7795-89a8-f9e1c0402600', 'writer', '2026-11-22 23:09:22.312613+05:45', '01a20449-9a10-779b-bfa0-7dd0bf9c7415', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a20449-9aaa-7f01-9e12-0bdea110f7ef', 'support', '2026-11-22 23:09:22.317555+05:45', NULL, 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a20449-9aad-7ee8-a7f3-e9b5cdff15e9', 'travel', '2026-11-22 23:09:22.318067+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a20449-9ab0-72c6-9099-6fef3e0f3eeb', 'travel', '2026-11-22 23:09:22.320246+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a20449-9b33-75dc-9eb1-24640da49824', 'writer', '2026-11-22 23:09:22.453435+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a11-7990-861e-32372a3db035', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-22 23:09:22.198822+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-22 23:09:22.195548+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-22 23:09:22.167055+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a37-7d7f-8767-d7c1d37949d0', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-22 23:09:22.203475+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:09:22.201622+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-22 23:09:22.200068+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a3c-702f-aa0c-4284b803bde4', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-22 23:09:22.20791+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:09:22.20633+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.204516+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a40-7a52-afa0-1340efa9770e', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:09:22.220289+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-22 23:09:22.218961+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-22 23:09:22.2113+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a4d-7160-aff3-f4b59744035a', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:09:22.228325+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-22 23:09:22.226859+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-22 23:09:22.221213+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a55-7268-aa00-f0d0c5611418', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-22 23:09:22.25551+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-22 23:09:22.231956+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-22 23:09:22.229305+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a70-7d3a-bb8f-64862673e2a4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:09:22.262249+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:09:22.259976+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:09:22.258242+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a76-7cad-b115-dce26b7db1e1', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:09:22.268519+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:09:22.264223+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:09:22.26297+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a84-740c-82f5-8df5fbd73fd8', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-22 23:09:22.278337+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-22 23:09:22.278337+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.276499+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a87-74a8-aefd-d424df0452ec', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:09:22.287079+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:09:22.285023+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.28003+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a8f-7c89-814d-c20a9f068ad9', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:09:22.290658+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:09:22.289367+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.287943+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a93-753a-8c65-c6ced15ab27f', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-22 23:09:22.294727+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:09:22.292844+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.291464+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20449-9a7d-7770-89b6-cb1a0aa02cd0', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-22 23:09:22.275428+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:09:22.271257+05:45', true, '2026-11-22 23:09:22.273415+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.26968+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9a97-791d-ac4e-5b718b4effd0', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-22 23:09:22.298823+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:09:22.297137+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.29571+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9a9b-7b44-a559-0ed996b5ffaf', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-22 23:09:22.304628+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:09:22.30144+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.299876+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9aa1-7834-a67e-88d7697b38e2', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-22 23:09:22.308598+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:09:22.307268+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.30567+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9aa5-7369-b23d-5b493b9c2382', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-22 23:09:22.311207+05:45', 1, 2, 1, 1, 0, '01a20449-9a0e-78ab-9c7b-83046b14fa67', '2026-11-22 23:09:22.31066+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-22 23:09:22.309348+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9aa8-7795-89a8-f9e1c0402600', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-22 23:09:22.314313+05:45', 1, 1, 1, 1, 0, '01a20449-9a10-779b-bfa0-7dd0bf9c7415', '2026-11-22 23:09:22.313881+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.312613+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9aaa-7f01-9e12-0bdea110f7ef', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-22 23:09:22.316757+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-22 23:09:22.316149+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.315063+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9aad-7ee8-a7f3-e9b5cdff15e9', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-22 23:09:22.318067+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.318067+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9ab0-72c6-9099-6fef3e0f3eeb', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-22 23:09:22.320246+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:09:22.320246+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20449-9b33-75dc-9eb1-24640da49824', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-22 23:09:22.453435+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-22 23:09:22.453435+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20449-9a0e-78ab-9c7b-83046b14fa67', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-22 23:09:22.159533+05:45', '2026-11-23 00:09:22.159533+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20449-9a10-779b-bfa0-7dd0bf9c7415', 'web-2/988', '1.4.0', 'api,worker', '2026-11-22 23:09:22.160606+05:45', '2026-11-23 00:09:22.160606+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
 SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 8, true);
 ALTER TABLE ONLY holdfast.api_keys

@@ -63,7 +63,7 @@ func (l Limits) Read(w http.ResponseWriter, r *http.Request) ([]byte, *Fault) {
 		w.Header().Set("Connection", "close")
 		return nil, &Fault{http.StatusRequestTimeout, "the body did not arrive in time"}
 	}
-	return nil, &Fault{http.StatusBadRequest, "the body broke off"}
+	return nil, &Fault{http.StatusBadRequest, "the body is incomplete"}
 }
 
 func (l Limits) tooLarge(w http.ResponseWriter) *Fault {

@@ -75,6 +75,8 @@ const (
 type Traits struct {
 	// ContextMember is the request member that names the context, for error messages.
 	ContextMember string
+	// PartsMember is the request member that holds the parts of a message, for error messages.
+	PartsMember string
 	// Extensions says that the version has extensions, and that agents may require some.
 	Extensions bool
 	// EchoHeader is the header in which answers name the extensions in force.

@@ -23,7 +23,7 @@ const streamPause = 5 * time.Second
 // count charges a request to its caller's rate limit.
 func (o *Runner) count(r *Request) error {
 	if wait, ok := o.opt.Quotas.Allow(r.Caller.Owner()); !ok {
-		return o.refuse(r, LimitRate, "you have sent more requests in a second than you may", wait)
+		return o.refuse(r, LimitRate, "you have reached your limit of requests per second", wait)
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func (o *Runner) count(r *Request) error {
 func (o *Runner) takeStream(r *Request) (release func(), err error) {
 	closed, ok := o.opt.Quotas.Open(r.Caller.Owner())
 	if !ok {
-		return nil, o.refuse(r, LimitStreams, "you have as many open streams as you may", streamPause)
+		return nil, o.refuse(r, LimitStreams, "you have reached your limit of open streams; close one", streamPause)
 	}
 	if o.streams == nil {
 		return closed, nil
@@ -42,19 +42,20 @@ func (o *Runner) takeStream(r *Request) (release func(), err error) {
 		return func() { <-o.streams; closed() }, nil
 	default:
 		closed()
-		return nil, o.refuse(r, LimitServerStreams, "too many open streams", streamPause)
+		return nil, o.refuse(r, LimitServerStreams, "the server has reached its limit of open streams", streamPause)
 	}
 }
 
 // bound checks the number and the size of a message's parts.
 func (o *Runner) bound(r *Request, m *task.Message) error {
+	member := r.Codec.Traits().PartsMember
 	if most := o.opt.MaxParts; most > 0 && len(m.Parts) > most {
 		o.Limited(r, LimitParts)
-		return &task.Error{Kind: task.TooLarge, Field: "message.parts", Msg: fmt.Sprintf("message.parts: must not be more than %d", most)}
+		return &task.Error{Kind: task.TooLarge, Field: member, Msg: fmt.Sprintf("%s: must not have more than %d parts", member, most)}
 	}
 	for i := range m.Parts {
 		if most := o.opt.MaxPart; most > 0 && m.Parts[i].Size() > most {
-			field := fmt.Sprintf("message.parts[%d]", i)
+			field := fmt.Sprintf("%s[%d]", member, i)
 			o.Limited(r, LimitParts)
 			return &task.Error{Kind: task.TooLarge, Field: field, Msg: fmt.Sprintf("%s: must not be longer than %d bytes", field, most)}
 		}

@@ -39,7 +39,7 @@ func (o *Runner) prepare(r *Request) error {
 		case slices.Contains(r.Extensions, e.URI):
 			r.active = append(r.active, e.URI)
 		case e.Required && r.Codec.Traits().Extensions:
-			return task.Errorf(task.ExtensionRequired, "the agent requires %s", e.URI)
+			return task.Errorf(task.ExtensionRequired, "the agent requires %s; name it in A2A-Extensions", e.URI)
 		}
 	}
 	return nil

@@ -159,7 +159,7 @@ func TestBadRequests(t *testing.T) {
 	require.Equal(t, "INVALID_PARAMS", f.info.GetReason())
 	require.Equal(t, []string{"message.parts: is required"}, f.members)
 	_, err = s.old.GetTask(with(t), &pb03.GetTaskRequest{Name: "t-1"})
-	require.Equal(t, []string{"name: must be tasks/ and an id"}, faultOf(t, err).members)
+	require.Equal(t, []string{"name: must have the form tasks/{id}"}, faultOf(t, err).members)
 
 	err = s.conn.Invoke(with(t), "/"+service10+"GetTask", []byte("\xff\xff"), new([]byte), grpc.ForceCodec(rawCodec{}))
 	require.Equal(t, codes.InvalidArgument, faultOf(t, err).Code())

@@ -159,7 +159,7 @@ func (c *call) follow() error {
 		return c.fail(err)
 	}
 	if st.Cut() {
-		return status.Error(codes.Unavailable, "the server is stopping: follow the task again")
+		return status.Error(codes.Unavailable, "the server is stopping; subscribe to the task again")
 	}
 	return status.FromContextError(c.ctx.Err()).Err() // the client has left, or stopped reading
 }

@@ -56,7 +56,7 @@ func (c *call) tell(e *task.Error, in fault.Incident) error {
 	}
 	s := new(spb.Status)
 	if err := protojson.Unmarshal(append(b, '}'), s); err != nil {
-		c.b.Log.Error("an error has no binary form", "error", err)
+		c.b.Log.Error("could not encode the details of an error for gRPC", "error", err)
 		return status.Error(codes.Code(row.GRPC), message)
 	}
 	return status.ErrorProto(s)

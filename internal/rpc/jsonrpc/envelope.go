@@ -129,7 +129,7 @@ func members(body []byte, visit func(name string, v jsontext.Value)) error {
 	case '[':
 		return errors.New("batches are not part of A2A: send one request object")
 	default:
-		return errors.New("must be an object")
+		return errors.New("the request must be an object")
 	}
 	r := readers.Get().(*reader)
 	defer r.release()

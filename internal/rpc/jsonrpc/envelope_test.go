@@ -263,7 +263,7 @@ func TestBrokenBody(t *testing.T) {
 			a := readAnswer(t, c)
 			require.Equal(t, http.StatusOK, a.StatusCode)
 			require.Equal(t, -32700, a.Error.Code)
-			require.Contains(t, a.Error.Message, "the body broke off")
+			require.Contains(t, a.Error.Message, "the body is incomplete")
 		})
 	}
 	t.Run("longer than announced", func(t *testing.T) {

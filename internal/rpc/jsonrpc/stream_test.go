@@ -449,7 +449,8 @@ func TestFailedStreamEndsWithError(t *testing.T) {
 	s := serveStreams(t, options{})
 	s.log.ReadErr = errors.New("password=hunter2")
 	id := s.task("0.3", status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
-	// A second stream has put the tail into the topic, so that the first must read back.
+	// The live stream puts the newest event into the topic's ring. The resumed stream is behind the ring, so it reads the
+	// older events from the log, which fails.
 	live := s.open(t, subscribe(id))
 	live.expect(t, "4 task working")
 	c := s.open(t, subscribe(id), "Last-Event-ID", "1")

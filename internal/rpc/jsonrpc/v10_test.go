@@ -273,7 +273,7 @@ func TestErrorDetails(t *testing.T) {
 	a = s.post(t, request("1", "ListTasks", `{"pageSize":101}`))
 	require.Equal(t, -32602, a.Error.Code)
 	require.Equal(t, "pageSize", reasons(t, a)[1].FieldViolations[0].Field)
-	require.Equal(t, "must be 1 to 100", reasons(t, a)[1].FieldViolations[0].Description)
+	require.Equal(t, "must be a number from 1 to 100", reasons(t, a)[1].FieldViolations[0].Description)
 
 	a = s.post(t, `{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}`)
 	require.Equal(t, -32004, a.Error.Code)

@@ -70,7 +70,7 @@ func (x *exchange) route() bool {
 	default:
 		x.W.Header().Set("Allow", x.verbs.allow())
 		x.refuse(http.StatusMethodNotAllowed, "METHOD_NOT_FOUND", "UNIMPLEMENTED", codeMethodNotFound,
-			"Method not found: here it is "+strings.TrimPrefix(x.verbs.allow(), "OPTIONS, "))
+			"Method not found: this path accepts "+strings.TrimPrefix(x.verbs.allow(), "OPTIONS, "))
 	}
 	return false
 }

@@ -213,7 +213,7 @@ func TestBadRequests(t *testing.T) {
 		{name: "an unknown action", verb: "POST", path: "/message:sing", body: `{}`, status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
 		{name: "an unknown path", verb: "GET", path: "/tasks/t-1/artifacts", status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
 		{name: "no id", verb: "POST", path: "/tasks/:cancel", status: 404, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "no such path"},
-		{name: "another verb", verb: "PUT", path: "/tasks/t-1", body: `{}`, status: 405, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "here it is GET, HEAD"},
+		{name: "another verb", verb: "PUT", path: "/tasks/t-1", body: `{}`, status: 405, reason: "METHOD_NOT_FOUND", class: "MethodNotFoundError", message: "this path accepts GET, HEAD"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

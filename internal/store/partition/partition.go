@@ -188,7 +188,7 @@ func list(ctx context.Context, tx pgx.Tx, f Family, t table) (there []Partition,
 	_, err = pgx.ForEachRow(rows, []any{&p.Table, &bound, &p.Detaching}, func() error {
 		m := bounds.FindStringSubmatch(bound)
 		if m == nil {
-			return fmt.Errorf("%s has bounds that Holdfast does not write: %s", p.Table, bound)
+			return fmt.Errorf("partition %s has bounds that Holdfast did not set: %s", p.Table, bound)
 		}
 		var begins, ends error
 		p.From, begins = f.parse(m[1])

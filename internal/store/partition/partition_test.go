@@ -313,5 +313,5 @@ func TestForeignBounds(t *testing.T) {
 	c := connect(t, db.URL)
 	exec(t, c, "CREATE TABLE holdfast.mine PARTITION OF holdfast.push_attempts FOR VALUES FROM (MINVALUE) TO ('2001-01-01')")
 	_, err := partition.List(t.Context(), c, partition.Attempts)
-	require.ErrorContains(t, err, "mine has bounds that Holdfast does not write")
+	require.ErrorContains(t, err, "partition mine has bounds that Holdfast did not set")
 }

@@ -92,7 +92,7 @@ func persist(ctx context.Context, log *slog.Logger, do func() error) error {
 		if err == nil || !passes(err) || time.Now().After(deadline) {
 			return err
 		}
-		log.Warn("the database does not let us migrate yet: trying again", "error", err)
+		log.Warn("the database does not accept the migration yet; retrying", "error", err)
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, context.Cause(ctx))

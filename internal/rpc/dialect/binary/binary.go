@@ -102,7 +102,7 @@ func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
 	}
 	params, err := toJSON(m)
 	if err != nil {
-		return nil, &task.Error{Kind: task.Invalid, Msg: "the message has no form in JSON: a number that is none, or a value without a kind", Cause: err}
+		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be converted to JSON: a number is not finite, or a Value is empty", Cause: err}
 	}
 	var bad *strictjson.Error
 	if err := strictjson.Check(params, c.depth); errors.As(err, &bad) {

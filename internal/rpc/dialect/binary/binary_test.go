@@ -295,7 +295,7 @@ func TestDecodeRefusals(t *testing.T) {
 	for range 70 {
 		deep = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{deep}})
 	}
-	const none = "has no form in JSON"
+	const none = "cannot be converted to JSON"
 	for name, tt := range map[string]struct {
 		message proto.Message
 		want    string
@@ -311,8 +311,8 @@ func TestDecodeRefusals(t *testing.T) {
 		"an unknown role":       {&pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: 9}}, "message.role: must be"},
 		"a push configuration":  {&pb10.TaskPushNotificationConfig{TaskId: "t"}, "url: is required"},
 		"an invalid time":       {&pb10.ListTasksRequest{StatusTimestampAfter: badTime()}, none},
-		"an unknown state":      {&pb10.ListTasksRequest{Status: 99}, "status: is not a state"},
-		"an invalid page":       {&pb10.ListTasksRequest{PageSize: proto.Int32(0)}, "pageSize: must be 1 to 100"},
+		"an unknown state":      {&pb10.ListTasksRequest{Status: 99}, "status: must be a task state"},
+		"an invalid page":       {&pb10.ListTasksRequest{PageSize: proto.Int32(0)}, "pageSize: must be a number from 1 to 100"},
 		"no id":                 {&pb10.CancelTaskRequest{}, "id: is required"},
 		"an id of another kind": {&pb10.SubscribeToTaskRequest{}, "id: is required"},
 	} {
@@ -333,7 +333,7 @@ func TestDecodeRefusals(t *testing.T) {
 	b, err := proto.Marshal(&pb03.GetTaskRequest{Name: "t-1"})
 	require.NoError(t, err)
 	_, err = versions["0.3"].binary.Decode(engine.OpGet, b)
-	require.ErrorContains(t, err, "name: must be tasks/ and an id")
+	require.ErrorContains(t, err, "name: must have the form tasks/{id}")
 }
 
 // The document has a member without a field in its message, and a number that no double holds.

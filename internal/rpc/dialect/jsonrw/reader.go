@@ -251,7 +251,7 @@ func (r *Reader) Count() int {
 
 // Bytes reads a base64 string in either alphabet, with or without padding.
 func (r *Reader) Bytes() []byte {
-	if !r.expect(jsontext.KindString, "must be a string of base64") {
+	if !r.expect(jsontext.KindString, "must be a base64 string") {
 		return nil
 	}
 	raw := r.value()

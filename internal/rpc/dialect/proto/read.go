@@ -83,7 +83,7 @@ func State(r *jsonrw.Reader) task.State {
 			return s
 		}
 	}
-	r.Fail("is not a state of a task, such as TASK_STATE_WORKING")
+	r.Fail("must be a task state such as TASK_STATE_WORKING")
 	return task.StateUnspecified
 }
 
@@ -149,7 +149,7 @@ func List(r *jsonrw.Reader, call *dialect.Call) *engine.ListRequest {
 			l.State = State(r)
 		case "pageSize":
 			if l.PageSize = Count(r); l.PageSize < 1 || l.PageSize > maxPage {
-				r.Fail("must be 1 to %d", maxPage)
+				r.Fail("must be a number from 1 to %d", maxPage)
 			}
 		case "pageToken":
 			l.PageToken = r.String()

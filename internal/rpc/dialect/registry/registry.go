@@ -109,9 +109,9 @@ func Pick(method, header, pin string, strict bool) (Choice, error) {
 	case !strict, version == "" && (pin != "" || newest.ID() < dialect.V10):
 		return Choice{Codec: newest, Ambiguous: len(candidates) > 1}, nil
 	case version == "":
-		return Choice{Codec: newest}, task.Errorf(task.Version, "without A2A-Version it is 0.3, which does not have this method")
+		return Choice{Codec: newest}, task.Errorf(task.Version, "without A2A-Version the request is in 0.3, which does not have this method; send A2A-Version: %s", newest.Version())
 	}
-	return Choice{Codec: newest}, task.Errorf(task.Version, "A2A-Version %s does not have this method", version)
+	return Choice{Codec: newest}, task.Errorf(task.Version, "A2A-Version %s does not have this method; %s does", version, newest.Version())
 }
 
 // Admit checks an A2A-Version against the version of the path or gRPC service that the request was
@@ -124,9 +124,9 @@ func Admit(c dialect.Codec, header, place string, strict bool) error {
 	case !strict, version == c.Version(), version == "" && c.Version() == v03.Version:
 		return nil
 	case version == "":
-		return task.Errorf(task.Version, "without A2A-Version it is 0.3, which does not have this %s", place)
+		return task.Errorf(task.Version, "without A2A-Version the request is in 0.3, which does not have this %s; send A2A-Version: %s", place, c.Version())
 	}
-	return task.Errorf(task.Version, "A2A-Version %s does not have this %s", version, place)
+	return task.Errorf(task.Version, "A2A-Version %s does not have this %s; %s does", version, place, c.Version())
 }
 
 var published = regexp.MustCompile(`^(0\.1|0\.2|0\.3|1\.0)(\.[0-9]{1,3})?$`)
@@ -140,7 +140,7 @@ func parseVersion(header string) (string, error) {
 	}
 	match := published.FindStringSubmatch(header)
 	if match == nil {
-		return "", task.Errorf(task.Version, "A2A-Version %.32q is not among 0.1, 0.2, 0.3 and 1.0", header)
+		return "", task.Errorf(task.Version, "A2A-Version %.32q is not supported; use 0.1, 0.2, 0.3 or 1.0", header)
 	}
 	if match[1] == "0.2" {
 		return v03.Version, nil

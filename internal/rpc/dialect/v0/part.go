@@ -63,7 +63,7 @@ func part(r *jsonrw.Reader) task.Part {
 	case "":
 		r.Fail("must be a text, file or data part")
 	default:
-		r.Fail("is of a kind that is not known: text, file or data is expected")
+		r.Fail("is of an unknown kind; use text, file or data")
 	}
 	return task.Part{}
 }
@@ -100,7 +100,7 @@ func file(r *jsonrw.Reader, p *task.Part) {
 		}
 	}
 	if !SetFile(p, raw) {
-		r.Fail("bytes and uri exclude each other")
+		r.Fail("must have only one of bytes and uri")
 	}
 }
 

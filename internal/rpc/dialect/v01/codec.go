@@ -27,7 +27,7 @@ func (Codec) ID() dialect.ID { return dialect.V01 }
 func (Codec) Version() string { return Version }
 
 var traits = dialect.Traits{
-	ContextMember: "sessionId", EchoHeader: dialect.ExtensionsHeader, ReopensTasks: true,
+	ContextMember: "sessionId", PartsMember: "message.parts", EchoHeader: dialect.ExtensionsHeader, ReopensTasks: true,
 	Card: card.RenderLegacy, WholeTasks: true, BriefNotifications: true, TokenHeaders: []string{"X-A2A-Notification-Token", "X-A2A-Token"},
 }
 

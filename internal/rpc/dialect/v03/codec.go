@@ -27,7 +27,7 @@ func (Codec) ID() dialect.ID { return dialect.V03 }
 func (Codec) Version() string { return Version }
 
 var traits = dialect.Traits{
-	ContextMember: "message.contextId", Extensions: true, EchoHeader: dialect.OldExtensionsHeader, Interfaces: true, AdoptsTaskIDs: true,
+	ContextMember: "message.contextId", PartsMember: "message.parts", Extensions: true, EchoHeader: dialect.OldExtensionsHeader, Interfaces: true, AdoptsTaskIDs: true,
 	Card: card.RenderLegacy, WholeTasks: true, TokenHeaders: []string{"X-A2A-Notification-Token"},
 }
 

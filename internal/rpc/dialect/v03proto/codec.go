@@ -24,6 +24,15 @@ var _ dialect.Codec = Codec{}
 // ID returns dialect.V03Proto.
 func (Codec) ID() dialect.ID { return dialect.V03Proto }
 
+var traits = func() dialect.Traits {
+	t := *v03.Codec{}.Traits()
+	t.PartsMember = "message.content"
+	return t
+}()
+
+// Traits returns the traits of 0.3. The parts of a message have another name.
+func (Codec) Traits() *dialect.Traits { return &traits }
+
 // ListTasks is missing in the proto file of 0.3.0. The official library's younger file has it, and
 // the document has tasks/list for HTTP+JSON.
 var operations = map[string]engine.Op{

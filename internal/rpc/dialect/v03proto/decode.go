@@ -69,7 +69,7 @@ func named(r *jsonrw.Reader, call *dialect.Call, metadata *json.RawMessage) stri
 	}
 	id, whole := strings.CutPrefix(name, "tasks/")
 	if name != "" && !whole {
-		r.FailMember("name", "must be tasks/ and an id")
+		r.FailMember("name", "must have the form tasks/{id}")
 	}
 	r.Require(id != "", "name")
 	return id
@@ -161,7 +161,7 @@ func file(r *jsonrw.Reader, p *task.Part) {
 		}
 	}
 	if !v0.SetFile(p, raw) {
-		r.Fail("fileWithBytes and fileWithUri exclude each other")
+		r.Fail("must have only one of fileWithBytes and fileWithUri")
 	}
 }
 

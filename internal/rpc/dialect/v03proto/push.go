@@ -93,7 +93,7 @@ func namePush(r *jsonrw.Reader, op engine.Op) *engine.PushRequest {
 	}
 	p.ConfigID = at.configID()
 	if p.TaskID == "" || p.ConfigID == "" && op == engine.OpPushDelete {
-		r.FailMember("name", "must be tasks/, an id, %s and another", configsInfix)
+		r.FailMember("name", "must have the form tasks/{id}%s{id}", configsInfix)
 	}
 	return p
 }

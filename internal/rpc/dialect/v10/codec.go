@@ -29,7 +29,7 @@ func (Codec) ID() dialect.ID { return dialect.V10 }
 func (Codec) Version() string { return Version }
 
 var traits = dialect.Traits{
-	ContextMember: "message.contextId", Extensions: true, EchoHeader: dialect.ExtensionsHeader, Interfaces: true, Tenants: true,
+	ContextMember: "message.contextId", PartsMember: "message.parts", Extensions: true, EchoHeader: dialect.ExtensionsHeader, Interfaces: true, Tenants: true,
 	Card: card.RenderStrict, UndeclaredCards: true,
 	TokenHeaders: []string{"X-A2A-Notification-Token", "A2A-Notification-Token"}, AuthorizesKeys: true,
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// API keys of clients. The secrets are not here: a key is shown once, when it is made.
+// API keys of clients. The table has no secrets: a key is shown once, when it is created.
 type APIKey struct {
 	// The public part of the key.
 	KeyID string
@@ -19,7 +19,7 @@ type APIKey struct {
 	KeyHash []byte
 	// The operator's name for it.
 	Name string
-	// With subject: the identity of requests that show the key.
+	// With subject, the caller of requests that have the key.
 	Tenant    string
 	Subject   string
 	Scopes    []string
@@ -30,14 +30,14 @@ type APIKey struct {
 	LastUsedAt pgtype.Timestamptz
 }
 
-// Where each chain of audit_log begins and ends, so that nobody removes rows unnoticed.
+// Where each chain of audit_log begins and ends, so that the removal of rows is noticed.
 type AuditChain struct {
 	Chain int16
 	// How many rows the chain has had.
 	Length int64
 	// The hash of the last row.
 	Head []byte
-	// The last row that retention removed, with all before it; 0: none.
+	// The last row that retention removed; it removes all rows before it, too. 0: none.
 	Removed int64
 	// The hash of that row: the next one continues it.
 	RemovedHead []byte
@@ -50,7 +50,7 @@ type Event struct {
 	Seq int64
 	// 1 message, 2 status, 3 artifact chunk, 4 run note (clients do not see it).
 	Kind int16
-	// As tasks.kept was when it was written, or it has been moved since.
+	// The row is outside of its period: tasks.kept was set when it was written, or it was moved later.
 	Kept  bool
 	State pgtype.Int2
 	// The attempt that wrote it; 0 for a client's write.
@@ -123,7 +123,7 @@ type PushCursor struct {
 	DisabledFor pgtype.Text
 }
 
-// Where each task stands: the projection of its log in task_events.
+// The current state of each task: the projection of its log in task_events.
 type Task struct {
 	// UUIDv7 made by the server; also the public id unless client_id is set.
 	ID uuid.UUID
@@ -137,25 +137,25 @@ type Task struct {
 	State int16
 	// Its rows have moved, or are moving, out of their period, so that the period can be dropped.
 	Kept bool
-	// Since when an operator exempts it from retention; null: not.
+	// When an operator put it on hold, which exempts it from retention; null: no hold.
 	HeldAt pgtype.Timestamptz
 	// Sequence number of the newest event in task_events; they count from 1 without a gap.
 	LastSeq int64
-	// The event that set the present state.
+	// The event that set the current status.
 	StatusSeq int64
 	// When that event was written; of an ended task, when it ended.
 	StatusAt time.Time
 	// Fencing token: each claim and each rescue raises it; a write with an older one is refused.
 	Attempt int32
-	// How many events the present attempt has written; makes a repeated append harmless.
+	// How many events the current attempt has written, so that a retried append writes nothing twice.
 	RunOrdinal int64
 	// How often an executor was started for this task.
 	Runs int32
 	// How many messages the client has sent.
 	Turns int32
-	// Messages that arrived while a run was wanted or under way and still wait for their own run.
+	// Messages that wait behind the one that is queued or running.
 	Pending int32
-	// The process that runs it at present.
+	// The process that runs it now.
 	WorkerID *uuid.UUID
 	// When the newest attempt was claimed.
 	ClaimedAt pgtype.Timestamptz
@@ -165,13 +165,13 @@ type Task struct {
 	CancelRequestedAt pgtype.Timestamptz
 	// The agent answered with a bare Message; lists leave such tasks out.
 	Direct bool
-	// It has webhook configurations. Writers look at this alone to know that nobody waits for a webhook.
+	// It has webhook configurations. If it has none, writers skip the tables of webhooks.
 	Pushes bool
 	// The A2A version of the request that created it.
 	Dialect string
-	// How many events the earlier tasks with its client_id had; null when it is the first. Stream ids are this plus seq, so that those of one public id never go back.
+	// How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.
 	StreamBase pgtype.Int8
-	// Content of all artifact chunks that its runs have written, replaced ones too, in bytes.
+	// Bytes of all artifact chunks that its runs have written, including replaced ones.
 	ArtifactBytes int64
 	Metadata      []byte
 	CreatedAt     time.Time

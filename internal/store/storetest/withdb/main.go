@@ -27,7 +27,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("which command?")
+		return errors.New("usage: withdb command [argument ...]")
 	}
 	db, err := storetest.Create(ctx, "withdb")
 	if err != nil {
