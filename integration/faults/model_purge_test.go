@@ -112,7 +112,7 @@ func (c *checker) lost(d *done) *purge {
 // afterPurge checks an operation that may have met a purge, or a purge that failed (nil).
 func (c *checker) afterPurge(d *done, p *purge) error {
 	r := c.records[d.target]
-	if p == nil || r == nil || r.purged != p || p.ended.IsZero() || d.begin.Before(p.ended) || d.kind == opPurge || c.w.excused(d) {
+	if p == nil || r == nil || r.purged != p || p.ended.IsZero() || d.begin.Before(p.ended) || d.kind == opPurge || d.cut || c.w.excused(d) {
 		return nil
 	}
 	if d.refuse != nil && d.refuse.Code == notFound {
