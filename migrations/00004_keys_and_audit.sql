@@ -100,7 +100,7 @@ COMMENT ON COLUMN holdfast.audit_chains.length IS 'How many rows the chain has h
 COMMENT ON COLUMN holdfast.audit_chains.head IS 'The hash of the last row.';
 COMMENT ON COLUMN holdfast.audit_chains.removed IS 'The last row that retention removed; it removes all rows before it, too. 0: none.';
 COMMENT ON COLUMN holdfast.audit_chains.removed_head IS 'The hash of that row: the next one continues it.';
-COMMENT ON TABLE holdfast.audit_log IS 'Who did what, in the commit that did it. Append-only.';
+COMMENT ON TABLE holdfast.audit_log IS 'Audited actions, each written in the commit of the action. Append-only.';
 COMMENT ON COLUMN holdfast.audit_log.n IS 'Place in the chain, from 1 without a gap.';
 COMMENT ON COLUMN holdfast.audit_log.login IS 'The database login that wrote it.';
 COMMENT ON COLUMN holdfast.audit_log.entries IS 'What happened, as an array: one row names all tasks that one statement created.';

@@ -413,7 +413,7 @@ COMMENT ON COLUMN holdfast.v_push_attempts.delivery_id IS 'The jti that the rece
 COMMENT ON COLUMN holdfast.v_push_attempts.attempt IS 'Number of the attempt within its delivery, from 1.';
 COMMENT ON COLUMN holdfast.v_push_attempts.class IS 'The outcome: a class of the metric holdfast_push_attempts_total.';
 COMMENT ON COLUMN holdfast.v_push_attempts.status IS 'The HTTP status; null if there was no answer.';
-COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'What went wrong; null after a success.';
+COMMENT ON COLUMN holdfast.v_push_attempts.error IS 'Error message; null after a success.';
 COMMENT ON COLUMN holdfast.v_push_attempts.duration IS 'How long the attempt took.';
 COMMENT ON COLUMN holdfast.v_push_attempts.worker_name IS 'The process that made it.';
 
@@ -489,7 +489,7 @@ SELECT l.at,
     SELECT 2, 'push.set', e.entry ->> 'webhook' WHERE e.entry ->> 'webhook' IS NOT NULL
  ) x;
 
-COMMENT ON VIEW holdfast.v_audit IS 'Who did what. ORDER BY at, chain, n sorts by time.';
+COMMENT ON VIEW holdfast.v_audit IS 'One row per audited action and its caller. ORDER BY at, chain, n sorts by time.';
 COMMENT ON COLUMN holdfast.v_audit.at IS 'When, by the database''s clock.';
 COMMENT ON COLUMN holdfast.v_audit.action IS 'The action, one of those in docs/audit.md.';
 COMMENT ON COLUMN holdfast.v_audit.task IS 'The task''s UUID, which joins the other views; null if the entry is about no task.';
