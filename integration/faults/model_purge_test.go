@@ -34,7 +34,7 @@ func (w *world) beginPurge(d *done) bool {
 	}
 	for _, o := range w.all {
 		if o.d == a2atest.V01 && o.target == d.target && o.sends() {
-			waittest.Within(w.l.T, "an answer to "+o.String(), o.over)
+			waittest.Within(w.l.T, "the message of "+o.String(), o.known) // stored, or never will be
 		}
 	}
 	began := time.Now()
