@@ -95,11 +95,15 @@ func (w *webhooks) engine() *engine.Push {
 	}
 	return &engine.Push{
 		MaxPerTask: w.cfg.MaxPerTask, Artifacts: w.cfg.Artifacts,
-		Check: func(ctx context.Context, c *task.PushConfig) error {
-			if err := w.guard.Check(ctx, c.URL); err != nil || !w.cfg.Challenge {
-				return err
+		Check: func(ctx context.Context, url string) (host string, err error) {
+			to, err := w.guard.Check(ctx, url)
+			if err == nil && w.cfg.Challenge {
+				err = w.sender.Challenge(ctx, to)
 			}
-			return w.sender.Challenge(ctx, c.URL)
+			if err != nil {
+				return "", err
+			}
+			return to.Host, nil
 		},
 	}
 }
@@ -172,7 +176,7 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 		return nil, err
 	}
 	t.DeliveryID, t.ContentType = delivery.ID, delivery.ContentType
-	if err := hooks.engine().Check(ctx, c); err != nil {
+	if _, err := hooks.engine().Check(ctx, c.URL); err != nil {
 		t.Answer = push.Answer{Class: push.Refused, Error: err.Error()}
 		return t, nil
 	}

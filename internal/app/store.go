@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
-	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
@@ -19,7 +18,6 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 	st, err := store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
 		Listener: bus, SecretKeys: SecretKeys(cfg), Widths: Widths(cfg),
-		PushPerHost: cfg.Push.ConcurrencyPerHost, PushPerCaller: push.PerCaller(cfg.Push.Concurrency),
 		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited},
 		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Log: e.log,
 	})

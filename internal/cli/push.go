@@ -107,7 +107,7 @@ func viewPush(r *store.PushRow) pushView {
 	}
 	v := pushView{
 		ID: r.Task.String(), TaskID: r.PublicID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ConfigID: r.Config.ID,
-		URL: r.Config.URL, Host: r.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt.UTC(),
+		URL: r.Config.URL, Host: r.Config.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt.UTC(),
 		State: pushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: some(r.DueSince), DueAt: some(r.DueAt),
 		Failures: r.Failures, FailingSince: some(r.FailingSince), LastError: r.LastError,
 		DisabledAt: some(r.Config.DisabledAt), DisabledFor: r.Config.DisabledFor,

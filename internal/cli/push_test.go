@@ -246,7 +246,7 @@ func TestPushVerbsThatFindNothing(t *testing.T) {
 func TestPushVerbsForAllOfATask(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t,
-		&task.PushConfig{ID: "a", URL: "https://a.example.com/x", Dialect: "0.3"}, &task.PushConfig{ID: "b", URL: "http://b.example.com:81", Dialect: "1.0"})
+		&task.PushConfig{ID: "a", URL: "https://a.example.com/x", Host: "a.example.com:443", Dialect: "0.3"}, &task.PushConfig{ID: "b", URL: "http://b.example.com:81", Host: "b.example.com:81", Dialect: "1.0"})
 	done := read[[]pushActionView](h, exitOK, "push", "disable", "order-7")
 	require.Len(t, done, 2)
 	for _, v := range read[[]pushView](h, exitOK, "push", "list", "--disabled") {
@@ -284,7 +284,7 @@ func TestPushRekey(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer s.Close(context.WithoutCancel(t.Context()))
-	due, _, err := s.ClaimPush(t.Context(), store.NewID(), 10, nil, time.Hour)
+	due, _, err := s.ClaimPush(t.Context(), &store.PushClaim{Worker: store.NewID(), Limit: 10, PerHost: 10, PerCaller: 10, Lock: time.Hour})
 	require.NoError(t, err)
 	require.Len(t, due, 2)
 	tokens := map[string]string{}

@@ -128,7 +128,7 @@ func create(t testing.TB, s *store.Store, agent string) task.ID {
 func hook(t testing.TB, s *store.Store, token string) task.ID {
 	t.Helper()
 	id := create(t, s, "demo")
-	require.NoError(t, s.SetPush(t.Context(), id, &task.PushConfig{ID: "c", URL: "https://hooks.example.com", Dialect: "1.0", Token: token}, 10))
+	require.NoError(t, s.SetPush(t.Context(), id, &task.PushConfig{ID: "c", URL: "https://hooks.example.com", Host: "hooks.example.com:443", Dialect: "1.0", Token: token}, 10))
 	return id
 }
 

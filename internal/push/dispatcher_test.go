@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -128,8 +129,12 @@ func status(s task.State, text string) *task.Event {
 	return e
 }
 
-func hook(url, dialect string) *task.PushConfig {
-	return &task.PushConfig{ID: "hook", URL: url, Dialect: dialect}
+func hook(to, dialect string) *task.PushConfig {
+	u, err := url.Parse(to)
+	if err != nil {
+		panic(err)
+	}
+	return &task.PushConfig{ID: "hook", URL: to, Host: u.Host, Dialect: dialect}
 }
 
 // cursor is what operators see of a task's webhook.
@@ -630,10 +635,8 @@ type cut struct {
 	done bool
 }
 
-func (c *cut) ClaimPush(ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration) (
-	due []*task.PushDue, next time.Duration, err error,
-) {
-	due, next, err = c.Store.ClaimPush(ctx, worker, limit, busy, lock)
+func (c *cut) ClaimPush(ctx context.Context, p *store.PushClaim) (due []*store.PushDue, next time.Duration, err error) {
+	due, next, err = c.Store.ClaimPush(ctx, p)
 	if err == nil && len(due) > 0 && !c.done {
 		c.done = true
 		return due, 0, task.Unavailable
@@ -679,11 +682,9 @@ type watched struct {
 	busy atomic.Int64
 }
 
-func (w *watched) ClaimPush(ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration) (
-	due []*task.PushDue, next time.Duration, err error,
-) {
-	due, next, err = w.Store.ClaimPush(ctx, worker, limit, busy, lock)
-	if len(busy.Hosts) > 0 {
+func (w *watched) ClaimPush(ctx context.Context, p *store.PushClaim) (due []*store.PushDue, next time.Duration, err error) {
+	due, next, err = w.Store.ClaimPush(ctx, p)
+	if len(p.BusyHosts) > 0 {
 		w.busy.Add(1)
 	}
 	return due, next, err
@@ -734,7 +735,7 @@ type forgetful struct {
 	dead chan struct{}
 }
 
-func (f *forgetful) RecordPush(ctx context.Context, _ *task.PushOutcome) (ours, more bool, err error) {
+func (f *forgetful) RecordPush(ctx context.Context, _ *store.PushOutcome) (ours, more bool, err error) {
 	close(f.dead)
 	return false, false, context.Canceled
 }
@@ -761,17 +762,22 @@ func TestWhatWasNotRecordedIsSentAgainUnderItsID(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// counting counts extensions of claims.
-type counting struct {
+// crowding is a store whose claims take more of one host than may be under way. It counts extended claims.
+type crowding struct {
 	*store.Store
 	extended atomic.Int64
 }
 
-func (c *counting) ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error {
-	if lock > 0 {
+func (c *crowding) ClaimPush(ctx context.Context, p *store.PushClaim) (due []*store.PushDue, next time.Duration, err error) {
+	p.PerHost = 8
+	return c.Store.ClaimPush(ctx, p)
+}
+
+func (c *crowding) RecordPush(ctx context.Context, o *store.PushOutcome) (ours, more bool, err error) {
+	if o.Keep && !o.Delivered && !o.Failed {
 		c.extended.Add(1)
 	}
-	return c.Store.ExtendPush(ctx, id, configID, claim, lock)
+	return c.Store.RecordPush(ctx, o)
 }
 
 func TestClaimsThatWaitAreExtended(t *testing.T) {
@@ -780,14 +786,11 @@ func TestClaimsThatWaitAreExtended(t *testing.T) {
 		<-time.After(30 * time.Millisecond)
 		w.WriteHeader(http.StatusOK)
 	})
-	db := storetest.New(t).URL
-	var counter *counting
-	configure := func(o *push.Options) {
-		// The claim takes more of one host than may be under way.
-		counter = &counting{Store: o.Store.(*store.Store)}
+	var counter *crowding
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		counter = &crowding{Store: o.Store.(*store.Store)}
 		o.Store, o.PerHost, o.Lock = counter, 1, 300*time.Millisecond
-	}
-	r := start(t, db, configure)
+	})
 	texts := map[string]bool{}
 	for i := range 40 {
 		r.emit(r.begin(hook(url, "1.0")), status(task.StateWorking, fmt.Sprint(i)))

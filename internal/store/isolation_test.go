@@ -156,7 +156,7 @@ func init() {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "LeaseAcquire", "LeaseRelease", "ServerUptime",
 		},
 		"an operator's":                       {"OpsTasks", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
-		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushAside", "PushBatch", "PushAhead", "PushTasks", "PushLog", "PushExtend", "PushRecord"},
+		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
 		"retention's, of all callers' tasks": {
 			"ParkedAgents", "ParkedExpire", "EndedAgents", "EndedBefore", "OpenKeep", "EndedKeep", "KeptUnmoved", "EventsKeep",
 			"ArtifactsUnmoved", "ArtifactsErase", "NamesGone", "PushesGone", "TasksErase", "Erasures", "EventsErase", "ErasureDone",

@@ -33,11 +33,10 @@ func (s *Store) pushesOf(ctx context.Context, c *create) ([]sealedPush, error) {
 		if r.DisabledAt.Valid || c.Push != nil && c.Push.ID == r.PushConfig.ConfigID {
 			continue
 		}
-		config, err := pushConfig(&r.PushConfig)
+		config, err := pushConfig(&r.PushConfig, r.Host, r.Artifacts)
 		if err != nil {
 			return nil, err
 		}
-		config.Artifacts = r.Artifacts
 		if err := s.openSecrets(ctx, r.PushConfig.Task, &config, r.PushConfig.Secrets); err != nil {
 			return nil, err
 		}

@@ -140,6 +140,7 @@ const (
 	noURL     = "not a URL"
 	scheme    = "the URL must begin with https:// or http://"
 	noHost    = "the URL names no host"
+	badPort   = "the port is not a number from 1 to 65535"
 	user      = "the URL holds a user name; credentials belong into authentication"
 )
 
@@ -291,8 +292,8 @@ var attacks = map[string]string{
 	"http://:80/":                       noHost,
 	"http://?@127.0.0.1":                noHost,
 	// Ports.
-	"http://public.example:0/":                                    "the port is not one",
-	"http://public.example:65536/":                                "the port is not one",
+	"http://public.example:0/":                                    badPort,
+	"http://public.example:65536/":                                badPort,
 	"http://public.example:-80/":                                  noURL,
 	"http://public.example:80:80/":                                noURL,
 	"http://public.example:http/":                                 noURL,
@@ -318,7 +319,7 @@ func TestAttacksAreRefused(t *testing.T) {
 	for url, words := range attacks {
 		t.Run(strconv.Quote(url[:min(len(url), 60)]), func(t *testing.T) {
 			t.Parallel()
-			err := g.Check(t.Context(), url)
+			_, err := g.Check(t.Context(), url)
 			var refusal *guard.Refusal
 			require.ErrorAs(t, err, &refusal)
 			require.Equal(t, words, refusal.Reason)
@@ -359,23 +360,28 @@ func TestNoAttackIsDialed(t *testing.T) {
 func TestOrdinaryURLsAreAccepted(t *testing.T) {
 	t.Parallel()
 	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
-	for url, canonical := range map[string]string{
-		"https://public.example/hook":             "https://public.example/hook",
-		"HTTPS://Public.Example:8443/a?b=c%20d":   "https://public.example:8443/a?b=c%20d",
-		"http://public.example":                   "http://public.example",
-		"https://public.example./":                "https://public.example./",
-		"https://both.example/":                   "https://both.example/",
-		"https://under_score.test/":               "https://under_score.test/",
-		"https://B\u00fccher.com/":                "https://xn--bcher-kva.com/",
-		"http://93.184.216.34:8080/":              "http://93.184.216.34:8080/",
-		"https://[2606:2800:21F:CB07::8b2c]:443/": "https://[2606:2800:21f:cb07::8b2c]:443/",
-		"https://public.example:00443/":           "https://public.example:443/",
-		"https://public.example/\u00e9?q=\u00e9":  "https://public.example/%C3%A9?q=\u00e9",
+	for url, want := range map[string][2]string{
+		"https://public.example/hook":                         {"https://public.example/hook", "public.example:443"},
+		"HTTPS://Public.Example:8443/a?b=c%20d":               {"https://public.example:8443/a?b=c%20d", "public.example:8443"},
+		"http://public.example":                               {"http://public.example", "public.example:80"},
+		"https://public.example./":                            {"https://public.example./", "public.example:443"},
+		"https://both.example/":                               {"https://both.example/", "both.example:443"},
+		"https://under_score.test/":                           {"https://under_score.test/", "under_score.test:443"},
+		"https://B\u00fccher.com/":                            {"https://xn--bcher-kva.com/", "xn--bcher-kva.com:443"},
+		"http://93.184.216.34:8080/":                          {"http://93.184.216.34:8080/", "93.184.216.34:8080"},
+		"https://[2606:2800:21F:CB07::8b2c]:443/":             {"https://[2606:2800:21f:cb07::8b2c]:443/", "[2606:2800:21f:cb07::8b2c]:443"},
+		"https://public.example:00443/":                       {"https://public.example:443/", "public.example:443"},
+		"https://public.example/\u00e9?q=\u00e9":              {"https://public.example/%C3%A9?q=\u00e9", "public.example:443"},
+		"https://public.example.:443":                         {"https://public.example.:443", "public.example:443"},
+		"http://public.example:/":                             {"http://public.example/", "public.example:80"},
+		"http://xn--BCHER-kva.com":                            {"http://xn--bcher-kva.com", "xn--bcher-kva.com:80"},
+		"http://\uff50\uff55\uff42\uff4c\uff49\uff43.example": {"http://public.example", "public.example:80"},
+		"http://\uff19\uff13.184.216.34:080":                  {"http://93.184.216.34:80", "93.184.216.34:80"},
+		"http://[2606:2800:21F:CB07:0:0::8b2c]":               {"http://[2606:2800:21f:cb07::8b2c]", "[2606:2800:21f:cb07::8b2c]:80"},
 	} {
-		require.NoError(t, g.Check(t.Context(), url), url)
-		u, err := g.Parse(url)
-		require.NoError(t, err)
-		require.Equal(t, canonical, u.String())
+		to, err := g.Check(t.Context(), url)
+		require.NoError(t, err, url)
+		require.Equal(t, want, [2]string{to.URL.String(), to.Host})
 	}
 }
 
@@ -384,9 +390,11 @@ func TestANameThatNobodyCouldBeAskedForIsLeftToTheDial(t *testing.T) {
 	z := serveZone(t, names())
 	g := guard.New(guard.Options{Resolver: z.Resolver})
 	z.silent.Store(true)
-	require.NoError(t, g.Check(t.Context(), "https://loopback.example/"))
+	_, err := g.Check(t.Context(), "https://loopback.example/")
+	require.NoError(t, err)
 	z.silent.Store(false)
-	require.Error(t, g.Check(t.Context(), "https://loopback.example/"))
+	_, err = g.Check(t.Context(), "https://loopback.example/")
+	require.Error(t, err)
 }
 
 func TestRules(t *testing.T) {
@@ -394,7 +402,8 @@ func TestRules(t *testing.T) {
 	z := serveZone(t, names())
 	check := func(url string, o guard.Options) error {
 		o.Resolver = z.Resolver
-		return guard.New(o).Check(t.Context(), url)
+		_, err := guard.New(o).Check(t.Context(), url)
+		return err
 	}
 	require.NoError(t, check("http://public.example/", guard.Options{}))
 	require.EqualError(t, check("http://public.example/", guard.Options{HTTPSOnly: true}), "the URL must begin with https://")
@@ -486,17 +495,20 @@ func TestRebinding(t *testing.T) {
 	}
 	var refusal *guard.Refusal
 
-	require.NoError(t, g.Check(t.Context(), "http://rebind.example:"+port))
+	_, err := g.Check(t.Context(), "http://rebind.example:"+port)
+	require.NoError(t, err)
 	require.ErrorAs(t, post("rebind.example"), &refusal)
 	require.Equal(t, int64(0), good.Load())
 
-	require.NoError(t, g.Check(t.Context(), "http://late.example:"+port))
+	_, err = g.Check(t.Context(), "http://late.example:"+port)
+	require.NoError(t, err)
 	require.NoError(t, post("late.example"))
 	require.ErrorAs(t, post("late.example"), &refusal)
 	require.Equal(t, int64(1), good.Load())
 
 	// Of several addresses only the allowed one is connected to.
-	require.EqualError(t, g.Check(t.Context(), "http://both.example:"+port), noAddress)
+	_, err = g.Check(t.Context(), "http://both.example:"+port)
+	require.EqualError(t, err, noAddress)
 	require.NoError(t, post("both.example"))
 	require.Equal(t, int64(2), good.Load())
 	require.Equal(t, int64(0), bad.Load())
