@@ -48,11 +48,11 @@ WITH room AS MATERIALIZED (
 SELECT config.created_at, (place.due_at IS NOT NULL)::boolean AS due FROM config, place, known;
 
 -- name: PushConfigs :many
--- The configurations of a task, the oldest first; one of them if @config_id is not empty.
+-- The configurations of a task, the oldest first.
 SELECT sqlc.embed(c), k.host, k.artifacts, k.disabled_at, k.disabled_for
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
- WHERE c.task = @task AND (@config_id::text = '' OR c.config_id = @config_id)
+ WHERE c.task = @task
  ORDER BY c.created_at, c.config_id;
 
 -- name: PushConfigDelete :execrows

@@ -17,7 +17,7 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 	cfg, m := e.cfg, e.metrics
 	st, err := store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
-		Listener: bus, SecretKeys: SecretKeys(cfg), Widths: Widths(cfg),
+		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg),
 		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited},
 		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Log: e.log,
 	})

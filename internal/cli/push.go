@@ -74,61 +74,54 @@ const (
 )
 
 type pushView struct {
-	ID           string     `json:"id"`
-	TaskID       string     `json:"task_id"`
-	Agent        string     `json:"agent"`
-	Tenant       string     `json:"tenant"`
-	Owner        string     `json:"owner"`
-	ConfigID     string     `json:"config_id"`
-	URL          string     `json:"url"`
-	Host         string     `json:"host"`
-	Dialect      string     `json:"dialect"`
-	Artifacts    bool       `json:"artifacts"`
-	CreatedAt    time.Time  `json:"created_at"`
-	State        string     `json:"state"`
-	DeliveredSeq task.Seq   `json:"delivered_seq"`
-	Behind       task.Seq   `json:"behind"`
-	DueSince     *time.Time `json:"due_since,omitempty"`
-	DueAt        *time.Time `json:"due_at,omitempty"`
-	Failures     int        `json:"failures"`
-	FailingSince *time.Time `json:"failing_since,omitempty"`
-	LastError    string     `json:"last_error,omitempty"`
-	DisabledAt   *time.Time `json:"disabled_at,omitempty"`
-	DisabledFor  string     `json:"disabled_for,omitempty"`
+	ID           string    `json:"id"`
+	TaskID       string    `json:"task_id"`
+	Agent        string    `json:"agent"`
+	Tenant       string    `json:"tenant"`
+	Owner        string    `json:"owner"`
+	ConfigID     string    `json:"config_id"`
+	URL          string    `json:"url"`
+	Host         string    `json:"host"`
+	Dialect      string    `json:"dialect"`
+	Artifacts    bool      `json:"artifacts"`
+	CreatedAt    time.Time `json:"created_at"`
+	State        string    `json:"state"`
+	DeliveredSeq task.Seq  `json:"delivered_seq"`
+	Behind       task.Seq  `json:"behind"`
+	DueSince     time.Time `json:"due_since,omitzero"`
+	DueAt        time.Time `json:"due_at,omitzero"`
+	Failures     int       `json:"failures"`
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	LastError    string    `json:"last_error,omitempty"`
+	DisabledAt   time.Time `json:"disabled_at,omitzero"`
+	DisabledFor  string    `json:"disabled_for,omitempty"`
 }
 
 func viewPush(r *store.PushRow) pushView {
-	some := func(at time.Time) *time.Time {
-		if at.IsZero() {
-			return nil
-		}
-		at = at.UTC()
-		return &at
-	}
 	v := pushView{
 		ID: r.Task.String(), TaskID: r.PublicID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ConfigID: r.Config.ID,
 		URL: r.Config.URL, Host: r.Config.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt.UTC(),
-		State: pushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: some(r.DueSince), DueAt: some(r.DueAt),
-		Failures: r.Failures, FailingSince: some(r.FailingSince), LastError: r.LastError,
-		DisabledAt: some(r.Config.DisabledAt), DisabledFor: r.Config.DisabledFor,
+		State: pushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: r.DueSince.UTC(), DueAt: r.DueAt.UTC(),
+		Failures: r.Failures, FailingSince: r.FailingSince.UTC(), LastError: r.LastError,
+		DisabledAt: r.Config.DisabledAt.UTC(), DisabledFor: r.Config.DisabledFor,
 	}
 	switch {
-	case v.DisabledAt != nil:
+	case !v.DisabledAt.IsZero():
 		v.State = pushDisabled
 	case r.LockedUntil.After(time.Now()):
 		v.State = pushDelivering
 	case v.Failures > 0:
 		v.State = pushFailing
-	case v.DueAt != nil:
+	case !v.DueAt.IsZero():
 		v.State = pushDue
 	}
 	return v
 }
 
 // since returns when the state began, and its reason.
-func (v *pushView) since() (since *time.Time, why string) {
+func (v *pushView) since() (since time.Time, why string) {
 	switch {
-	case v.DisabledAt != nil:
+	case !v.DisabledAt.IsZero():
 		return v.DisabledAt, v.DisabledFor
 	case v.Failures > 0:
 		return v.FailingSince, v.LastError
@@ -193,12 +186,8 @@ func (c *command) printPushes(rows []store.PushRow, format output) error {
 	lines := [][]string{{"TASK", "CONFIG", "HOST", "STATE", "BEHIND", "FAILURES", "SINCE", "WHY"}}
 	for i := range views {
 		v := &views[i]
-		at, why := v.since()
-		since := ""
-		if at != nil {
-			since = stamp(*at)
-		}
-		lines = append(lines, []string{v.TaskID, v.ConfigID, v.Host, v.State, fmt.Sprint(v.Behind), strconv.Itoa(v.Failures), since, why})
+		since, why := v.since()
+		lines = append(lines, []string{v.TaskID, v.ConfigID, v.Host, v.State, fmt.Sprint(v.Behind), strconv.Itoa(v.Failures), stamp(since), why})
 	}
 	return table(c.Out, lines)
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -63,14 +62,7 @@ func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	var keys [][]byte
-	for _, text := range d.Config.Push.SecretKeys {
-		key, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return nil, fmt.Errorf("push.secret_keys: is not base64")
-		}
-		keys = append(keys, key)
-	}
+	keys := d.Config.Push.SealingKeys()
 	given := len(keys)
 	ring, err := seal.New(append(keys, own...)...)
 	if err != nil {

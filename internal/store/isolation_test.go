@@ -132,7 +132,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		return one(err)
 	},
 	"PushConfigs": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.PushConfigs(ctx, v.db, dbsqlc.PushConfigsParams{Task: x.id})
+		rows, err := v.s.q.PushConfigs(ctx, v.db, x.id)
 		return len(rows), err
 	},
 	"PushConfigDelete": func(ctx context.Context, v View, x *victim) (int, error) {

@@ -63,23 +63,7 @@ func (s *Store) setPush(
 
 // Pushes lists the configurations of a task without their secrets, the oldest first.
 func (v View) Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error) {
-	return v.pushes(ctx, id, "")
-}
-
-// Push finds one of a task's configurations, without its secrets.
-func (v View) Push(ctx context.Context, id task.ID, configID string) (*task.PushConfig, error) {
-	found, err := v.pushes(ctx, id, configID)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, task.NotFound
-	}
-	return &found[0], nil
-}
-
-func (v View) pushes(ctx context.Context, id task.ID, configID string) ([]task.PushConfig, error) {
-	rows, err := v.s.q.PushConfigs(ctx, v.db, dbsqlc.PushConfigsParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
+	rows, err := v.s.q.PushConfigs(ctx, v.db, uuid.UUID(id))
 	if err != nil {
 		return nil, translate("list pushes", err)
 	}

@@ -403,14 +403,9 @@ const pushConfigs = `-- name: PushConfigs :many
 SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.host, k.artifacts, k.disabled_at, k.disabled_for
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
- WHERE c.task = $1 AND ($2::text = '' OR c.config_id = $2)
+ WHERE c.task = $1
  ORDER BY c.created_at, c.config_id
 `
-
-type PushConfigsParams struct {
-	Task     uuid.UUID
-	ConfigID string
-}
 
 type PushConfigsRow struct {
 	PushConfig  PushConfig
@@ -420,9 +415,9 @@ type PushConfigsRow struct {
 	DisabledFor pgtype.Text
 }
 
-// The configurations of a task, the oldest first; one of them if @config_id is not empty.
-func (q *Queries) PushConfigs(ctx context.Context, db DBTX, arg PushConfigsParams) ([]PushConfigsRow, error) {
-	rows, err := db.Query(ctx, pushConfigs, arg.Task, arg.ConfigID)
+// The configurations of a task, the oldest first.
+func (q *Queries) PushConfigs(ctx context.Context, db DBTX, task uuid.UUID) ([]PushConfigsRow, error) {
+	rows, err := db.Query(ctx, pushConfigs, task)
 	if err != nil {
 		return nil, err
 	}
