@@ -52,7 +52,7 @@ func TestWebhooksOfATask(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, p.Configs)
 
-	// One of A2A 1.0 gets an id of its own, one of the others is the task's.
+	// A configuration of A2A 1.0 gets an id of its own; one of an older version has the task's id.
 	further := setting("", "https://one.example")
 	further.Further = true
 	p, err = set(further)
@@ -65,7 +65,7 @@ func TestWebhooksOfATask(t *testing.T) {
 	require.Equal(t, "0.3", p.Configs[0].Dialect)
 	p, err = get("")
 	require.NoError(t, err)
-	require.Equal(t, []string{one}, ids(p), "the oldest, for there is no default one")
+	require.Equal(t, []string{one}, ids(p), "the oldest, without a default one")
 	p, err = set(setting("", "https://two.example"))
 	require.NoError(t, err)
 	require.Equal(t, []string{h.PublicID}, ids(p))
@@ -92,7 +92,7 @@ func TestWebhooksOfATask(t *testing.T) {
 	q.ConfigID = "c"
 	for range 2 {
 		_, err = r.as(alice).DeletePush(t.Context(), q)
-		require.NoError(t, err, "also when it is gone")
+		require.NoError(t, err, "also after it was deleted")
 	}
 	_, err = get("c")
 	require.ErrorIs(t, err, task.NotFound)
@@ -103,7 +103,7 @@ func TestWebhooksOfATask(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{one}, ids(p))
 
-	// What is not the caller's is not there.
+	// Webhooks of other callers cannot be seen.
 	other := asker{Caller: identity.Caller{Tenant: "t", Subject: "other"}, Agent: alice.Agent}
 	for _, c := range []asker{other, {Caller: alice.Caller, Agent: "strict"}} {
 		v := r.as(c)
@@ -111,7 +111,7 @@ func TestWebhooksOfATask(t *testing.T) {
 		for _, do := range []func(context.Context, *engine.PushRequest) (*engine.Pushes, error){v.SetPush, v.GetPush, v.ListPush, v.DeletePush} {
 			_, err := do(t.Context(), q)
 			require.ErrorIs(t, err, task.NotFound)
-			require.Equal(t, "task not found", err.Error(), "in the words of any task that is not there")
+			require.Equal(t, "task not found", err.Error(), "the same error as for a task that does not exist")
 		}
 	}
 	_, err = get(one)
@@ -147,12 +147,12 @@ func TestWebhooksAreChecked(t *testing.T) {
 		_, err = r.Send(t.Context(), m)
 		require.Equal(t, want, err.Error())
 	}
-	// A task that is not there is told first: nobody's URL is looked up for it.
+	// A missing task is reported first: its URL is not checked.
 	_, err = r.as(alice).SetPush(t.Context(), &engine.PushRequest{TaskID: "nothing", Set: setting("", "http://inside")})
 	require.ErrorIs(t, err, task.NotFound)
 }
 
-func TestNoWebhooksHere(t *testing.T) {
+func TestWebhooksAreDisabled(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{})
 	h, err := r.Send(t.Context(), send("hi"))
@@ -186,7 +186,7 @@ func TestAWebhookComesWithItsMessage(t *testing.T) {
 	require.Equal(t, h.PublicID, all[0].ID)
 	require.Equal(t, "1.0", all[0].Dialect)
 
-	// The same request under its key is the same; with another webhook it is another request.
+	// The same key with another webhook is another request.
 	again := send("ask who")
 	again.Push, again.Dialect, again.IdempotencyKey = setting("", "https://one.example"), "1.0", "k"
 	_, err = r.Send(t.Context(), again)

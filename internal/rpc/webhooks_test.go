@@ -181,7 +181,7 @@ func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
 		a.call("tasks/pushNotification/set", `{"id":"`+id+`","pushNotificationConfig":{"url":"https://hook.example"}}`)
 		require.Contains(t, list(), id)
 	}
-	require.Contains(t, list(), `"id":"`+id+`"`, "one that comes with the message is the default one")
+	require.Contains(t, list(), `"id":"`+id+`"`, "a webhook that came with the message is the default one")
 	require.Equal(t, `{"id":"`+id+`","pushNotificationConfig":null}`, a.call("tasks/pushNotification/set", `{"id":"`+id+`","pushNotificationConfig":null}`))
 	require.Equal(t, "[]", list())
 	require.Equal(t, `{"id":"`+id+`","pushNotificationConfig":null}`, a.call("tasks/pushNotification/get", `{"id":"`+id+`"}`))
@@ -204,7 +204,7 @@ func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
 			require.Equal(t, "[]", list())
 		}
 	}
-	// Several configurations of 1.0 without ids are separate ones.
+	// Configurations of 1.0 without ids are separate ones.
 	for range 2 {
 		require.Contains(t, a.call("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example"}`), `"url"`)
 	}
@@ -229,7 +229,7 @@ func TestWebhooksAreDeletedInEveryVersion(t *testing.T) {
 }
 
 // Every version reports missing webhooks, and tasks of other callers, in its own way.
-func TestWebhooksThatCannotBe(t *testing.T) {
+func TestRefusedWebhooks(t *testing.T) {
 	t.Parallel()
 	here, without := webhooks(t, &engine.Push{Check: func(_ context.Context, url string) (string, error) {
 		if strings.Contains(url, "inside") {

@@ -49,7 +49,7 @@ func (f *fixture) setPush(id task.ID, c *task.PushConfig) {
 	require.NoError(f.t, f.SetPush(f.t.Context(), id, c, 20))
 }
 
-// ended makes a task that has ended, which its webhook is to be told.
+// ended makes a task that has ended, with a webhook for which that is due.
 func (f *fixture) ended(n *NewTask, host string) task.ID {
 	f.t.Helper()
 	n.Push = hook("hook", host)
@@ -113,7 +113,7 @@ func (f *fixture) record(o *PushOutcome) (ours, more bool) {
 	return ours, more
 }
 
-// cursor is what operators see of a configuration.
+// cursor returns a configuration as operators see it.
 func (f *fixture) cursor(id task.ID, config string) PushRow {
 	f.t.Helper()
 	rows, err := f.ListPushes(f.t.Context(), PushFilter{Task: id, Limit: 100})
@@ -145,7 +145,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	require.Equal(t, want.URL, got[0].URL)
 	require.Equal(t, want.Schemes, got[0].Schemes)
 	require.Equal(t, "0.3", got[0].Dialect)
-	require.Empty(t, got[0].Token+got[0].Credentials, "secrets do not come back")
+	require.Empty(t, got[0].Token+got[0].Credentials, "secrets are not returned")
 	require.Equal(t, "two", got[1].ID)
 	require.Equal(t, "hook.example:443", f.cursor(h.ID, "one").Config.Host)
 	require.Equal(t, "b:80", f.cursor(h.ID, "two").Config.Host)
@@ -155,7 +155,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, none)
 
-	// Set anew, it is the same one.
+	// A configuration that is set again is the same one.
 	again := hook("one", "c")
 	f.setPush(h.ID, again)
 	require.True(t, again.CreatedAt.Equal(c.CreatedAt))
@@ -165,7 +165,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	require.Equal(t, "1.0", got[0].Dialect)
 	require.Nil(t, scan[[]byte](f, "SELECT secrets FROM holdfast.push_configs WHERE config_id = 'one'"), "without its old secrets")
 
-	// No more than allowed, but what is there may be changed.
+	// A task has no more than allowed, but those that it has may be changed.
 	err = f.SetPush(t.Context(), h.ID, hook("three", "d"), 2)
 	require.ErrorIs(t, err, task.Invalid)
 	require.NoError(t, f.SetPush(t.Context(), h.ID, hook("two", "d"), 2))
@@ -178,12 +178,12 @@ func TestConfigurationsOfATask(t *testing.T) {
 		found, err = f.DeletePush(t.Context(), h.ID, id)
 		require.NoError(t, err)
 		require.False(t, found)
-		require.Equal(t, id == "one", scan[bool](f, "SELECT pushes FROM holdfast.tasks"), "as long as there is one")
+		require.Equal(t, id == "one", scan[bool](f, "SELECT pushes FROM holdfast.tasks"), "true until the last one is deleted")
 	}
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors"))
 }
 
-// At the limit, many at once do not pass it.
+// Many requests at once do not exceed the limit.
 func TestManySetAtOnceKeepTheLimit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -260,22 +260,22 @@ func TestSecretsAreSealed(t *testing.T) {
 	sealed, err = two.Reseal(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, sealed)
-	require.Equal(t, 1, scan[int](two, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"), "what was not done is not told")
+	require.Equal(t, 1, scan[int](two, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"), "without a change there is no audit entry")
 	claim(with(2), 3)
 
-	// Without its key a configuration is of no use, and stops nothing. Who has the key can use it.
+	// Without its key a configuration cannot be delivered, and delays no other. A process with the key can deliver it.
 	_, err = one.Reseal(t.Context())
 	require.ErrorContains(t, err, "two")
 	require.Empty(t, claim(one, 0))
 	claim(two, 3)
 
-	// What is sealed for one configuration does not open in another.
+	// Secrets that were sealed for one configuration do not open in another.
 	two.exec("UPDATE holdfast.push_configs SET secrets = (SELECT secrets FROM holdfast.push_configs WHERE config_id = 'one') WHERE config_id = 'two'")
 	require.NotContains(t, claim(two, 2), "two")
 }
 
-// A key is replaced while replicas are restarted one after the other: at each step some run with the keys of the step
-// before. Whatever one of them has sealed, the other opens.
+// A key is replaced while replicas restart one after the other: at each step some run with the keys of the step before.
+// Each replica opens all secrets that another one has sealed.
 func TestKeysAreReplacedOneReplicaAfterTheOther(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
@@ -342,13 +342,13 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	id := p.c.Task.ID
 	p.must(t, status(task.StateWorking))
 	require.Empty(t, f.duePushes(10))
-	require.Zero(t, told.Load(), "nobody listens to this task")
+	require.Zero(t, told.Load(), "the task has no webhook")
 
 	f.setPush(id, hook("statuses", "h"))
 	all := hook("all", "h")
 	all.Artifacts = true
 	f.setPush(id, all)
-	require.Empty(t, f.duePushes(10), "what was before is nobody's concern")
+	require.Empty(t, f.duePushes(10), "earlier events are not due")
 	p.must(t, chunk("x"))
 	due := f.duePushes(10)
 	require.Len(t, due, 1)
@@ -385,14 +385,14 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	require.True(t, ours)
 	require.False(t, more)
 
-	// Parked, continued, canceled.
+	// The task is parked, continued and canceled.
 	p.must(t, status(task.StateInputRequired))
 	require.EqualValues(t, 7, f.cursor(id, "statuses").Upto)
 	h, err = f.Header(t.Context(), id)
 	require.NoError(t, err)
 	_, err = f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: true, RequestID: NewID()})
 	require.NoError(t, err)
-	require.EqualValues(t, 9, f.cursor(id, "statuses").Upto, "the status behind the message")
+	require.EqualValues(t, 9, f.cursor(id, "statuses").Upto, "the status after the message")
 	ended, err := f.Cancel(t.Context(), h)
 	require.NoError(t, err)
 	require.True(t, ended)
@@ -438,9 +438,9 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 		return err
 	}
 	require.ErrorIs(t, add(hook("d", "h"), 1), task.Invalid)
-	require.Equal(t, task.StateInputRequired, f.state(n.Task.ID), "neither the webhook nor the message")
+	require.Equal(t, task.StateInputRequired, f.state(n.Task.ID), "neither the webhook nor the message was written")
 	require.NoError(t, add(hook("d", "h"), 2))
-	require.EqualValues(t, 3, f.cursor(n.Task.ID, "d").Next, "from its message on")
+	require.EqualValues(t, 3, f.cursor(n.Task.ID, "d").Next, "the first event is its message")
 	require.EqualValues(t, 4, f.cursor(n.Task.ID, "d").Upto)
 	require.EqualValues(t, 4, f.cursor(n.Task.ID, "c").Upto)
 	_, err = f.Cancel(t.Context(), h)
@@ -505,7 +505,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	o.Keep = true
 	ours, more = f.record(o)
 	require.True(t, ours)
-	require.False(t, more, "so the claim ends")
+	require.False(t, more, "nothing is left, so the claim ends")
 	k = f.cursor(id, "c")
 	require.Zero(t, k.Failures)
 	require.Empty(t, k.LastError)
@@ -523,7 +523,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tries, 1)
 
-	// Without a request there is no attempt, and the events are passed over.
+	// Without a request no attempt is logged, and the events are skipped.
 	p.must(t, status(task.StateWorking))
 	due = f.duePushes(5)
 	o = delivered(due[0], 5)
@@ -632,7 +632,7 @@ func TestDisabledWebhooksCatchUp(t *testing.T) {
 	require.EqualValues(t, 1, due[0].Next)
 	require.EqualValues(t, 3, due[0].Upto)
 
-	// Disabled while a delivery is under way: that one counts, nothing follows.
+	// Disabled during a delivery: that delivery counts, and no other follows.
 	found, err = f.DisablePush(t.Context(), id, "c", "stop")
 	require.NoError(t, err)
 	require.True(t, found)
@@ -644,7 +644,7 @@ func TestDisabledWebhooksCatchUp(t *testing.T) {
 	require.EqualValues(t, 3, f.cursor(id, "c").Next)
 	require.Empty(t, f.duePushes(5))
 
-	// Enabled while one is under way: not a second one beside it.
+	// Enabled during a delivery: no second one starts beside it.
 	_, err = f.EnablePush(t.Context(), id, "c")
 	require.NoError(t, err)
 	due = f.duePushes(5)
@@ -675,23 +675,23 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	require.ErrorIs(t, err, task.NotFound, "there is no such event")
 	isDue, _, err := f.Redeliver(t.Context(), id, "c", 3)
 	require.NoError(t, err)
-	require.False(t, isDue, "a chunk is not what it wants")
+	require.False(t, isDue, "it does not want chunks")
 	isDue, _, err = f.Redeliver(t.Context(), id, "c", 1)
 	require.NoError(t, err)
-	require.True(t, isDue, "also from before it was set")
+	require.True(t, isDue, "also events from before it was set")
 	due := f.duePushes(5)
 	require.Len(t, due, 1)
 	require.EqualValues(t, 2, due[0].Upto)
 
-	// What is under way when it is put back no longer counts.
+	// A delivery under way does not count after Redeliver.
 	_, _, err = f.Redeliver(t.Context(), id, "c", 2)
 	require.NoError(t, err)
 	ours, _ := f.record(delivered(due[0], 2))
 	require.False(t, ours)
-	require.EqualValues(t, 1, f.cursor(id, "c").Next, "it is put back, and never forward")
+	require.EqualValues(t, 1, f.cursor(id, "c").Next, "it moves back, never forward")
 	require.Len(t, f.duePushes(5), 1)
 
-	// Nor when it is set anew.
+	// Nor after the configuration was set again.
 	f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL")
 	due = f.duePushes(5)
 	f.setPush(id, hook("c", "other"))
@@ -705,7 +705,7 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	require.EqualValues(t, 1, k.Next, "its place is kept")
 	require.Len(t, f.duePushes(5), 1)
 
-	// Nor when it was deleted.
+	// Nor after it was deleted.
 	f.setPush(id, hook("c", "other"))
 	due = f.duePushes(5)
 	require.Len(t, due, 1)
@@ -716,7 +716,7 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	ours, _ = f.record(held(due[0], time.Hour))
 	require.False(t, ours)
 
-	// Set anew, wanting artifacts too, it gets those that it has not passed.
+	// Set again with artifacts, it gets those that are ahead of it.
 	f.setPush(id, hook("d", "h"))
 	_, _, err = f.Redeliver(t.Context(), id, "d", 3)
 	require.NoError(t, err)
@@ -745,7 +745,7 @@ func TestRedeliverSkipsNothing(t *testing.T) {
 	require.EqualValues(t, 5, claimed[0].Upto)
 }
 
-func TestOneHostDoesNotTakeAllTheRoom(t *testing.T) {
+func TestAClaimIsBoundedPerHost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -784,8 +784,7 @@ func TestOneHostDoesNotTakeAllTheRoom(t *testing.T) {
 	}
 }
 
-// An append that was waiting for the task while a configuration was set began before that was there.
-func TestOneCallerDoesNotTakeAllTheRoom(t *testing.T) {
+func TestAClaimIsBoundedPerCaller(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	hooked := func(tenant, owner string) {
@@ -814,14 +813,14 @@ func TestOneCallerDoesNotTakeAllTheRoom(t *testing.T) {
 		of[h.Tenant+" "+h.Owner] = d.Caller
 	}
 	require.Zero(t, of[" "])
-	require.Equal(t, map[int64]int{of["t slow"]: 3, of["t quick"]: 2, of["tslow "]: 2, 0: 4}, claimed, "nobody is not one")
+	require.Equal(t, map[int64]int{of["t slow"]: 3, of["t quick"]: 2, of["tslow "]: 2, 0: 4}, claimed, "without an identity there is no bound")
 	due, _ = f.claimPushes(PushClaim{PerCaller: 3, BusyCallers: []int64{of["t slow"]}})
 	require.Empty(t, due)
 	due, _ = f.claimPushes(PushClaim{PerCaller: 3})
 	require.Len(t, due, 3)
 }
 
-// backlog has n webhooks stand in the way, until clear. They are of no task, and cannot be claimed.
+// backlog makes n due webhooks, until clear. They have no task, and cannot be claimed.
 func (f *fixture) backlog(n int, host, caller, due string) {
 	f.exec(`INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, due_seq, due_at, due_since)
 		SELECT gen_random_uuid(), 'backlog', ` + host + `, ` + caller + `, false, 2, ` + due + `, now()
@@ -831,8 +830,8 @@ func (f *fixture) backlog(n int, host, caller, due string) {
 
 func (f *fixture) clear() { f.exec("DELETE FROM holdfast.push_cursors WHERE config_id = 'backlog'") }
 
-// Those of hosts and callers that take no more are due for longest, as nobody delivers them. They are put aside, the others are
-// found behind them, and what is aside is not read again.
+// Webhooks of busy hosts and callers have been due longest, as nobody delivers them. They are parked, the others are found
+// behind them, and claims do not read parked webhooks again.
 func TestABacklogHidesNobody(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -862,10 +861,10 @@ func TestABacklogHidesNobody(t *testing.T) {
 	found, n, next := looks()
 	require.ElementsMatch(t, others, found)
 	require.Positive(t, next)
-	require.LessOrEqual(t, n, (busyHost+busyCaller)/parkRows+1, "each look put some aside")
-	require.Less(t, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE NOT parked"), 8*32+64+len(others)+1, "the rest is not in the way")
+	require.LessOrEqual(t, n, (busyHost+busyCaller)/parkRows+1, "each claim parked some")
+	require.Less(t, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE NOT parked"), 8*32+64+len(others)+1, "the rest hides nobody")
 
-	// What the next claim costs, in pages of 8 KiB.
+	// The next claim reads few pages of 8 KiB.
 	f.exec("VACUUM holdfast.push_cursors")
 	f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE host LIKE 'good%'")
 	x := &explained{f: f}
@@ -873,7 +872,7 @@ func TestABacklogHidesNobody(t *testing.T) {
 	look.BusyHosts, look.BusyCallers, look.MaxRows = busy.BusyHosts, busy.BusyCallers, laneRows
 	lanes, err := f.q.PushLanes(t.Context(), x, look)
 	require.NoError(t, err)
-	require.Equal(t, []dbsqlc.PushLanesRow{{Caller: 0, Host: "dead:80"}, {Caller: 7, Host: lanes[1].Host}}, lanes, "a caller who is busy is one look")
+	require.Equal(t, []dbsqlc.PushLanesRow{{Caller: 0, Host: "dead:80"}, {Caller: 7, Host: lanes[1].Host}}, lanes, "all lanes of a busy caller are one look")
 	rows, err := f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
 		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{}, AnyParked: true,
 		BusyHosts: busy.BusyHosts, BusyCallers: busy.BusyCallers, Worker: uuid.New(), Lock: time.Hour,
@@ -884,7 +883,7 @@ func TestABacklogHidesNobody(t *testing.T) {
 	f.clear()
 }
 
-// parksByPlace checks that what is put aside is found in one step for each, whatever the planner has heard of the table.
+// parksByPlace checks that parking takes one step for each row, whatever statistics the planner has.
 func (f *fixture) parksByPlace() {
 	f.t.Helper()
 	update := scan[string](f, "SELECT substring(prosrc FROM 'UPDATE[^;]*') FROM pg_proc WHERE oid = 'holdfast.push_park'::regproc")
@@ -900,8 +899,8 @@ func (f *fixture) parksByPlace() {
 	require.Equal(f.t, []string{"Index Scan using push_cursors_due on push_cursors d", "Tid Scan on push_cursors h", "Tid Scan on push_cursors k"}, scans)
 }
 
-// What was put aside is claimed once there is room for it, the oldest first, before what became due later.
-func TestWhatWasPutAsideIsClaimed(t *testing.T) {
+// Parked webhooks are claimed once their host is free, the oldest first, before those that became due later.
+func TestParkedWebhooksAreClaimed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ids := map[task.ID]int{}
@@ -933,15 +932,15 @@ func TestWhatWasPutAsideIsClaimed(t *testing.T) {
 	f.clear()
 }
 
-// What is aside can be set anew, disabled, enabled and put back as anything else, and is marked where it is.
-func TestWhatIsAsideCanBeChanged(t *testing.T) {
+// A parked webhook can be set again, disabled, enabled and redelivered like any other. A mark leaves it parked.
+func TestParkedWebhooksCanBeChanged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
 	id := p.c.Task.ID
 	f.setPush(id, hook("c", "host"))
 	p.must(t, status(task.StateWorking))
-	aside := func() bool {
+	parked := func() bool {
 		return scan[bool](f, "SELECT parked FROM holdfast.push_cursors WHERE task = $1", uuid.UUID(id))
 	}
 	for what, change := range map[string]func(){
@@ -954,29 +953,29 @@ func TestWhatIsAsideCanBeChanged(t *testing.T) {
 			_, err := f.EnablePush(t.Context(), id, "c")
 			require.NoError(t, err)
 		},
-		"put back": func() {
+		"redelivered": func() {
 			_, _, err := f.Redeliver(t.Context(), id, "c", 1)
 			require.NoError(t, err)
 		},
 	} {
 		f.exec("UPDATE holdfast.push_cursors SET parked = true, due_at = now(), disabled_at = NULL, disabled_for = NULL")
 		change()
-		require.False(t, aside(), what)
+		require.False(t, parked(), what)
 	}
 	f.exec("UPDATE holdfast.push_cursors SET parked = true, due_at = now() - interval '1 hour', disabled_at = NULL, disabled_for = NULL")
 	before := f.cursor(id, "c")
 	p.must(t, status(task.StateWorking))
 	after := f.cursor(id, "c")
-	require.True(t, aside())
+	require.True(t, parked())
 	require.Equal(t, before.DueAt, after.DueAt)
 	require.Greater(t, after.Upto, before.Upto)
 	due := f.duePushes(1)
 	require.Len(t, due, 1)
-	require.False(t, aside())
+	require.False(t, parked())
 }
 
-// Not even where there are more lanes than one look goes through, and it is never the turn of this one when its host is free.
-func TestNothingOvertakesWhatIsAside(t *testing.T) {
+// This holds even with more lanes than one look reads, when it is never the turn of this lane while its host is free.
+func TestNothingOvertakesAParkedWebhook(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	claim := func(busy ...string) []*PushDue {
@@ -1006,8 +1005,8 @@ func TestNothingOvertakesWhatIsAside(t *testing.T) {
 	f.clear()
 }
 
-// What another process puts aside is found after a moment, though nothing was aside just before.
-func TestWhatAnotherProcessPutsAsideIsFound(t *testing.T) {
+// A process finds webhooks that another one parks, although nothing was parked at its last look.
+func TestWebhooksParkedByAnotherProcessAreFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ended(fresh("a"), "host")
@@ -1021,8 +1020,8 @@ func TestWhatAnotherProcessPutsAsideIsFound(t *testing.T) {
 	require.Len(t, f.duePushes(32), 1)
 }
 
-// A claim that takes from what is aside and from what is not gives one share.
-func TestAShareIsThatOfBothPlaces(t *testing.T) {
+// The bounds of a claim count parked and other webhooks together.
+func TestTheBoundsOfAClaimCountParkedWebhooks(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"host", "caller"} {
 		f := newFixture(t)
@@ -1040,7 +1039,7 @@ func TestAShareIsThatOfBothPlaces(t *testing.T) {
 	}
 }
 
-// What is read with claims is held until it is their turn, so large events are not.
+// Events that are read with a claim stay in memory until its turn, so large ones are not.
 func TestLargeEventsAreNotReadAhead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1069,7 +1068,7 @@ func TestLargeEventsAreNotReadAhead(t *testing.T) {
 }
 
 // Claims do not wait for clients that have all connections.
-func TestClaimsDoNotWaitForWhatIsReadAhead(t *testing.T) {
+func TestClaimsDoNotWaitForReadsAhead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -1086,11 +1085,11 @@ func TestClaimsDoNotWaitForWhatIsReadAhead(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, due, 1)
 	require.Nil(t, due[0].ahead)
-	require.NoError(t, ctx.Err(), "it was waited for")
+	require.NoError(t, ctx.Err(), "the claim waited")
 }
 
-// There may be more lanes than one look goes through. The next one goes on behind them.
-func TestLanesAreSeenInTurn(t *testing.T) {
+// There may be more lanes than one look reads. The next look continues behind them.
+func TestLanesAreReadInTurn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	n := fresh("a")
@@ -1116,7 +1115,7 @@ func TestLanesAreSeenInTurn(t *testing.T) {
 	f.clear()
 }
 
-// explained runs statements, and tells how much they read.
+// explained runs statements, and counts the pages that they read.
 type explained struct {
 	f     *fixture
 	pages int
@@ -1153,6 +1152,7 @@ func (x *explained) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return x.f.api.Exec(ctx, sql, args...)
 }
 
+// An append that waits for the task while a configuration is set began before the configuration existed.
 func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1194,7 +1194,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	}
 }
 
-// Whichever of a mark and a record comes second sees the other.
+// The later one of a mark and a record sees the other.
 func TestNoMarkIsLostToARecord(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1244,7 +1244,7 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 	for range 3 {
 		ids = append(ids, uuid.UUID(f.create(fresh("a")).ID))
 	}
-	// They lie in the table the other way round.
+	// In the table they are in the opposite order.
 	for _, id := range slices.Backward(ids) {
 		for _, c := range []string{"y", "x"} {
 			f.setPush(task.ID(id), hook(c, "h"))
@@ -1265,16 +1265,16 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 		done <- err
 	}()
 	f.blocked(1)
-	require.Equal(t, 5, scan[int](f, "SELECT count(*) FROM (SELECT FROM holdfast.push_cursors FOR UPDATE SKIP LOCKED) k"), "none but the one that it waits for")
+	require.Equal(t, 5, scan[int](f, "SELECT count(*) FROM (SELECT FROM holdfast.push_cursors FOR UPDATE SKIP LOCKED) k"), "the mark has locked no other row")
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, await(t, done))
 	require.Equal(t, "7,7,8,8,9,9", scan[string](f, "SELECT string_agg(due_seq::text, ',' ORDER BY task, config_id) FROM holdfast.push_cursors"))
 	f.exec("UPDATE holdfast.push_cursors SET due_seq = 0, due_at = NULL, due_since = NULL")
 }
 
-// A claim looks with one snapshot, and locks what is there by then. What is set anew in between is the next one's: this one
-// would bring the old URL what is due, and record it for the new one.
-func TestAClaimPassesOverWhatIsSetAnew(t *testing.T) {
+// A claim reads with one snapshot, and locks rows a moment later. It skips a configuration that is set again in between:
+// it would deliver to the old URL, and record that for the new one.
+func TestAClaimSkipsAConfigurationThatIsSetAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	h := f.create(fresh("a"))
@@ -1288,7 +1288,7 @@ func TestAClaimPassesOverWhatIsSetAnew(t *testing.T) {
 		require.NoError(t, err)
 		return tx
 	}
-	// What is set begins before the claim, and so is due by then, too.
+	// SetPush begins before the claim, so the new configuration is due by then, too.
 	begun, looked := held("SELECT FROM holdfast.tasks FOR UPDATE"), held("SELECT pg_advisory_xact_lock(1)")
 	set, done := make(chan error, 1), make(chan error, 1)
 	go func() { set <- f.SetPush(t.Context(), h.ID, hook("c", "new"), 20) }()
@@ -1314,7 +1314,7 @@ func TestAClaimPassesOverWhatIsSetAnew(t *testing.T) {
 	require.Equal(t, "http://new/hook", due[0].Config.URL)
 }
 
-// betweenLookAndLock has a claim wait there, for whoever holds the lock.
+// betweenLookAndLock makes a claim wait there for an advisory lock.
 type betweenLookAndLock struct{ dbsqlc.DBTX }
 
 func (b betweenLookAndLock) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -1386,7 +1386,7 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 				}
 				if !more || !o.Keep {
 					mu.Lock()
-					// Whoever has claimed it meanwhile has said so itself.
+					// If another process has claimed it meanwhile, that process has set busy.
 					if o.Keep {
 						busy[key] = false
 					}
@@ -1432,8 +1432,8 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 	require.Len(t, got, tasks*2)
 }
 
-// A claim that has run out is anybody's, and the one who had it can write nothing more.
-func TestAClaimRunsOut(t *testing.T) {
+// Any process may claim a configuration whose claim has expired. The previous process can record nothing more.
+func TestAClaimExpires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -1441,7 +1441,7 @@ func TestAClaimRunsOut(t *testing.T) {
 	p.must(t, status(task.StateWorking))
 	old, _ := f.claimPushes(PushClaim{Lock: time.Microsecond})
 	require.Len(t, old, 1)
-	eventually(t, "the claim has run out", func() bool { return scan[bool](f, "SELECT due_at < now() FROM holdfast.push_cursors") })
+	eventually(t, "the claim has expired", func() bool { return scan[bool](f, "SELECT due_at < now() FROM holdfast.push_cursors") })
 	fresh := f.duePushes(1)
 	require.Len(t, fresh, 1)
 	require.NotEqual(t, old[0].Claim, fresh[0].Claim)
@@ -1451,7 +1451,7 @@ func TestAClaimRunsOut(t *testing.T) {
 	require.True(t, ours)
 }
 
-// Two that claim at the same moment pass over each other's.
+// Two processes that claim at the same moment skip the rows of each other.
 func TestClaimsDoNotWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1473,8 +1473,8 @@ func TestClaimsDoNotWait(t *testing.T) {
 	require.Len(t, f.duePushes(10), 2)
 }
 
-// A client sets webhooks for an id. When that passes to a new task they go with it, and what they were to be told of the
-// old one they still are.
+// A client sets webhooks for an id. When the id passes to a new task, its webhooks go with it. They still get the events of
+// the old task that were due.
 func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1500,7 +1500,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	told := map[string]string{}
 	for _, d := range f.duePushes(10) {
 		told[d.Task.String()+" "+d.Config.URL] = d.Config.Token
-		require.Equal(t, "t", d.PublicID, "the receiver knows no other name")
+		require.Equal(t, "t", d.PublicID, "the receiver knows no other id")
 		h, evs := f.wanted(d, 10)
 		require.NotEmpty(t, evs)
 		require.Equal(t, "t", h.PublicID)
@@ -1519,9 +1519,9 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	f.create(again)
 	all, err := f.Pushes(t.Context(), again.Task.ID)
 	require.NoError(t, err)
-	require.Len(t, all, 2, "also when the message brings none")
+	require.Len(t, all, 2, "also without one in the message")
 
-	// Who sets one for the old task afterwards knows that by its UUID.
+	// A webhook that is set for the old task afterwards knows it by its UUID.
 	f.setPush(old.Task.ID, hook("kept", "kept"))
 	f.setPush(old.Task.ID, hook("late", "late"))
 	for _, id := range []string{"kept", "late"} {
@@ -1534,7 +1534,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	}
 }
 
-// What a webhook adds to a task that is created, runs and ends.
+// BenchmarkPushMark measures what a webhook adds to a task that is created, runs and ends.
 func BenchmarkPushMark(b *testing.B) {
 	for _, size := range []int{1, 20, 200} {
 		for _, with := range []bool{false, true} {

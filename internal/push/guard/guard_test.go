@@ -144,7 +144,7 @@ const (
 	user      = "the URL holds a user name; credentials belong into authentication"
 )
 
-// attacks are URLs that no webhook may have, with what the client is told.
+// attacks are URLs that no webhook may have, with the error that the client gets.
 var attacks = map[string]string{
 	// Loopback and unspecified.
 	"http://127.0.0.1/":                      noAddress,
@@ -225,7 +225,7 @@ var attacks = map[string]string{
 	"http://[2001:2::1]/":     noAddress,
 	"http://[5f00::1]/":       noAddress,
 	"http://[4000::1]/":       noAddress,
-	// An IPv4 address inside of another.
+	// An IPv4 address inside an IPv6 address.
 	"http://[::ffff:127.0.0.1]/":        noAddress,
 	"http://[::ffff:7f00:1]/":           noAddress,
 	"http://[::ffff:93.184.216.34]/":    noAddress,
@@ -274,7 +274,7 @@ var attacks = map[string]string{
 	"http://*.example/":                     noName,
 	"http://$(id).example/":                 noName,
 	"http://\u200d.example/":                noName,
-	// What is not the web.
+	// Other schemes.
 	"":                                  scheme,
 	"/hook":                             scheme,
 	"//public.example/hook":             scheme,
@@ -327,8 +327,7 @@ func TestAttacksAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoAttackIsDialed goes on where a webhook was set under other rules, or slipped in: the
-// dialer alone must stop whatever has a refused address.
+// A webhook may have been set under other rules. The dialer alone must refuse its address.
 func TestNoAttackIsDialed(t *testing.T) {
 	t.Parallel()
 	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
@@ -346,7 +345,7 @@ func TestNoAttackIsDialed(t *testing.T) {
 			t.Parallel()
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
 			require.NoError(t, err)
-			response, err := client.Do(request) //nolint:bodyclose // there is none
+			response, err := client.Do(request) //nolint:bodyclose // there is no body
 			require.Error(t, err)
 			require.Nil(t, response)
 			var refusal *guard.Refusal
@@ -385,7 +384,7 @@ func TestOrdinaryURLsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestANameThatNobodyCouldBeAskedForIsLeftToTheDial(t *testing.T) {
+func TestOnlyTheDialChecksANameWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	z := serveZone(t, names())
 	g := guard.New(guard.Options{Resolver: z.Resolver})
@@ -430,7 +429,7 @@ func TestRules(t *testing.T) {
 	} {
 		require.NoError(t, check(url, own), url)
 	}
-	require.Equal(t, asked, z.asked.Load(), "names are left to the dial")
+	require.Equal(t, asked, z.asked.Load(), "only the dial checks names")
 	for _, url := range []string{
 		"http://169.254.169.254/", "http://[fe80::1]/", "http://224.0.0.1/", "http://0.0.0.0/",
 		"http://168.63.129.16/", "http://100.100.100.200/", "http://[fd00:ec2::254]/", "http://[fd20:ce::254]/",
@@ -450,7 +449,7 @@ func TestParsePorts(t *testing.T) {
 	}
 }
 
-// receiver counts what reaches it at an address of its own.
+// receiver counts requests at an address of its own.
 func receiver(t *testing.T, address string) (port string, hits *atomic.Int64) {
 	t.Helper()
 	hits = &atomic.Int64{}
@@ -474,7 +473,7 @@ func receiver(t *testing.T, address string) (port string, hits *atomic.Int64) {
 
 func TestRebinding(t *testing.T) {
 	t.Parallel()
-	// 127.0.0.2 stands for the public address, 127.0.0.3 for our neighbour.
+	// 127.0.0.2 plays the public address, 127.0.0.3 a private one.
 	port, good := receiver(t, "127.0.0.2:0")
 	_, bad := receiver(t, "127.0.0.3:"+port)
 	z := serveZone(t, map[string][][]string{
@@ -506,7 +505,7 @@ func TestRebinding(t *testing.T) {
 	require.ErrorAs(t, post("late.example"), &refusal)
 	require.Equal(t, int64(1), good.Load())
 
-	// Of several addresses only the allowed one is connected to.
+	// Of several addresses the guard connects only to the allowed one.
 	_, err = g.Check(t.Context(), "http://both.example:"+port)
 	require.EqualError(t, err, noAddress)
 	require.NoError(t, post("both.example"))
