@@ -70,7 +70,7 @@ func newHooks(e *env, ring *keys.Ring, p *ports) (*webhooks, error) {
 		return nil, nil
 	}
 	if len(e.cfg.Push.SecretKeys) == 0 {
-		e.log.Warn("secrets of webhooks are sealed with a key that lies beside them in the database; set HOLDFAST_SECRET_KEYS")
+		e.log.Warn("clients' secrets are sealed with a key in the same database; set HOLDFAST_SECRET_KEYS")
 	}
 	return newWebhooks(e.cfg, ring, p.baseURL(e.cfg), e.version)
 }
@@ -151,7 +151,7 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 	now := time.Now()
 	said := task.Message{
 		ID: store.NewID().String(), Role: task.RoleAgent,
-		Parts: []task.Part{task.Text("This delivery tries a webhook. There is no such task.")},
+		Parts: []task.Part{task.Text("This delivery tests a webhook. There is no such task.")},
 	}
 	of := &task.Task{
 		ID: id, PublicID: t.TaskID, ContextID: store.NewID().String(), Dialect: c.Dialect, CreatedAt: now, LastSeq: 1,

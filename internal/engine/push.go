@@ -161,7 +161,7 @@ func (e *Engine) checkPush(ctx context.Context, s *PushSetting) error {
 	}
 	for _, scheme := range s.Schemes {
 		if scheme == "" || len(scheme) > maxScheme || control(scheme) || strings.ContainsAny(scheme, " ,") {
-			return bad("authentication", "has a scheme that is none: one word such as Bearer is expected")
+			return bad("authentication", "schemes must each be one word, such as Bearer")
 		}
 	}
 	var err error

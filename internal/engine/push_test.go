@@ -135,7 +135,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 		"pushNotificationConfig.id: must not be longer than 1024 bytes":                         setting(long, good),
 		"pushNotificationConfig.token: must not have control characters":                        {PushConfig: task.PushConfig{URL: good, Token: "a\r\nb"}, Member: "pushNotificationConfig"},
 		"pushNotificationConfig.authentication.credentials: must not be longer than 4096 bytes": {PushConfig: task.PushConfig{URL: good, Credentials: long}, Member: "pushNotificationConfig"},
-		"authentication: has a scheme that is none: one word such as Bearer is expected":        {PushConfig: task.PushConfig{URL: good, Schemes: []string{"Bearer x"}}},
+		"authentication: schemes must each be one word, such as Bearer":                         {PushConfig: task.PushConfig{URL: good, Schemes: []string{"Bearer x"}}},
 		"authentication.schemes: must not be more than 16":                                      {PushConfig: task.PushConfig{URL: good, Schemes: strings.Split(long, "")}},
 		"url: is an address that webhooks may not have":                                         {PushConfig: task.PushConfig{URL: "inside"}},
 	} {
