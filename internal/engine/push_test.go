@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -116,6 +117,9 @@ func TestWebhooksOfATask(t *testing.T) {
 	}
 	_, err = get(one)
 	require.NoError(t, err)
+	rows, err := r.store.ListPushes(t.Context(), store.PushFilter{Host: "one.example", Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
 }
 
 func TestWebhooksAreChecked(t *testing.T) {
@@ -210,6 +214,11 @@ func TestAWebhookComesWithItsMessage(t *testing.T) {
 	_, err = r.Send(t.Context(), next)
 	require.NoError(t, err)
 	require.Len(t, list(), 2)
+	rows, err := r.store.ListPushes(t.Context(), store.PushFilter{Limit: 10})
+	require.NoError(t, err)
+	for _, row := range rows {
+		require.Equal(t, row.Config.URL, "https://"+row.Config.Host, "the host is the one that the check found")
+	}
 	next = to(send("ask again"), h)
 	next.Push = setting("c", "https://c.example")
 	_, err = r.Send(t.Context(), next)

@@ -1501,6 +1501,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	for _, d := range f.duePushes(10) {
 		told[d.Task.String()+" "+d.Config.URL] = d.Config.Token
 		require.Equal(t, "t", d.PublicID, "the receiver knows no other id")
+		require.Equal(t, hostOf(d.Config.URL), d.Config.Host)
 		h, evs := f.wanted(d, 10)
 		require.NotEmpty(t, evs)
 		require.Equal(t, "t", h.PublicID)
