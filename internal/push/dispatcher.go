@@ -162,13 +162,19 @@ func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
 func (d *Dispatcher) wanted() *store.PushClaim {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := &store.PushClaim{Limit: d.shares.free(), PerHost: d.opt.PerHost, PerCaller: d.shares.half(), Lock: d.opt.Lock}
+	c := &store.PushClaim{Limit: d.shares.free(), PerHost: d.opt.PerHost, PerCaller: d.shares.half(), Busy: d.busyWith, Lock: d.opt.Lock}
 	c.BusyHosts, c.BusyCallers = d.shares.busy()
 	if c.Limit == 0 {
 		// The first slot that becomes free claims the due rows.
 		d.more = true
 	}
 	return c
+}
+
+func (d *Dispatcher) busyWith(won []*store.PushDue) (hosts []string, callers []int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.shares.busyWith(won)
 }
 
 // accept starts a claim, or lets it wait for its host or caller. Others may have started since the claim was made, and

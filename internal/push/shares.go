@@ -3,6 +3,8 @@ package push
 import (
 	"maps"
 	"slices"
+
+	"github.com/holdfast-a2a/holdfast/internal/store"
 )
 
 // shares decides who may use the deliveries of this process:
@@ -65,6 +67,19 @@ func (s *shares) busy() (hosts []string, callers []int64) {
 		}
 	}
 	return hosts, callers
+}
+
+// busyWith returns the hosts and callers that get no further claims once these are counted, too.
+func (s *shares) busyWith(won []*store.PushDue) (hosts []string, callers []int64) {
+	count := func(claims int) {
+		for _, d := range won {
+			add(s.hosts, d.Config.Host, 0, claims)
+			add(s.callers, d.Caller, 0, claims)
+		}
+	}
+	count(1)
+	defer count(-1)
+	return s.busy()
 }
 
 // fits reports whether a claim that has joined may start.

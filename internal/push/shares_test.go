@@ -113,6 +113,22 @@ func TestNewSilentHostsAreRemembered(t *testing.T) {
 	require.False(t, s.silent["busy"])
 }
 
+// A claim that was just won counts before it is accepted.
+func TestBusyWithAClaimThatWasWon(t *testing.T) {
+	t.Parallel()
+	s := newShares(6, 2)
+	s.begin(claimOf("a", 1))
+	var won []*store.PushDue
+	for _, host := range []string{"a", "b", "c"} {
+		won = append(won, claimOf(host, 2).PushDue)
+	}
+	hosts, callers := s.busyWith(won)
+	require.Equal(t, []string{"a"}, hosts)
+	require.Equal(t, []int64{2}, callers)
+	require.Equal(t, "[] []", s.sortedBusy())
+	require.Len(t, s.hosts, 1)
+}
+
 func TestSharesOfFinishedClaimsAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := newShares(64, 8)

@@ -38,10 +38,13 @@ type PushDue struct {
 type PushClaim struct {
 	Worker             task.ID
 	Limit              int
-	PerHost, PerCaller int           // the most of one host, and of one caller
-	BusyHosts          []string      // none of these hosts
-	BusyCallers        []int64       // none of these callers
-	Lock               time.Duration // until other processes may claim them
+	PerHost, PerCaller int      // the most of one host, and of one caller
+	BusyHosts          []string // none of these hosts
+	BusyCallers        []int64  // none of these callers
+	// Busy returns the hosts and callers that are busy once the process has won these, too. nil: BusyHosts and
+	// BusyCallers.
+	Busy func(won []*PushDue) (hosts []string, callers []int64)
+	Lock time.Duration // until other processes may claim them
 }
 
 // ClaimPush claims due configurations. next is the time until another one is due: 0 if there may be
@@ -71,9 +74,11 @@ func (s *Store) ClaimPush(ctx context.Context, c *PushClaim) (due []*PushDue, ne
 	if err == nil && rest.Hidden {
 		// The claim did not look at all due configurations. The rest may be of a host or caller
 		// that is not busy.
-		var parked int32
-		if parked, err = s.q.PushPark(ctx, s.hot, dbsqlc.PushParkParams{WindowRows: parkRows, BusyHosts: hosts, BusyCallers: callers}); parked > 0 {
-			s.lanes.filled()
+		if c.Busy != nil {
+			hosts, callers = c.Busy(due)
+		}
+		var parked bool
+		if parked, err = s.park(ctx, hosts, callers); parked {
 			return due, 0, nil
 		}
 		again = true
@@ -86,6 +91,18 @@ func (s *Store) ClaimPush(ctx context.Context, c *PushClaim) (due []*PushDue, ne
 		return due, 0, nil
 	}
 	return due, next, translate("claim pushes", err)
+}
+
+// park parks due configurations of these hosts and callers.
+func (s *Store) park(ctx context.Context, hosts []string, callers []int64) (parked bool, err error) {
+	if len(hosts)+len(callers) == 0 {
+		return false, nil
+	}
+	n, err := s.q.PushPark(ctx, s.hot, dbsqlc.PushParkParams{WindowRows: parkRows, BusyHosts: hosts, BusyCallers: callers})
+	if n > 0 {
+		s.lanes.filled()
+	}
+	return n > 0, err
 }
 
 func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due []*PushDue, err error) {

@@ -932,6 +932,26 @@ func TestParkedWebhooksAreClaimed(t *testing.T) {
 	f.clear()
 }
 
+// A claim that fills the share of a host parks the rest, if it hides others.
+func TestAClaimParksTheRestOfAFullShare(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 3 {
+		f.ended(fresh("a"), "slow")
+	}
+	f.backlog(1000, "'slow:80'", "0", "now()")
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 minute' WHERE config_id = 'hook'")
+	c := PushClaim{PerHost: 2, Busy: func(won []*PushDue) (hosts []string, callers []int64) {
+		require.Len(t, won, 2)
+		return []string{won[0].Config.Host}, nil
+	}}
+	due, next := f.claimPushes(c)
+	require.Len(t, due, 2)
+	require.Zero(t, next)
+	require.Equal(t, 1001, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE parked"))
+	f.clear()
+}
+
 // A parked webhook can be set again, disabled, enabled and redelivered like any other. A mark leaves it parked.
 func TestParkedWebhooksCanBeChanged(t *testing.T) {
 	t.Parallel()
