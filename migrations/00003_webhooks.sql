@@ -41,7 +41,7 @@ CREATE TABLE holdfast.push_cursors (
     due_seq       bigint      NOT NULL DEFAULT 0,
     due_at        timestamptz,
     due_since     timestamptz,
-    aside         boolean     NOT NULL DEFAULT false,
+    parked        boolean     NOT NULL DEFAULT false,
     attempts      integer     NOT NULL DEFAULT 0,
     failing_since timestamptz,
     last_error    text,
@@ -55,10 +55,10 @@ CREATE TABLE holdfast.push_cursors (
     CONSTRAINT push_cursors_claimed CHECK ((claim IS NULL) = (locked_until IS NULL) AND (claim IS NULL) = (worker_id IS NULL))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX push_cursors_due ON holdfast.push_cursors (due_at) WHERE due_at IS NOT NULL AND NOT aside;
+CREATE INDEX push_cursors_due ON holdfast.push_cursors (due_at) WHERE due_at IS NOT NULL AND NOT parked;
 -- A lane is what one caller has for one host. Behind thousands of webhooks of a host or a caller at its concurrency limit,
 -- claims find the others by going from lane to lane.
-CREATE INDEX push_cursors_lanes ON holdfast.push_cursors (caller, host, due_at) WHERE aside AND due_at IS NOT NULL;
+CREATE INDEX push_cursors_lanes ON holdfast.push_cursors (caller, host, due_at) WHERE parked AND due_at IS NOT NULL;
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors (disabled_at) WHERE disabled_at IS NOT NULL;
 
 COMMENT ON TABLE holdfast.push_cursors IS 'How far each configuration has been delivered and when it is due again.';
@@ -69,7 +69,7 @@ COMMENT ON COLUMN holdfast.push_cursors.next_seq IS 'The first event that has no
 COMMENT ON COLUMN holdfast.push_cursors.due_seq IS 'The newest event to deliver; set by the commit that writes it. 0: none yet.';
 COMMENT ON COLUMN holdfast.push_cursors.due_at IS 'When to look next: the next attempt, or the end of a claim. Null: nothing to deliver, or disabled.';
 COMMENT ON COLUMN holdfast.push_cursors.due_since IS 'Since when there has been something to deliver.';
-COMMENT ON COLUMN holdfast.push_cursors.aside IS 'It is due and parked, because its host or its caller is at the concurrency limit.';
+COMMENT ON COLUMN holdfast.push_cursors.parked IS 'It is due and parked, because its host or its caller is at the concurrency limit.';
 COMMENT ON COLUMN holdfast.push_cursors.attempts IS 'Failed attempts since the last success.';
 COMMENT ON COLUMN holdfast.push_cursors.claim IS 'Fencing token of the process that delivers at present; each claim makes a new one.';
 COMMENT ON COLUMN holdfast.push_cursors.disabled_at IS 'Since when nothing is delivered, for the reason in disabled_for. Events are still marked.';
@@ -135,19 +135,19 @@ COMMENT ON FUNCTION holdfast.push_mark IS 'Marks the webhooks of tasks, which ar
 -- Rows are sought by where they lie, which takes one step for each however many there are. A row that somebody writes at the
 -- same moment is left to the next call.
 -- +goose StatementBegin
-CREATE FUNCTION holdfast.push_aside(window_rows integer, busy_hosts text[], busy_callers bigint[]) RETURNS integer VOLATILE LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[]) RETURNS integer VOLATILE LANGUAGE plpgsql AS $$
 DECLARE
     n integer;
 BEGIN
-    UPDATE holdfast.push_cursors k SET aside = true
+    UPDATE holdfast.push_cursors k SET parked = true
      WHERE k.ctid = ANY (ARRAY(
         SELECT h.ctid FROM holdfast.push_cursors h
          WHERE h.ctid = ANY (ARRAY(
             SELECT w.place
               FROM (SELECT d.ctid AS place, d.host, d.caller FROM holdfast.push_cursors d
-                     WHERE NOT d.aside AND d.due_at <= now() ORDER BY d.due_at LIMIT window_rows) w
+                     WHERE NOT d.parked AND d.due_at <= now() ORDER BY d.due_at LIMIT window_rows) w
              WHERE w.host = ANY (busy_hosts) OR w.caller = ANY (busy_callers)
-         )) AND NOT h.aside AND coalesce(h.due_at <= now(), false) -- not by index push_cursors_due
+         )) AND NOT h.parked AND coalesce(h.due_at <= now(), false) -- not by index push_cursors_due
            FOR NO KEY UPDATE SKIP LOCKED
      ));
     GET DIAGNOSTICS n = ROW_COUNT;
@@ -155,11 +155,11 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION holdfast.push_aside IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest, and returns how many it parked.';
+COMMENT ON FUNCTION holdfast.push_park IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest, and returns how many it parked.';
 
 -- +goose Down
 SET LOCAL lock_timeout = '5s';
-DROP FUNCTION holdfast.push_aside;
+DROP FUNCTION holdfast.push_park;
 DROP FUNCTION holdfast.push_mark;
 DROP FUNCTION holdfast.push_caller;
 DROP TABLE holdfast.push_attempts;

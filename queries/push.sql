@@ -41,18 +41,18 @@ WITH room AS MATERIALIZED (
            due_seq = (SELECT seq FROM due),
            due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
            due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
-           aside = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
+           parked = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
            claim = NULL, worker_id = NULL, locked_until = NULL
     RETURNING due_at
 )
 SELECT config.created_at, (place.due_at IS NOT NULL)::boolean AS due FROM config, place, known;
 
 -- name: PushConfigs :many
--- The configurations of a task, the oldest first; one of them if @config_id is not empty.
-SELECT sqlc.embed(c), k.artifacts, k.disabled_at, k.disabled_for
+-- The configurations of a task, the oldest first.
+SELECT sqlc.embed(c), k.host, k.artifacts, k.disabled_at, k.disabled_for
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
- WHERE c.task = @task AND (@config_id::text = '' OR c.config_id = @config_id)
+ WHERE c.task = @task
  ORDER BY c.created_at, c.config_id;
 
 -- name: PushConfigDelete :execrows
@@ -76,12 +76,12 @@ DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @conf
 -- skip the configurations that others have claimed.
 WITH front AS MATERIALIZED (
     SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-     WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer
+     WHERE NOT k.parked AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer
 ), lane AS MATERIALIZED (
     SELECT unnest(@lane_callers::bigint[]) AS caller, unnest(@lane_hosts::text[]) AS host
      UNION
     SELECT f.caller, f.host FROM front f
-     WHERE @any_aside::boolean AND f.host <> ALL(@busy_hosts::text[]) AND f.caller <> ALL(@busy_callers::bigint[])
+     WHERE @any_parked::boolean AND f.host <> ALL(@busy_hosts::text[]) AND f.caller <> ALL(@busy_callers::bigint[])
 ), ready AS MATERIALIZED (
     SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
@@ -92,7 +92,7 @@ WITH front AS MATERIALIZED (
           FROM lane
          CROSS JOIN LATERAL (
             SELECT k.* FROM holdfast.push_cursors k
-             WHERE k.aside AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
+             WHERE k.parked AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
              ORDER BY k.due_at LIMIT @per_host::integer
          ) x
       ) r
@@ -117,7 +117,7 @@ WITH front AS MATERIALIZED (
 ), won AS (
     UPDATE holdfast.push_cursors k
        SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval,
-           aside = false
+           parked = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
@@ -132,16 +132,16 @@ SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, 
 -- Whether at least @most are due, and in how many seconds the next one is. Negative: unknown,
 -- because the first few are all busy. Index push_cursors_due.
 SELECT (SELECT count(*) = @most::integer FROM (
-            SELECT FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT @most::integer
+            SELECT FROM holdfast.push_cursors k WHERE NOT k.parked AND k.due_at <= now() ORDER BY k.due_at LIMIT @most::integer
        ) due)::boolean AS hidden,
        coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
-            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at > now() ORDER BY k.due_at LIMIT 64
+            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE NOT k.parked AND k.due_at > now() ORDER BY k.due_at LIMIT 64
        ) w WHERE w.host <> ALL(@busy_hosts::text[]) AND w.caller <> ALL(@busy_callers::bigint[])), -1)::float8 AS seconds;
 
--- name: PushAside :one
+-- name: PushPark :one
 -- Parks due configurations of busy hosts and callers, among the @window_rows that have been due
 -- longest, and returns their number.
-SELECT holdfast.push_aside(@window_rows::integer, @busy_hosts::text[], @busy_callers::bigint[])::integer AS n;
+SELECT holdfast.push_park(@window_rows::integer, @busy_hosts::text[], @busy_callers::bigint[])::integer AS n;
 
 -- name: PushLanes :many
 -- The next lanes with parked configurations after a given lane, at most @max_rows, and whether a
@@ -149,18 +149,18 @@ SELECT holdfast.push_aside(@window_rows::integer, @busy_hosts::text[], @busy_cal
 -- index push_cursors_lanes for each lane, and one entry for all lanes of a busy caller.
 WITH RECURSIVE lane AS (
     (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
-      WHERE k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > (@caller::bigint, @host::text)
+      WHERE k.parked AND k.due_at IS NOT NULL AND (k.caller, k.host) > (@caller::bigint, @host::text)
       ORDER BY k.caller, k.host LIMIT 1)
      UNION ALL
     SELECT x.caller, x.host, l.nth + 1
       FROM lane l
      CROSS JOIN LATERAL (
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
+          WHERE l.caller <> ALL(@busy_callers::bigint[]) AND k.parked AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
           ORDER BY k.caller, k.host LIMIT 1)
          UNION ALL
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller = ANY(@busy_callers::bigint[]) AND k.aside AND k.due_at IS NOT NULL AND k.caller > l.caller
+          WHERE l.caller = ANY(@busy_callers::bigint[]) AND k.parked AND k.due_at IS NOT NULL AND k.caller > l.caller
           ORDER BY k.caller, k.host LIMIT 1)
      ) x
      WHERE l.nth < @max_rows::integer
@@ -169,14 +169,15 @@ SELECT lane.caller::bigint AS caller, lane.host::text AS host,
        (lane.host <> ALL(@busy_hosts::text[]) AND lane.caller <> ALL(@busy_callers::bigint[]))::boolean AS free
   FROM lane;
 
--- name: PushBatch :many
--- The events that a configuration wants, from a given one on, by primary key.
+-- name: PushLog :many
+-- The events of a log from one event up to another: all of them, or those that a configuration
+-- wants. By primary key.
 SELECT * FROM holdfast.task_events
- WHERE task = @task AND seq >= @next_seq AND (kind = 2 OR kind = 3 AND @artifacts::boolean)
+ WHERE task = @task AND seq >= @from_seq AND seq <= @upto AND (@everything::boolean OR kind = 2 OR kind = 3 AND @artifacts::boolean)
  ORDER BY seq LIMIT @max_rows;
 
 -- name: PushAhead :many
--- The same for one configuration of each of many tasks, without those that have more than
+-- What a configuration of each of many tasks wants, without those that have more than
 -- @max_stored bytes on disk (compressed). The lowest and the highest task prune the partitions that
 -- hold none of them.
 SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload,
@@ -197,19 +198,12 @@ SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.ar
 SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
  CROSS JOIN LATERAL (SELECT * FROM holdfast.tasks x WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0) t;
 
--- name: PushLog :many
--- The events of a log after one event, up to another one, by primary key.
-SELECT * FROM holdfast.task_events WHERE task = @task AND seq > @after AND seq <= @upto ORDER BY seq;
-
--- name: PushExtend :execrows
-UPDATE holdfast.push_cursors
-   SET locked_until = now() + @lock::interval, due_at = CASE WHEN disabled_at IS NULL THEN now() + @lock::interval END, aside = false
- WHERE task = @task AND config_id = @config_id AND claim = @claim::uuid;
-
 -- name: PushRecord :many
--- Records any number of attempts, each fenced by its claim; an attempt without a row in the result
+-- Records any number of outcomes, each fenced by its claim; an outcome without a row in the result
 -- had lost its claim. This statement sees a concurrent mark, or the mark sees this update, because
--- both write the row. An attempt without a delivery id made no request and only skips its events.
+-- both write the row. An outcome that is neither delivered nor failed leaves the place and the
+-- failures as they are: it moves the end of a claim that is kept, or releases the claim. An outcome
+-- without a delivery id made no request, and no attempt is logged.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@tasks::uuid[]) AS task,
            unnest(@config_ids::text[]) AS config_id,
@@ -222,14 +216,15 @@ WITH inp AS MATERIALIZED (
            unnest(@classes::text[]) AS class,
            unnest(@tooks::interval[]) AS took,
            unnest(@delivereds::boolean[]) AS delivered,
+           unnest(@faileds::boolean[]) AS failed,
            unnest(@keeps::boolean[]) AS keep,
            unnest(@delays::interval[]) AS delay,
            unnest(@disables::text[]) AS disable
 ), lck AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since,
-           CASE WHEN i.disable <> '' AND NOT i.delivered THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
-           CASE WHEN i.disable <> '' AND NOT i.delivered AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
-           i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.keep, i.delay
+    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error,
+           CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
+           CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
+           i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
       FROM (SELECT * FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
         SELECT * FROM holdfast.push_cursors x
@@ -237,24 +232,22 @@ WITH inp AS MATERIALIZED (
            FOR NO KEY UPDATE
      ) k
 ), eff AS MATERIALIZED (
-    SELECT l.*, l.disabled_at IS NULL AND NOT (l.delivered AND l.due_seq <= l.to_seq) AS live,
-           l.disabled_at IS NULL AND l.delivered AND l.due_seq > l.to_seq AS more
-      FROM lck l
+    SELECT l.*, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
+      FROM (SELECT lck.*, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
 ), upd AS (
     -- All from the locked row: an UPDATE with an older snapshot is first computed on the version in
     -- that snapshot.
     UPDATE holdfast.push_cursors k
        SET next_seq = CASE WHEN e.delivered THEN e.to_seq + 1 ELSE e.next_seq END,
-           due_at = CASE WHEN NOT e.live THEN NULL WHEN NOT e.delivered THEN now() + e.delay WHEN e.keep THEN e.locked_until ELSE now() END,
-           aside = false,
+           due_at = e.due_at, parked = false,
            due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
-           attempts = CASE WHEN e.delivered THEN 0 ELSE e.attempts + 1 END,
-           failing_since = CASE WHEN NOT e.delivered THEN coalesce(e.failing_since, now()) END,
-           last_error = CASE WHEN NOT e.delivered THEN nullif(e.error, '') END,
+           attempts = CASE WHEN e.delivered THEN 0 WHEN e.failed THEN e.attempts + 1 ELSE e.attempts END,
+           failing_since = CASE WHEN e.failed THEN coalesce(e.failing_since, now()) WHEN NOT e.delivered THEN e.failing_since END,
+           last_error = CASE WHEN e.failed THEN nullif(e.error, '') WHEN NOT e.delivered THEN e.last_error END,
            disabled_at = e.disabled_at, disabled_for = e.disabled_for,
            claim = CASE WHEN e.more AND e.keep THEN e.claim END,
            worker_id = CASE WHEN e.more AND e.keep THEN e.worker_id END,
-           locked_until = CASE WHEN e.more AND e.keep THEN e.locked_until END
+           locked_until = CASE WHEN e.more AND e.keep THEN e.due_at END
       FROM eff e WHERE k.task = ANY(ARRAY(SELECT task FROM eff)) AND k.task = e.task AND k.config_id = e.config_id
 ), logged AS (
     INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id)
@@ -268,7 +261,7 @@ SELECT claim::uuid AS claim, more::boolean AS more FROM eff;
 -- name: PushDisable :execrows
 -- A delivery in flight may still be recorded.
 UPDATE holdfast.push_cursors
-   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, @reason::text), due_at = NULL, aside = false
+   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, @reason::text), due_at = NULL, parked = false
  WHERE task = @task AND config_id = @config_id;
 
 -- name: PushEnable :one
@@ -278,7 +271,7 @@ WITH l AS MATERIALIZED (
       FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
 )
 UPDATE holdfast.push_cursors k
-   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at, aside = false
+   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at, parked = false
   FROM l WHERE k.task = @task AND k.config_id = @config_id
 RETURNING (l.at IS NOT NULL)::boolean AS due;
 
@@ -303,7 +296,7 @@ UPDATE holdfast.push_cursors k
    SET next_seq = d.next_seq, due_seq = d.upto,
        due_at = CASE WHEN d.disabled_at IS NULL AND d.upto >= d.next_seq THEN now() END,
        due_since = CASE WHEN d.upto >= d.next_seq THEN coalesce(d.due_since, now()) END,
-       aside = false, attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
+       parked = false, attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
   FROM d WHERE k.task = @task AND k.config_id = @config_id
 RETURNING (d.upto >= d.next_seq)::boolean AS due, (d.disabled_at IS NOT NULL)::boolean AS disabled;
 
@@ -339,9 +332,9 @@ SELECT a.id, a.config_id, a.started_at, a.from_seq, a.to_seq, a.attempt, a.statu
 -- name: PushCounts :one
 -- For metrics. Indexes push_cursors_due, push_cursors_lanes and push_cursors_disabled_at.
 WITH due AS (
-    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT aside
+    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
      UNION ALL
-    SELECT due_since FROM holdfast.push_cursors WHERE aside AND due_at IS NOT NULL
+    SELECT due_since FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM due)::bigint AS backlog,
        coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,

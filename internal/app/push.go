@@ -2,7 +2,7 @@ package app
 
 import (
 	"context"
-	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -28,15 +28,6 @@ func usesWebhooks(cfg *config.Config) bool {
 	return delivers(cfg) || cfg.Push.Enabled && cfg.HasRole(config.RoleAPI)
 }
 
-// SecretKeys returns the keys that seal the secrets of webhooks. The configuration must be valid.
-func SecretKeys(cfg *config.Config) [][]byte {
-	keys := make([][]byte, len(cfg.Push.SecretKeys))
-	for i, text := range cfg.Push.SecretKeys {
-		keys[i], _ = base64.StdEncoding.DecodeString(text)
-	}
-	return keys
-}
-
 // webhooks has the parts that setting and delivering webhooks share: the rules, and a client that follows them.
 type webhooks struct {
 	cfg    *config.Push
@@ -46,35 +37,31 @@ type webhooks struct {
 
 func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string) (*webhooks, error) {
 	p := &cfg.Push
-	rules := guard.Options{HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate}
-	for _, text := range p.AllowedNetworks {
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("push.allowed_networks: %w", err)
-		}
-		rules.Networks = append(rules.Networks, network)
+	networks, err1 := parsed("push.allowed_networks", p.AllowedNetworks, netip.ParsePrefix)
+	ports, err2 := parsed("push.allowed_ports", p.AllowedPorts, guard.ParsePorts)
+	secrets, err3 := parsed("push.webhook_secrets", p.WebhookSecrets, push.ParseSecret)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
 	}
-	for _, text := range p.AllowedPorts {
-		ports, err := guard.ParsePorts(text)
-		if err != nil {
-			return nil, fmt.Errorf("push.allowed_ports: %w", err)
-		}
-		rules.Ports = append(rules.Ports, ports)
-	}
-	var secrets []push.Secret
-	for _, text := range p.WebhookSecrets {
-		secret, err := push.ParseSecret(text)
-		if err != nil {
-			return nil, fmt.Errorf("push.webhook_secrets: %w", err)
-		}
-		secrets = append(secrets, secret)
-	}
-	w := &webhooks{cfg: p, guard: guard.New(rules)}
+	w := &webhooks{cfg: p, guard: guard.New(guard.Options{
+		HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate, Networks: networks, Ports: ports,
+	})}
 	w.sender = push.NewSender(push.SenderOptions{
 		Guard: w.guard, Signer: signer, Issuer: issuer, Secrets: secrets, UserAgent: "Holdfast/" + version,
 		Timeout: p.Timeout, ConnectTimeout: p.ConnectTimeout, PerHost: p.ConcurrencyPerHost, Headers: webhook.Headers,
 	})
 	return w, nil
+}
+
+func parsed[T any](setting string, texts []string, parse func(string) (T, error)) ([]T, error) {
+	values := make([]T, len(texts))
+	for i, text := range texts {
+		var err error
+		if values[i], err = parse(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", setting, err)
+		}
+	}
+	return values, nil
 }
 
 // newHooks makes the shared parts of setting and delivering webhooks; nil if this process does neither.
@@ -83,7 +70,7 @@ func newHooks(e *env, ring *keys.Ring, p *ports) (*webhooks, error) {
 		return nil, nil
 	}
 	if len(e.cfg.Push.SecretKeys) == 0 {
-		e.log.Warn("secrets of webhooks are sealed with a key that lies beside them in the database; set HOLDFAST_SECRET_KEYS")
+		e.log.Warn("clients' secrets are sealed with a key in the same database; set HOLDFAST_SECRET_KEYS")
 	}
 	return newWebhooks(e.cfg, ring, p.baseURL(e.cfg), e.version)
 }
@@ -95,11 +82,15 @@ func (w *webhooks) engine() *engine.Push {
 	}
 	return &engine.Push{
 		MaxPerTask: w.cfg.MaxPerTask, Artifacts: w.cfg.Artifacts,
-		Check: func(ctx context.Context, c *task.PushConfig) error {
-			if err := w.guard.Check(ctx, c.URL); err != nil || !w.cfg.Challenge {
-				return err
+		Check: func(ctx context.Context, url string) (host string, err error) {
+			to, err := w.guard.Check(ctx, url)
+			if err == nil && w.cfg.Challenge {
+				err = w.sender.Challenge(ctx, to)
 			}
-			return w.sender.Challenge(ctx, c.URL)
+			if err != nil {
+				return "", err
+			}
+			return to.Host, nil
 		},
 	}
 }
@@ -160,7 +151,7 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 	now := time.Now()
 	said := task.Message{
 		ID: store.NewID().String(), Role: task.RoleAgent,
-		Parts: []task.Part{task.Text("This delivery tries a webhook. There is no such task.")},
+		Parts: []task.Part{task.Text("This delivery tests a webhook. There is no such task.")},
 	}
 	of := &task.Task{
 		ID: id, PublicID: t.TaskID, ContextID: store.NewID().String(), Dialect: c.Dialect, CreatedAt: now, LastSeq: 1,
@@ -172,7 +163,7 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 		return nil, err
 	}
 	t.DeliveryID, t.ContentType = delivery.ID, delivery.ContentType
-	if err := hooks.engine().Check(ctx, c); err != nil {
+	if _, err := hooks.engine().Check(ctx, c.URL); err != nil {
 		t.Answer = push.Answer{Class: push.Refused, Error: err.Error()}
 		return t, nil
 	}

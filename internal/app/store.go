@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
-	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 )
@@ -18,8 +17,7 @@ func openStore(ctx context.Context, e *env, db *Database, bus *signal.Bus) (*sto
 	cfg, m := e.cfg, e.metrics
 	st, err := store.Open(ctx, store.Options{
 		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: cfg.Store.PoolSize, Writers: cfg.Store.WriterConns,
-		Listener: bus, SecretKeys: SecretKeys(cfg), Widths: Widths(cfg),
-		PushPerHost: cfg.Push.ConcurrencyPerHost, PushPerCaller: push.PerCaller(cfg.Push.Concurrency),
+		Listener: bus, SecretKeys: cfg.Push.SealingKeys(), Widths: Widths(cfg),
 		Observer:    store.Observer{Flushed: m.Flushed, Fenced: m.Fenced, Retried: m.Retried, Event: m.Event, Limited: m.Limited},
 		RowSecurity: cfg.Auth.RowSecurity != config.RowSecurityOff, WithoutAudit: !cfg.Audit.Enabled, Log: e.log,
 	})

@@ -128,7 +128,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		{[]string{"push", "redeliver", "t1", "--from", "-1"}, "--from must not be negative"},
 		{[]string{"push", "test", "http://x", "--dialect", "0.2"}, `--dialect "0.2": want 0.1, 0.3 or 1.0`},
 		{[]string{"push", "test", "http://x", "--authorization", "xyz"}, "--authorization: want a scheme and credentials"},
-		{[]string{"push", "rekey"}, "there is no key to seal with: set HOLDFAST_SECRET_KEYS"},
+		{[]string{"push", "rekey"}, "HOLDFAST_SECRET_KEYS has no key"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			t.Parallel()

@@ -28,7 +28,7 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	}
 	bell := hub.NewDoorbell(db.DirectURL)
 	s, err := store.Open(ctx, store.Options{
-		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: app.SecretKeys(cfg), Widths: app.Widths(cfg), By: operatorCaller(), WithoutAudit: !cfg.Audit.Enabled, Log: log,
+		URL: db.URL, Pooled: db.URL != db.DirectURL, APIConns: 2, Writers: 1, Listener: bell, SecretKeys: cfg.Push.SealingKeys(), Widths: app.Widths(cfg), By: operatorCaller(), WithoutAudit: !cfg.Audit.Enabled, Log: log,
 	})
 	if err != nil {
 		db.Close()

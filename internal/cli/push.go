@@ -40,14 +40,14 @@ type PushOperator interface {
 func (c *command) push() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push",
-		Short: "Look at webhooks and their deliveries, and act on them",
-		Long: `For operators: see which webhooks (push notification configurations) get through and which
-do not, and have them delivered again, stopped and started, those of every owner. The
-database is that of the configuration, HOLDFAST_DATABASE_URL, or --database-url. Servers
-may run or not; those that do hear of a change at once.
+		Short: "Show webhooks and their deliveries, and act on them",
+		Long: `For operators: see which webhooks (push notification configurations) fail, and redeliver,
+disable or enable them, for every owner. The database is the one of the configuration,
+HOLDFAST_DATABASE_URL, or --database-url. Servers may run meanwhile; they act on a change
+at once.
 
-A TASK is what clients call the task, or its UUID; a CONFIG is the id of the webhook within
-it. Without a CONFIG all webhooks of the task are meant.`,
+A TASK is the id that clients use, or the UUID of the task. A CONFIG is the id of a webhook
+within its task. Without a CONFIG a verb acts on all webhooks of the task.`,
 		Example: `  holdfast push list --failing
   holdfast push attempts 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast push test https://hooks.example.com/a2a`,
@@ -74,61 +74,54 @@ const (
 )
 
 type pushView struct {
-	ID           string     `json:"id"`
-	TaskID       string     `json:"task_id"`
-	Agent        string     `json:"agent"`
-	Tenant       string     `json:"tenant"`
-	Owner        string     `json:"owner"`
-	ConfigID     string     `json:"config_id"`
-	URL          string     `json:"url"`
-	Host         string     `json:"host"`
-	Dialect      string     `json:"dialect"`
-	Artifacts    bool       `json:"artifacts"`
-	CreatedAt    time.Time  `json:"created_at"`
-	State        string     `json:"state"`
-	DeliveredSeq task.Seq   `json:"delivered_seq"`
-	Behind       task.Seq   `json:"behind"`
-	DueSince     *time.Time `json:"due_since,omitempty"`
-	DueAt        *time.Time `json:"due_at,omitempty"`
-	Failures     int        `json:"failures"`
-	FailingSince *time.Time `json:"failing_since,omitempty"`
-	LastError    string     `json:"last_error,omitempty"`
-	DisabledAt   *time.Time `json:"disabled_at,omitempty"`
-	DisabledFor  string     `json:"disabled_for,omitempty"`
+	ID           string    `json:"id"`
+	TaskID       string    `json:"task_id"`
+	Agent        string    `json:"agent"`
+	Tenant       string    `json:"tenant"`
+	Owner        string    `json:"owner"`
+	ConfigID     string    `json:"config_id"`
+	URL          string    `json:"url"`
+	Host         string    `json:"host"`
+	Dialect      string    `json:"dialect"`
+	Artifacts    bool      `json:"artifacts"`
+	CreatedAt    time.Time `json:"created_at"`
+	State        string    `json:"state"`
+	DeliveredSeq task.Seq  `json:"delivered_seq"`
+	Behind       task.Seq  `json:"behind"`
+	DueSince     time.Time `json:"due_since,omitzero"`
+	DueAt        time.Time `json:"due_at,omitzero"`
+	Failures     int       `json:"failures"`
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	LastError    string    `json:"last_error,omitempty"`
+	DisabledAt   time.Time `json:"disabled_at,omitzero"`
+	DisabledFor  string    `json:"disabled_for,omitempty"`
 }
 
 func viewPush(r *store.PushRow) pushView {
-	some := func(at time.Time) *time.Time {
-		if at.IsZero() {
-			return nil
-		}
-		at = at.UTC()
-		return &at
-	}
 	v := pushView{
 		ID: r.Task.String(), TaskID: r.PublicID, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, ConfigID: r.Config.ID,
-		URL: r.Config.URL, Host: r.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt.UTC(),
-		State: pushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: some(r.DueSince), DueAt: some(r.DueAt),
-		Failures: r.Failures, FailingSince: some(r.FailingSince), LastError: r.LastError,
-		DisabledAt: some(r.Config.DisabledAt), DisabledFor: r.Config.DisabledFor,
+		URL: r.Config.URL, Host: r.Config.Host, Dialect: r.Config.Dialect, Artifacts: r.Config.Artifacts, CreatedAt: r.Config.CreatedAt.UTC(),
+		State: pushIdle, DeliveredSeq: r.Next - 1, Behind: max(0, r.Upto-(r.Next-1)), DueSince: r.DueSince.UTC(), DueAt: r.DueAt.UTC(),
+		Failures: r.Failures, FailingSince: r.FailingSince.UTC(), LastError: r.LastError,
+		DisabledAt: r.Config.DisabledAt.UTC(), DisabledFor: r.Config.DisabledFor,
 	}
 	switch {
-	case v.DisabledAt != nil:
+	case !v.DisabledAt.IsZero():
 		v.State = pushDisabled
 	case r.LockedUntil.After(time.Now()):
 		v.State = pushDelivering
 	case v.Failures > 0:
 		v.State = pushFailing
-	case v.DueAt != nil:
+	case !v.DueAt.IsZero():
 		v.State = pushDue
 	}
 	return v
 }
 
 // since returns when the state began, and its reason.
-func (v *pushView) since() (since *time.Time, why string) {
+func (v *pushView) since() (since time.Time, why string) {
 	switch {
-	case v.DisabledAt != nil:
+	case !v.DisabledAt.IsZero():
 		return v.DisabledAt, v.DisabledFor
 	case v.Failures > 0:
 		return v.FailingSince, v.LastError
@@ -140,10 +133,10 @@ func (c *command) pushList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List webhooks, those of the newest tasks first",
-		Long: `List webhooks. BEHIND is how many events of its task's log a webhook has still to pass, and
-STATE what it is about: disabled (nothing is sent until it is enabled), delivering (at
-this moment), failing (it is tried again, see push attempts), due (it waits for its turn)
-or idle. SINCE and WHY belong to the state.`,
+		Long: `List webhooks. BEHIND is the number of events in the task's log that a webhook has not
+passed. STATE is disabled (nothing is sent until it is enabled), delivering (a replica has
+claimed it), failing (the server retries, see push attempts), due (it waits for its turn)
+or idle. SINCE and WHY say when the state began, and the reason.`,
 		Example: `  holdfast push list --disabled
   holdfast push list --failing --host hooks.example.com:443
   holdfast push list --due -o json | jq -r .[].due_since`,
@@ -193,12 +186,8 @@ func (c *command) printPushes(rows []store.PushRow, format output) error {
 	lines := [][]string{{"TASK", "CONFIG", "HOST", "STATE", "BEHIND", "FAILURES", "SINCE", "WHY"}}
 	for i := range views {
 		v := &views[i]
-		at, why := v.since()
-		since := ""
-		if at != nil {
-			since = stamp(*at)
-		}
-		lines = append(lines, []string{v.TaskID, v.ConfigID, v.Host, v.State, fmt.Sprint(v.Behind), strconv.Itoa(v.Failures), since, why})
+		since, why := v.since()
+		lines = append(lines, []string{v.TaskID, v.ConfigID, v.Host, v.State, fmt.Sprint(v.Behind), strconv.Itoa(v.Failures), stamp(since), why})
 	}
 	return table(c.Out, lines)
 }
@@ -220,11 +209,11 @@ type attemptView struct {
 func (c *command) pushAttempts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attempts TASK [CONFIG]",
-		Short: "Show what came of attempts to deliver",
-		Long: `Show the attempts to deliver events of a task, the newest first, for as long as they are
-kept (push.keep_attempts). EVENTS are those of the log that a delivery stood for, TRY says
-which attempt of that delivery it was, and CLASS what came of it: delivered, gone,
-redirect, throttled, client, server, refused, dns, tls, timeout, network or internal.`,
+		Short: "Show attempts to deliver, and their outcome",
+		Long: `Show the attempts to deliver events of a task, the newest first. The server keeps them for
+retention.delivery_attempts. EVENTS is the range of the log that a delivery covers, TRY the
+number of the attempt, and CLASS its outcome: delivered, gone, redirect, throttled, client,
+server, refused, dns, tls, timeout, network or internal.`,
 		Example: `  holdfast push attempts 0199a3c1-5b7e-7c3a-9a51-2f6f0c1d2e3f
   holdfast push attempts order-7 audit --limit 5 -o json`,
 		Args: argCount(1, 2),
@@ -333,7 +322,7 @@ func (c *command) onPushes(cmd *cobra.Command, args []string, format output, do 
 			if v.Outcome, err = do(ctx, op, t.ID, id); err != nil {
 				v.Outcome, v.Error = outcomeFailed, err.Error()
 				if errors.Is(err, task.NotFound) {
-					v.Error = "there is no such webhook, or no such event"
+					v.Error = "no such webhook, or no such event"
 				}
 				c.note("holdfast: webhook %s of task %s: %s", id, t.PublicID, v.Error)
 				code = exitFailed
@@ -348,19 +337,19 @@ func (c *command) onPushes(cmd *cobra.Command, args []string, format output, do 
 func (c *command) pushRedeliver() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redeliver TASK [CONFIG]",
-		Short: "Deliver now what was not, or once more what was",
-		Long: `Deliver at once what a webhook has not got yet, without waiting for its next attempt. With
---from it gets everything from that event of the log on (tasks events shows the numbers),
-whether it had it or not; receivers know a repetition by its id, which stays the same.
-Nothing is skipped: what was not delivered before that event comes first.
+		Short: "Retry now, or deliver events again",
+		Long: `Deliver the undelivered events of a webhook at once, without waiting for its next attempt.
+With --from the webhook gets all events from that one on, also those that it has already
+(tasks events shows the numbers). A repeated delivery has the same id, so receivers can
+recognize it. No event is skipped: earlier undelivered events come first.
 
-A webhook that is disabled stays so, and gets it when it is enabled. OUTCOME is due,
+A disabled webhook remains disabled, and gets the events when it is enabled. OUTCOME is due,
 nothing (to deliver), disabled or failed.`,
 		Example: `  holdfast push redeliver order-7
   holdfast push redeliver order-7 audit --from 1`,
 		Args: argCount(1, 2),
 	}
-	from := cmd.Flags().Int64("from", 0, "the first event to deliver (default: the first that was not)")
+	from := cmd.Flags().Int64("from", 0, "the first event to deliver (default: the first undelivered one)")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *from < 0 {
@@ -384,15 +373,15 @@ func (c *command) pushDisable() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "disable TASK [CONFIG]",
 		Short: "Stop deliveries of a webhook",
-		Long: `Stop deliveries of a webhook. It keeps its place in the log, and gets what it has missed when
-it is enabled, by push enable or by its client who sets it anew. A delivery that is under
-way may still arrive. The reason of one that is disabled already stays.`,
+		Long: `Stop deliveries of a webhook. It keeps its place in the log, and gets the missed events when
+it is enabled: by push enable, or by its client, which sets it again. A delivery under way
+may still arrive. A webhook that is disabled already keeps its reason.`,
 		Example: `  holdfast push disable order-7 --reason "receiver under repair"
   holdfast push list --host hooks.example.com:443 --limit 10000 -o json |
     jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -n 2 holdfast push disable`,
 		Args: argCount(1, 2),
 	}
-	reason := cmd.Flags().String("reason", "by an operator", "what to show as the reason")
+	reason := cmd.Flags().String("reason", "by an operator", "the reason to show")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.onPushes(cmd, args, *format, func(ctx context.Context, op Operator, id task.ID, config string) (string, error) {
@@ -405,13 +394,13 @@ way may still arrive. The reason of one that is disabled already stays.`,
 func (c *command) pushEnable() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enable TASK [CONFIG]",
-		Short: "Let deliveries of a webhook go on where they stopped",
-		Long: `Let deliveries of a webhook go on with the first event that it has not got, at once, also if
-it was not disabled and only waits for its next attempt. Where it is many events behind, it
-gets the task as it stands in place of them (push.coalesce_after). Its failures are
-forgotten: it has all of push.give_up_after again.
+		Short: "Resume deliveries of a webhook where they stopped",
+		Long: `Resume deliveries of a webhook with the first undelivered event, at once. This also ends the
+pause before the next attempt of an enabled webhook. A webhook that is many events behind
+gets the current task instead of them (push.coalesce_after). Its failures are reset:
+push.give_up_after starts again.
 
-OUTCOME is due (it is delivered now), enabled (there is nothing to deliver) or failed.`,
+OUTCOME is due (deliveries start now), enabled (there is nothing to deliver) or failed.`,
 		Example: `  holdfast push enable order-7
   holdfast push list --disabled --host hooks.example.com:443 --limit 10000 -o json |
     jq -r '.[] | @sh "\(.id) \(.config_id)"' | xargs -n 2 holdfast push enable`,
@@ -435,15 +424,15 @@ func (c *command) pushRekey() *cobra.Command {
 		Use:   "rekey",
 		Short: "Seal clients' secrets with the first key of HOLDFAST_SECRET_KEYS",
 		Long: `Seal the tokens and credentials of all webhooks with the first key of HOLDFAST_SECRET_KEYS
-(push.secret_keys): those that an older key of the list has sealed, or the one that the
-database kept while there was none. Afterwards older keys can be taken out of the list.
+(push.secret_keys). This replaces seals by older keys of the list, and by the key in the
+database that the server uses without the list. Afterwards remove the older keys.
 
-First every replica must have the new key, behind the old one and then in front of it
-(docs/operations.md), or it cannot read what this and others seal. It may be called again
-at any time, and while servers run.
+First give every replica the new key, behind the old one and then in front of it
+(docs/operations.md). A replica without it cannot read the newly sealed secrets. The verb
+may run again at any time, and while servers run.
 
-Exit codes: 0 all are sealed with the first key; 1 some could not be opened, and are as
-they were.`,
+Exit codes: 0 all are sealed with the first key; 1 some could not be opened, and did not
+change.`,
 		Example: "  holdfast push rekey",
 		Args:    argCount(0, 0),
 	}
@@ -454,7 +443,7 @@ they were.`,
 			return err
 		}
 		if len(cfg.Push.SecretKeys) == 0 {
-			return usage("there is no key to seal with: set HOLDFAST_SECRET_KEYS, for example to what openssl rand -base64 32 prints")
+			return usage("HOLDFAST_SECRET_KEYS has no key; make one with openssl rand -base64 32")
 		}
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
 			n, err := op.Reseal(ctx)
@@ -462,7 +451,7 @@ they were.`,
 				return errors.Join(printJSON(c.Out, map[string]int{"sealed": n}), err)
 			}
 			p := &printer{w: c.Out}
-			p.line("%d sealed anew", n)
+			p.line("%d sealed", n)
 			return errors.Join(p.err, err)
 		})
 	}
@@ -472,16 +461,15 @@ they were.`,
 func (c *command) pushTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test URL",
-		Short: "Try a receiver with one delivery",
-		Long: `Make one delivery to a receiver, as servers with this configuration would: its URL is held to
-the same rules, and it gets the same headers and signatures. The body tells that a task is
-completed which does not exist, and says so. Nothing is stored; a server that has never
-run has its signing keys made. Call it where servers run that have the role push.
+		Short: "Test a receiver with one delivery",
+		Long: `Make one delivery to a receiver, with the rules, headers and signatures of this
+configuration. The body is the completion of a task that does not exist, and says so.
+Nothing is stored, except new signing keys if the database has none. Run it on a machine
+where servers with the role push run.
 
---token and --authorization are what a client sets as its webhook's token and
-authentication.
+--token and --authorization are the token and the authentication that a client would set.
 
-Exit codes: 0 it was delivered; 1 it was not, and look for says where the reason may be.`,
+Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may be.`,
 		Example: `  holdfast push test https://hooks.example.com/a2a
   holdfast push test http://127.0.0.1:9000/ --dialect 0.3 --token abc --authorization "Bearer xyz"`,
 		Args: argCount(1, 1),
@@ -512,7 +500,7 @@ Exit codes: 0 it was delivered; 1 it was not, and look for says where the reason
 		p.ID, p.URL, p.CreatedAt = "test", args[0], time.Now()
 		return c.withOperator(cmd, func(ctx context.Context, op Operator) error {
 			if cfg.PublicURL == "" {
-				c.note("public_url is not set: receivers elsewhere do not know the issuer.")
+				c.note("public_url is not set: other machines cannot reach the issuer.")
 			}
 			t, err := op.TryPush(ctx, &p)
 			if err != nil {
@@ -572,16 +560,16 @@ func lookFor(t *app.Trial) string {
 	case push.Delivered:
 		return "the receiver must have verified the JWT in X-A2A-Signature, with the keys at " + t.Issuer + "/.well-known/jwks.json"
 	case push.Gone:
-		return "whether the receiver knows this URL: a webhook that is answered 410 is disabled at once"
+		return "whether the receiver knows this URL: after 410 the server disables a webhook at once"
 	case push.Redirect:
-		return "where it redirects to: webhooks have to be set to that"
+		return "the target of the redirect: set the webhook to that URL"
 	case push.Throttled:
-		return "whether the receiver has too much to do; deliveries are tried again, when its Retry-After says if there is one"
+		return "whether the receiver is overloaded; the server retries, at its Retry-After if there is one"
 	case push.Client:
 		if t.Status == http.StatusUnauthorized || t.Status == http.StatusForbidden {
-			return "what the receiver wants to be shown (--token, --authorization), and whether it has the keys at " + t.Issuer + "/.well-known/jwks.json"
+			return "the credentials that the receiver expects (--token, --authorization), and whether it has the keys at " + t.Issuer + "/.well-known/jwks.json"
 		}
-		return "whether the path is right, and the receiver takes a POST of " + t.ContentType
+		return "whether the path is right, and the receiver accepts a POST of " + t.ContentType
 	case push.Server:
 		return "the receiver's log"
 	case push.Refused:
@@ -593,7 +581,7 @@ func lookFor(t *app.Trial) string {
 	case push.Timeout:
 		return "a firewall that drops packets, or a receiver that works before it answers (push.timeout, push.connect_timeout)"
 	case push.Network:
-		return "whether the receiver listens there, and what is in between"
+		return "whether the receiver listens there, and the network in between"
 	default:
 		return "the error"
 	}

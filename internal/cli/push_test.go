@@ -38,7 +38,7 @@ type received struct {
 	body   []byte
 }
 
-// hookReceiver answers what it is told to, and hands on what came.
+// hookReceiver answers with a status, and hands on the requests.
 type hookReceiver struct {
 	*httptest.Server
 	status atomic.Int32
@@ -72,7 +72,7 @@ func (h *hookReceiver) next(t *testing.T) received {
 	}
 }
 
-// hooked is a database with a task under way whose webhooks lead to a receiver.
+// hooked is a database with a running task that has webhooks.
 type hooked struct {
 	*store.Store
 	session
@@ -104,7 +104,7 @@ func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
 	return h
 }
 
-// say has the task reach a status.
+// say appends a status to the task.
 func (h *hooked) say(text string) {
 	h.t.Helper()
 	done := make(chan error, 1)
@@ -134,7 +134,7 @@ func (h *hooked) serve() {
 	cfg, err := config.Load(config.Source{Env: func(name string) (string, bool) { v, ok := h.env[name]; return v, ok }})
 	require.NoError(h.t, err)
 	cfg.Roles, cfg.AdminListen = []config.Role{config.RolePush}, "127.0.0.1:0"
-	// Without help what fails is not tried again while the test runs.
+	// Failed deliveries are not retried during the test.
 	cfg.Push.AllowPrivate, cfg.Push.RetryFirst = true, time.Hour
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	ended := make(chan error, 1)
@@ -142,7 +142,7 @@ func (h *hooked) serve() {
 	h.t.Cleanup(func() { stop(); require.NoError(h.t, <-ended) })
 }
 
-// only is the one webhook of the database.
+// only returns the one webhook of the database.
 func (h *hooked) only() pushView {
 	h.t.Helper()
 	all := read[[]pushView](h, exitOK, "push", "list")
@@ -161,7 +161,7 @@ func (h *hooked) act(outcome string, args ...string) {
 	require.Equal(h.t, []pushActionView{{ID: h.task.String(), TaskID: "order-7", ConfigID: "audit", Outcome: outcome}}, done)
 }
 
-// A receiver is down, and up again: what an operator sees and does.
+// A receiver is down, and up again. An operator watches and acts.
 func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	t.Parallel()
 	to := newReceiver(t, http.StatusInternalServerError)
@@ -178,7 +178,7 @@ func TestPushVerbsWhileAServerDelivers(t *testing.T) {
 	require.EqualValues(t, 1, v.Behind)
 	require.Equal(t, 1, v.Failures)
 	require.Contains(t, v.LastError, "500")
-	require.NotNil(t, v.FailingSince)
+	require.NotZero(t, v.FailingSince)
 	r := h.run(t, "push", "list", "--failing", "--task", "order-7")
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.out, "the receiver answered 500")
@@ -242,11 +242,11 @@ func TestPushVerbsThatFindNothing(t *testing.T) {
 	require.Empty(t, read[[]attemptView](h, exitOK, "push", "attempts", "order-7"))
 }
 
-// All webhooks of a task are meant where none is named.
+// Without a name, a verb acts on all webhooks of the task.
 func TestPushVerbsForAllOfATask(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t,
-		&task.PushConfig{ID: "a", URL: "https://a.example.com/x", Dialect: "0.3"}, &task.PushConfig{ID: "b", URL: "http://b.example.com:81", Dialect: "1.0"})
+		&task.PushConfig{ID: "a", URL: "https://a.example.com/x", Host: "a.example.com:443", Dialect: "0.3"}, &task.PushConfig{ID: "b", URL: "http://b.example.com:81", Host: "b.example.com:81", Dialect: "1.0"})
 	done := read[[]pushActionView](h, exitOK, "push", "disable", "order-7")
 	require.Len(t, done, 2)
 	for _, v := range read[[]pushView](h, exitOK, "push", "list", "--disabled") {
@@ -259,7 +259,7 @@ func TestPushVerbsForAllOfATask(t *testing.T) {
 	require.Equal(t, "alice", b[0].Owner)
 }
 
-// The secrets are sealed with the database's key, then with one of ours, then with the next.
+// The secrets are sealed with the database's key, then with a configured key, then with the next one.
 func TestPushRekey(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, &task.PushConfig{ID: "a", URL: "http://a", Dialect: "1.0", Token: "sesame"}, &task.PushConfig{ID: "b", URL: "http://b", Dialect: "1.0"})
@@ -284,7 +284,7 @@ func TestPushRekey(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer s.Close(context.WithoutCancel(t.Context()))
-	due, _, err := s.ClaimPush(t.Context(), store.NewID(), 10, nil, time.Hour)
+	due, _, err := s.ClaimPush(t.Context(), &store.PushClaim{Worker: store.NewID(), Limit: 10, PerHost: 10, PerCaller: 10, Lock: time.Hour})
 	require.NoError(t, err)
 	require.Len(t, due, 2)
 	tokens := map[string]string{}
@@ -294,7 +294,7 @@ func TestPushRekey(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "sesame", "b": ""}, tokens)
 }
 
-// TestPushTest has receivers of every kind.
+// The receivers are of every kind.
 func TestPushTest(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t)
@@ -306,7 +306,7 @@ func TestPushTest(t *testing.T) {
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 
-	// By default it may not be sent to this machine, as no webhook may.
+	// By default no webhook may lead to this machine.
 	v := read[trialView](h, exitFailed, "push", "test", to.URL)
 	require.Equal(t, "refused", v.Class)
 	require.Contains(t, v.LookFor, "push.allow_private")
@@ -365,7 +365,7 @@ func TestPushTest(t *testing.T) {
 	require.Contains(t, r.err, "public_url is not set")
 }
 
-// verified are the claims of a JWT that one of the server's keys has signed.
+// verified returns the claims of a JWT that one of the server's keys has signed.
 func verified(t *testing.T, h *hooked, jwt string) (claims map[string]any) {
 	t.Helper()
 	signed, err := jose.ParseSignedCompact(jwt, []jose.SignatureAlgorithm{jose.ES256})

@@ -6,6 +6,7 @@
 package config
 
 import (
+	"encoding/base64"
 	"net"
 	"strconv"
 	"strings"
@@ -224,6 +225,15 @@ type Push struct {
 
 	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS"`
 	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS"`
+}
+
+// SealingKeys returns the decoded SecretKeys. The configuration must be valid.
+func (p *Push) SealingKeys() [][]byte {
+	keys := make([][]byte, len(p.SecretKeys))
+	for i, text := range p.SecretKeys {
+		keys[i], _ = base64.StdEncoding.DecodeString(text)
+	}
+	return keys
 }
 
 // PushBody is the body that a webhook of A2A 0.1 receives: the documents disagree.

@@ -128,7 +128,7 @@ func create(t testing.TB, s *store.Store, agent string) task.ID {
 func hook(t testing.TB, s *store.Store, token string) task.ID {
 	t.Helper()
 	id := create(t, s, "demo")
-	require.NoError(t, s.SetPush(t.Context(), id, &task.PushConfig{ID: "c", URL: "https://hooks.example.com", Dialect: "1.0", Token: token}, 10))
+	require.NoError(t, s.SetPush(t.Context(), id, &task.PushConfig{ID: "c", URL: "https://hooks.example.com", Host: "hooks.example.com:443", Dialect: "1.0", Token: token}, 10))
 	return id
 }
 
@@ -149,7 +149,7 @@ func TestHealthyDatabase(t *testing.T) {
 	r.is(t, "queue", OK, "demo: 1 queued")
 	r.is(t, "isolation", OK, "the database keeps callers apart, too")
 	r.is(t, "webhooks", OK, "0, of which 0 have something to deliver; 1 processes deliver")
-	r.is(t, "webhook secrets", OK, "there are none yet")
+	r.is(t, "webhook secrets", OK, "none yet")
 	require.Len(t, r, 29)
 }
 
@@ -255,7 +255,7 @@ func TestDatabaseFaults(t *testing.T) {
 				t.Helper()
 				require.NoError(t, open(t, url).Register(t.Context(), store.Process{ID: store.NewID(), Name: "x", Version: "1", Roles: "api,worker"}, time.Hour))
 			},
-			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 processes are alive, and none has the role push"}},
+			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "none of 1 live processes has the role push"}},
 		},
 		"webhooks that wait": {
 			spoil: func(t *testing.T, url string, do func(string, ...any)) {
@@ -263,7 +263,7 @@ func TestDatabaseFaults(t *testing.T) {
 				hook(t, open(t, url), "")
 				do("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 hour'")
 			},
-			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 should have been looked at long ago, the first for 1h0m"}},
+			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 have waited too long for a replica, the first for 1h0m"}},
 		},
 		"a receiver that is down": {
 			spoil: func(t *testing.T, url string, do func(string, ...any)) {
@@ -281,14 +281,14 @@ func TestDatabaseFaults(t *testing.T) {
 				_, err := s.DisablePush(t.Context(), id, "c", "it was too loud")
 				require.NoError(t, err)
 			},
-			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 are disabled and get nothing; the last was hooks.example.com:443, it was too loud"}},
+			want: map[string]Finding{"webhooks": {Status: Warn, Detail: "1 are disabled, the last one hooks.example.com:443, it was too loud"}},
 		},
 		"secrets beside their key": {
 			spoil: func(t *testing.T, url string, _ func(string, ...any)) {
 				t.Helper()
 				hook(t, open(t, url), "sesame")
 			},
-			want: map[string]Finding{"webhook secrets": {Status: Warn, Detail: "1 webhooks have secrets that are sealed with a key beside them"}},
+			want: map[string]Finding{"webhook secrets": {Status: Warn, Detail: "the key that seals the secrets of 1 webhooks is in the same database"}},
 		},
 		"no vacuum": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
@@ -390,17 +390,17 @@ func TestWebhookSecrets(t *testing.T) {
 		return r
 	}
 	set()
-	found().is(t, "webhook secrets", Warn, "1 webhooks have secrets that are sealed with a key beside them")
-	found(1).is(t, "webhook secrets", Warn, "1 webhooks have secrets that are still sealed with the key in the database")
+	found().is(t, "webhook secrets", Warn, "the key that seals the secrets of 1 webhooks is in the same database")
+	found(1).is(t, "webhook secrets", Warn, "the secrets of 1 webhooks are still sealed with the key in the database")
 	set(1)
 	r := found(2, 1)
-	r.is(t, "webhook secrets", Warn, "1 webhooks have secrets that are still sealed with the key in the database")
-	r.is(t, "webhook secrets", Warn, "1 webhooks have secrets that are sealed with an older key")
-	found(2).is(t, "webhook secrets", Fail, "1 webhooks have secrets that none of the keys")
+	r.is(t, "webhook secrets", Warn, "the secrets of 1 webhooks are still sealed with the key in the database")
+	r.is(t, "webhook secrets", Warn, "the secrets of 1 webhooks are sealed with an older key")
+	found(2).is(t, "webhook secrets", Fail, "no key of this configuration opens the secrets of 1 webhooks")
 	_, err := set(2, 1).Reseal(t.Context())
 	require.NoError(t, err)
-	found(2).is(t, "webhook secrets", OK, "3 webhooks have some, sealed with the first key")
-	found().is(t, "webhook secrets", Fail, "3 webhooks")
+	found(2).is(t, "webhook secrets", OK, "those of 3 webhooks are sealed with the first key")
+	found().is(t, "webhook secrets", Fail, "no key of this configuration opens the secrets of 3 webhooks")
 }
 
 func TestNotificationsDoNotArrive(t *testing.T) {

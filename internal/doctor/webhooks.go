@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -15,7 +14,7 @@ const longFailing = 10 * time.Minute
 // webhooks checks the backlog of deliveries, and which replicas deliver.
 func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	if !d.Config.Push.Enabled {
-		return oks("not enabled: clients may set none, and nothing is delivered"), nil
+		return oks("push.enabled is false: clients cannot set webhooks, and nothing is delivered"), nil
 	}
 	var all, live, delivering, due, late, failing, disabled int
 	var lateSeconds, failingSeconds float64
@@ -38,39 +37,32 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	}
 	var found findings
 	if live > 0 && delivering == 0 {
-		found = append(found, warns("%d processes are alive, and none has the role push: nothing is delivered", live).
-			advise("start one with the role push, or set push.enabled to false so that clients do not rely on it")...)
+		found = append(found, warns("none of %d live processes has the role push: nothing is delivered", live).
+			advise("start one with the role push, or set push.enabled to false so that clients do not rely on webhooks")...)
 	}
 	if late > 0 {
-		found = append(found, warns("%d should have been looked at long ago, the first for %s (%s)", late, seconds(lateSeconds), *lateBy).
-			advise("nobody delivers, or not fast enough: see workers above, push.concurrency, and holdfast_push_in_flight")...)
+		found = append(found, warns("%d have waited too long for a replica, the first for %s (%s)", late, seconds(lateSeconds), *lateBy).
+			advise("no replica delivers, or they are too slow: see workers above, push.concurrency, and holdfast_push_in_flight")...)
 	}
 	if failing > 0 {
 		found = append(found, warns("%d have failed for longer than %s, the first for %s (%s)", failing, longFailing, seconds(failingSeconds), *worst).
-			advise("their receivers are down or refuse: see holdfast push list --failing; after push.give_up_after they are disabled")...)
+			advise("their receivers are down or refuse: see holdfast push list --failing; after push.give_up_after the server disables them")...)
 	}
 	if disabled > 0 {
-		found = append(found, warns("%d are disabled and get nothing; the last was %s", disabled, *reason).
-			advise("see holdfast push list --disabled; when a receiver is back, holdfast push enable lets it catch up")...)
+		found = append(found, warns("%d are disabled, the last one %s", disabled, *reason).
+			advise("see holdfast push list --disabled; when a receiver is back, resume with holdfast push enable")...)
 	}
 	return found.orOK("%d, of which %d have something to deliver; %d processes deliver", all, due, delivering), nil
 }
 
 // webhookSecrets checks which keys have sealed the clients' tokens and credentials.
 func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
-	const advice = "set HOLDFAST_SECRET_KEYS on every replica, for example to what openssl rand -base64 32 prints, and call holdfast push rekey"
+	const advice = "make a key with openssl rand -base64 32, set HOLDFAST_SECRET_KEYS on every replica, and call holdfast push rekey"
 	own, err := column[[]byte](ctx, d, "SELECT value FROM holdfast.secrets WHERE name = 'push'")
 	if err != nil {
 		return nil, err
 	}
-	var keys [][]byte
-	for _, text := range d.Config.Push.SecretKeys {
-		key, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return nil, fmt.Errorf("push.secret_keys: is not base64")
-		}
-		keys = append(keys, key)
-	}
+	keys := d.Config.Push.SealingKeys()
 	given := len(keys)
 	ring, err := seal.New(append(keys, own...)...)
 	if err != nil {
@@ -95,22 +87,22 @@ func (d *database) webhookSecrets(ctx context.Context) ([]Finding, error) {
 	}
 	var found findings
 	if lost > 0 {
-		found = append(found, fails("%d webhooks have secrets that none of the keys of this configuration opens: they cannot be delivered", lost).
-			advise("add the key that sealed them to HOLDFAST_SECRET_KEYS; if it is lost, their clients have to set them anew")...)
+		found = append(found, fails("no key of this configuration opens the secrets of %d webhooks: they cannot be delivered", lost).
+			advise("add the key that sealed them to HOLDFAST_SECRET_KEYS; if it is lost, their clients must set them again")...)
 	}
 	switch {
 	case besides > 0 && given == 0:
-		found = append(found, warns("%d webhooks have secrets that are sealed with a key beside them in the database: who reads the one reads the other", besides).
+		found = append(found, warns("the key that seals the secrets of %d webhooks is in the same database", besides).
 			advise(advice)...)
 	case besides > 0:
-		found = append(found, warns("%d webhooks have secrets that are still sealed with the key in the database", besides).advise("call holdfast push rekey")...)
+		found = append(found, warns("the secrets of %d webhooks are still sealed with the key in the database", besides).advise("call holdfast push rekey")...)
 	}
 	if older > 0 {
-		found = append(found, warns("%d webhooks have secrets that are sealed with an older key", older).
-			advise("call holdfast push rekey before you take it away")...)
+		found = append(found, warns("the secrets of %d webhooks are sealed with an older key", older).
+			advise("call holdfast push rekey before you remove that key")...)
 	}
 	if given == 0 {
-		return found.orOK("there are none yet; HOLDFAST_SECRET_KEYS is not set, and they would be sealed with a key beside them"), nil
+		return found.orOK("none yet; HOLDFAST_SECRET_KEYS is not set, so their key would be in the same database"), nil
 	}
-	return found.orOK("%d webhooks have some, sealed with the first key of HOLDFAST_SECRET_KEYS", sealed), nil
+	return found.orOK("those of %d webhooks are sealed with the first key of HOLDFAST_SECRET_KEYS", sealed), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -64,6 +65,12 @@ type setup struct {
 	cancelWait         time.Duration
 }
 
+// hostOf accepts every URL.
+func hostOf(_ context.Context, raw string) (string, error) {
+	u, err := url.Parse(raw)
+	return u.Host, err
+}
+
 func start(t testing.TB, s setup) *replica {
 	t.Helper()
 	if s.url == "" {
@@ -71,6 +78,9 @@ func start(t testing.TB, s setup) *replica {
 	}
 	if s.cancelWait == 0 {
 		s.cancelWait = patience
+	}
+	if s.push != nil && s.push.Check == nil {
+		s.push.Check = hostOf
 	}
 	r := &replica{gate: make(chan struct{}), begun: make(chan struct{}, 100)}
 	var bus signal.Bus

@@ -11,9 +11,9 @@ import (
 
 // Push configures webhooks.
 type Push struct {
-	// Check refuses a configuration that the server must not deliver to. The engine itself checks
-	// only the scheme of the URL. The engine reports the error text as an error of member url.
-	Check func(ctx context.Context, c *task.PushConfig) error
+	// Check refuses a URL that the server must not deliver to, and returns its host for
+	// task.PushConfig. The engine reports the error text as an error of member url.
+	Check func(ctx context.Context, url string) (host string, err error)
 	// MaxPerTask is how many configurations a task may have; default 20.
 	MaxPerTask int
 	Artifacts  bool // deliver artifact events, too
@@ -125,7 +125,6 @@ func (e *Engine) pushFor(h *task.Task, s *PushSetting, dialect string) *task.Pus
 // Bounds of a configuration, in bytes.
 const (
 	maxPushID     = 1 << 10 // a default configuration has its task's id
-	maxPushURL    = 2 << 10
 	maxPushSecret = 4 << 10
 	maxSchemes    = 16
 	maxScheme     = 64
@@ -147,7 +146,6 @@ func (e *Engine) checkPush(ctx context.Context, s *PushSetting) error {
 		most          int
 	}{
 		{"id", s.ID, maxPushID},
-		{"url", s.URL, maxPushURL},
 		{"token", s.Token, maxPushSecret},
 		{"authentication.credentials", s.Credentials, maxPushSecret},
 	} {
@@ -163,17 +161,12 @@ func (e *Engine) checkPush(ctx context.Context, s *PushSetting) error {
 	}
 	for _, scheme := range s.Schemes {
 		if scheme == "" || len(scheme) > maxScheme || control(scheme) || strings.ContainsAny(scheme, " ,") {
-			return bad("authentication", "has a scheme that is none: one word such as Bearer is expected")
+			return bad("authentication", "schemes must each be one word, such as Bearer")
 		}
 	}
-	// Check parses the rest of the URL.
-	if scheme, rest, _ := strings.Cut(s.URL, "://"); rest == "" || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
-		return bad("url", "must be an absolute URL of http or https")
-	}
-	if e.opt.Push.Check != nil {
-		if err := e.opt.Push.Check(ctx, &s.PushConfig); err != nil {
-			return bad("url", "%s", err.Error())
-		}
+	var err error
+	if s.Host, err = e.opt.Push.Check(ctx, s.URL); err != nil {
+		return bad("url", "%s", err.Error())
 	}
 	return nil
 }

@@ -14,12 +14,9 @@ var errChallenge = &guard.Refusal{Reason: "the receiver did not answer GET with 
 
 // Challenge asks a receiver for its consent. The receiver must echo the validationToken of a GET, as in the A2A samples
 // of 2025. The error is a *guard.Refusal.
-func (s *Sender) Challenge(ctx context.Context, raw string) error {
-	target, err := s.opt.Guard.Parse(raw)
-	if err != nil {
-		return err
-	}
+func (s *Sender) Challenge(ctx context.Context, to *guard.Target) error {
 	nonce := rand.Text()
+	target := *to.URL
 	query := target.Query()
 	query.Set("validationToken", nonce)
 	target.RawQuery = query.Encode()

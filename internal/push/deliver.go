@@ -1,249 +1,260 @@
 package push
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
-	"github.com/holdfast-a2a/holdfast/internal/outbound"
-	"github.com/holdfast-a2a/holdfast/internal/push/guard"
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Delivery is one body for one webhook.
-type Delivery struct {
-	ID          string // the same for every attempt
-	TaskID      string // as clients know it
-	Config      *task.PushConfig
-	ContentType string
-	Body        []byte
-}
-
-// Class is the outcome of an attempt in one word, for metrics and operators.
-type Class string
-
-// The classes.
 const (
-	Delivered Class = "delivered" // 2xx
-	Gone      Class = "gone"      // 410: the receiver wants no more deliveries
-	Redirect  Class = "redirect"  // 3xx; we do not follow redirects
-	Throttled Class = "throttled" // 408, 425, 429
-	Client    Class = "client"    // another 4xx
-	Server    Class = "server"    // 5xx
-	Refused   Class = "refused"   // by package guard
-	DNS       Class = "dns"       // the name could not be resolved
-	TLS       Class = "tls"       // no secure connection, such as with a bad certificate
-	Timeout   Class = "timeout"
-	Network   Class = "network"  // no connection, or it broke
-	Internal  Class = "internal" // an error of this server
-	// Nothing was sent, because the A2A version has no form for the events.
-	Silent Class = "silent"
-	// Interrupted attempts were cut off by the server's stop. They are not recorded.
-	Interrupted Class = "interrupted"
+	// turns is how many deliveries a configuration may have in a row before it must yield to others.
+	turns = 16
+	// batch is how many events are read ahead when nothing coalesces.
+	batch = 64
 )
 
-// Classes are the classes that are recorded.
-var Classes = []Class{Delivered, Gone, Redirect, Throttled, Client, Server, Refused, DNS, TLS, Timeout, Network, Internal, Silent}
-
-// Answer is the outcome of an attempt.
-type Answer struct {
-	Class      Class
-	Status     int    // 0: no answer
-	Error      string // for operators; empty after a delivery
-	RetryAfter time.Duration
-	Took       time.Duration
-}
-
-// SenderOptions configures a Sender. A number that is zero means its default.
-type SenderOptions struct {
-	Guard          *guard.Guard
-	Signer         Signer
-	Issuer         string        // of the JWTs: the base URL of this server
-	Secrets        []Secret      // for Standard Webhooks; without secrets there is no such signature
-	UserAgent      string        // default Holdfast
-	Timeout        time.Duration // of a whole attempt; default 15 s
-	ConnectTimeout time.Duration // of connecting, and again of the TLS handshake; default 5 s
-	PerHost        int           // idle connections kept per host; default 8
-	RootCAs        *x509.CertPool
-	// Headers returns the headers in which a version sends the token of a configuration, and whether it also sends API
-	// keys in Authorization. Nil: no headers, and false.
-	Headers func(version string) (token []string, authorizesKeys bool)
-}
-
-// Sender makes single attempts. Its methods may be called from many goroutines.
-type Sender struct {
-	opt    SenderOptions
-	client *http.Client
-}
-
-// NewSender makes a sender.
-func NewSender(o SenderOptions) *Sender {
-	if o.UserAgent == "" {
-		o.UserAgent = "Holdfast"
+// deliver makes the deliveries of a configuration in the order of the log, one at a time. It ends when nothing is left,
+// when a delivery fails, or when others should have their turn.
+func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
+	if c.Unreadable != nil {
+		d.fail(ctx, c, c.Unreadable)
+		return
 	}
-	if o.Headers == nil {
-		o.Headers = func(string) ([]string, bool) { return nil, false }
+	limit := batch
+	if d.opt.CoalesceAfter > 0 {
+		limit = d.opt.CoalesceAfter + 1
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 15 * time.Second
-	}
-	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = 5 * time.Second
-	}
-	if o.PerHost == 0 {
-		o.PerHost = 8
-	}
-	protocols := new(http.Protocols)
-	// With HTTP/2, one hanging connection would block all deliveries to its host.
-	protocols.SetHTTP1(true)
-	transport := &http.Transport{
-		// No proxy: the environment of a shell must not decide where webhooks go. A proxy would also connect to
-		// addresses that the guard has not checked.
-		Proxy: nil,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
-			defer cancel()
-			return o.Guard.DialContext(ctx, network, address)
-		},
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs},
-		TLSHandshakeTimeout:    o.ConnectTimeout,
-		Protocols:              protocols,
-		DisableCompression:     true, // only the status of an answer matters
-		MaxResponseHeaderBytes: 64 << 10,
-		MaxIdleConns:           256,
-		MaxIdleConnsPerHost:    o.PerHost,
-		IdleConnTimeout:        30 * time.Second,
-	}
-	return &Sender{opt: o, client: &http.Client{CheckRedirect: outbound.NoRedirects, Transport: transport}}
-}
-
-// Close closes idle connections.
-func (s *Sender) Close() { s.client.CloseIdleConnections() }
-
-// Send makes one attempt. It blocks for at most the timeout. If ctx ends earlier, the answer is Interrupted.
-func (s *Sender) Send(ctx context.Context, d *Delivery) Answer {
-	start := time.Now()
-	attempt, cancel := context.WithTimeout(ctx, s.opt.Timeout)
-	defer cancel()
-	a := s.send(attempt, cancel, d, start)
-	a.Took = time.Since(start)
-	if a.Status == 0 && ctx.Err() != nil {
-		a.Class = Interrupted
-	}
-	a.Error = redact(a.Error, d.Config)
-	return a
-}
-
-func (s *Sender) send(ctx context.Context, cancel context.CancelFunc, d *Delivery, now time.Time) Answer {
-	// The rules may have changed since the client set the webhook.
-	target, err := s.opt.Guard.Parse(d.Config.URL)
-	if err != nil {
-		return failed(err)
-	}
-	header, err := s.headers(d, now)
-	if err != nil {
-		return Answer{Class: Internal, Error: err.Error()}
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(d.Body))
-	if err != nil {
-		return Answer{Class: Internal, Error: err.Error()}
-	}
-	request.Header = header
-	response, err := s.client.Do(request)
-	if err != nil {
-		return failed(err)
-	}
-	defer response.Body.Close()
-	return answered(response, cancel, now)
-}
-
-// answered judges an answer by its status. The rest of the answer has no meaning.
-func answered(r *http.Response, cancel context.CancelFunc, now time.Time) Answer {
-	a := Answer{Class: classOf(r.StatusCode), Status: r.StatusCode}
-	if a.Class == Delivered {
-		outbound.Drain(r.Body, cancel)
-		return a
-	}
-	a.Error = fmt.Sprintf("the receiver answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))
-	if a.Class == Redirect {
-		a.Error += "; redirects are not followed"
-	} else if text := outbound.ReadExcerpt(r, cancel); text != "" {
-		a.Error += ": " + text
-	}
-	a.RetryAfter = outbound.RetryAfter(r.Header.Get("Retry-After"), now, longestRetryAfter)
-	return a
-}
-
-func classOf(status int) Class {
-	switch {
-	case status >= 200 && status < 300:
-		return Delivered
-	case status == http.StatusGone:
-		return Gone
-	case status >= 300 && status < 400:
-		return Redirect
-	case status >= 500:
-		return Server
-	case outbound.WorthRetrying(status):
-		return Throttled
-	}
-	return Client
-}
-
-// failed classifies an attempt without an answer.
-func failed(err error) Answer {
-	// The outer error repeats the URL, which may contain a secret.
-	var outer *url.Error
-	if errors.As(err, &outer) {
-		err = outer.Err
-	}
-	a := Answer{Class: Network, Error: err.Error()}
-	var (
-		refusal     *guard.Refusal
-		dns         *net.DNSError
-		certificate *tls.CertificateVerificationError
-		alert       tls.AlertError
-		noTLS       tls.RecordHeaderError
-		slow        net.Error
-	)
-	switch {
-	case errors.As(err, &refusal):
-		a.Class = Refused
-	case errors.As(err, &dns) && !dns.IsTimeout:
-		a.Class = DNS
-	case errors.As(err, &certificate), errors.As(err, &alert), errors.As(err, &noTLS), errors.Is(err, http.ErrSchemeMismatch):
-		a.Class = TLS
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
-		a.Class = Timeout
-	}
-	return a
-}
-
-// redact removes the client's secrets from a text for operators, because a receiver may echo them.
-func redact(text string, c *task.PushConfig) string {
-	for _, secret := range []string{c.Token, c.Credentials} {
-		if len(secret) < leastSecret {
-			continue
+	for left := turns; ; {
+		header, events, err := d.opt.Store.ReadPush(ctx, c.PushDue, store.PushRange{From: c.Next, Limit: limit})
+		switch {
+		case passing(ctx, err):
+			d.release(ctx, c, err)
+			return
+		case err != nil:
+			d.fail(ctx, c, fmt.Errorf("its events cannot be read: %w", err))
+			return
 		}
-		text = strings.ReplaceAll(text, secret, "***")
-		// An excerpt may end in the middle of a secret.
-		for n := min(len(secret), len(text)); n >= leastSecret; n-- {
-			if start, ok := strings.CutSuffix(text, secret[:n]); ok {
-				text = start + "***"
-				break
+		for _, p := range d.pack(c, header, events) {
+			left--
+			if !d.send(ctx, c, header, p, left > 0) {
+				return
 			}
 		}
 	}
-	return text
 }
 
-// leastSecret is the length of the shortest secret to redact. Shorter ones would match in every other text.
-const leastSecret = 4
+// passing reports whether an error is not the webhook's: the database is unavailable, or the server stops.
+func passing(ctx context.Context, err error) bool {
+	return task.KindOf(err) == task.Unavailable || ctx.Err() != nil
+}
+
+// fail records an attempt that failed before there was anything to send. It counts like any other. So a lasting error
+// ends with a disabled webhook that says why.
+func (d *Dispatcher) fail(ctx context.Context, c *claim, err error) {
+	p := parcel{to: max(c.Next, c.Upto)} // this claim may have delivered past the events that were due when it was won
+	d.record(ctx, c, p, &Answer{Class: Internal, Error: err.Error()}, DeliveryID(c.Task, &c.Config, p.to, false), false)
+}
+
+// parcel is the content of one delivery.
+type parcel struct {
+	event     *task.Event // nil for the current task
+	to        task.Seq    // the last event that it covers
+	last      bool        // the last of its batch
+	pointless bool        // it has nothing to say
+}
+
+// pack makes parcels of the due events.
+func (d *Dispatcher) pack(c *claim, header *task.Task, events []*task.Event) []parcel {
+	switch {
+	case len(events) == 0:
+		return []parcel{{to: c.Upto, last: true, pointless: true}}
+	case d.opt.CoalesceAfter > 0 && len(events) > d.opt.CoalesceAfter:
+		return []parcel{{to: header.LastSeq, last: true}}
+	}
+	parcels := make([]parcel, len(events))
+	for i, e := range events {
+		parcels[i] = parcel{event: e, to: e.Seq, last: i == len(events)-1}
+	}
+	return parcels
+}
+
+// send makes one attempt and records it. It reports whether the claim is still ours and has more to deliver.
+func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p parcel, keep bool) bool {
+	delivery, err := d.render(ctx, c, header, p)
+	id := DeliveryID(c.Task, &c.Config, p.to, p.event == nil)
+	var a Answer
+	switch {
+	case passing(ctx, err):
+		d.release(ctx, c, err)
+		return false
+	case err != nil:
+		a = Answer{Class: Internal, Error: err.Error()}
+	case delivery != nil:
+		if !d.hold(ctx, c) {
+			return false
+		}
+		delivery.ID = id
+		a = d.opt.Sender.Send(ctx, delivery)
+		if a.Class == Interrupted {
+			d.release(ctx, c, nil)
+			return false
+		}
+		d.heard(c.Config.Host, a.Class != Timeout)
+	case !p.last:
+		// The next delivery also covers this event.
+		return true
+	default:
+		a, id = Answer{Class: Silent}, ""
+	}
+	return d.record(ctx, c, p, &a, id, keep && !d.stopping())
+}
+
+// render makes the delivery of a parcel, or nil when there is nothing to say.
+func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p parcel) (*Delivery, error) {
+	if p.pointless {
+		return nil, nil //nolint:nilnil // nil is a valid result
+	}
+	t := header
+	if p.event == nil || d.opt.Encoder.Whole(c.Config.Dialect) {
+		var err error
+		if t, err = d.taskAsOf(ctx, c, p.to); err != nil {
+			return nil, err
+		}
+	}
+	body, contentType, err := d.opt.Encoder.Body(&c.Config, t, p.event)
+	if err != nil || body == nil {
+		return nil, err
+	}
+	return &Delivery{TaskID: c.PublicID, Config: &c.Config, ContentType: contentType, Body: body}, nil
+}
+
+// taskAsOf folds the log up to an event. A call for a later event continues from the earlier result, so each event is
+// read once for all deliveries of a claim.
+func (d *Dispatcher) taskAsOf(ctx context.Context, c *claim, seq task.Seq) (*task.Task, error) {
+	t := c.told
+	c.told = nil // in case this fails halfway
+	r := store.PushRange{Upto: seq, Everything: true}
+	if t != nil {
+		r.From = t.LastSeq + 1
+	}
+	header, events, err := d.opt.Store.ReadPush(ctx, c.PushDue, r)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		t = store.Empty(header)
+	}
+	for _, e := range events {
+		if err := t.Apply(e); err != nil {
+			return nil, err
+		}
+	}
+	c.told = t
+	return t, nil
+}
+
+// outcome returns an outcome that releases the claim and records no attempt.
+func (c *claim) outcome() *store.PushOutcome {
+	return &store.PushOutcome{Task: c.Task, ConfigID: c.Config.ID, Claim: c.Claim, From: c.Next, To: c.Next}
+}
+
+// judge decides what an answer means for the configuration.
+func (d *Dispatcher) judge(o *store.PushOutcome, a *Answer, c *claim) {
+	o.Status, o.Error, o.Class, o.Took = a.Status, a.Error, string(a.Class), a.Took
+	o.Delivered = a.Class == Delivered || a.Class == Silent
+	o.Failed = !o.Delivered
+	if o.Delivered {
+		return
+	}
+	failures, failingFor := c.Failures+1, time.Duration(0)
+	if !c.FailingSince.IsZero() {
+		failingFor = time.Since(c.FailingSince)
+	}
+	switch {
+	case a.Class == Gone:
+		o.Disable = "the receiver answered 410 Gone"
+	case d.opt.Schedule.over(failures, failingFor):
+		o.Disable = fmt.Sprintf("%d deliveries in a row failed, for %s: %s", failures, failingFor.Round(time.Second), a.Error)
+	}
+	o.DueIn = d.opt.Schedule.delay(failures, a.RetryAfter)
+}
+
+// record writes the outcome of an attempt to the database. It reports whether the claim is still ours and has more to
+// deliver.
+func (d *Dispatcher) record(ctx context.Context, c *claim, p parcel, a *Answer, deliveryID string, keep bool) bool {
+	o := c.outcome()
+	o.To, o.DeliveryID, o.Keep = p.to, deliveryID, keep
+	d.judge(o, a, c)
+	// Record a sent delivery even during a stop; otherwise it is sent again.
+	recording, cancel := context.WithDeadline(context.WithoutCancel(ctx), c.until)
+	defer cancel()
+	ours, more, err := d.opt.Store.RecordPush(recording, o)
+	// Not With: it would format the fields for every delivery, even if nothing is logged.
+	about := []any{"task_id", c.PublicID, "config_id", c.Config.ID, "host", c.Config.Host, "seq", int64(o.To), "class", o.Class}
+	if d.opt.Observer.Attempted != nil && a.Class != Silent {
+		d.opt.Observer.Attempted(o.Class, o.Took)
+	}
+	switch {
+	case err != nil:
+		d.opt.Log.Warn("recording a delivery failed; it may be repeated", append(about, "error", err)...)
+		return false
+	case !ours:
+		d.opt.Log.Info("a delivery does not count: its webhook was changed, or claimed by another process", about...)
+		return false
+	case o.Disable != "":
+		d.opt.Log.Warn("a webhook is disabled", append(about, "reason", o.Disable)...)
+	case o.Failed:
+		d.opt.Log.Info("a delivery failed", append(about, "status", o.Status, "failures", c.Failures+1, "retry_in", o.DueIn, "error", o.Error)...)
+	default:
+		d.opt.Log.Debug("delivered", append(about, "status", o.Status, "took", o.Took)...)
+		if d.opt.Observer.Lag != nil && p.event != nil {
+			d.opt.Observer.Lag(time.Since(p.event.At))
+		}
+	}
+	switch {
+	case o.Delivered && !more:
+		return false
+	case o.Failed || !o.Keep:
+		// The claim loop does not know when the next attempt is due.
+		d.Wake()
+		return false
+	}
+	c.Next, c.Failures, c.FailingSince = o.To+1, 0, time.Time{}
+	return true
+}
+
+// hold makes sure that a claim outlasts an attempt. It reports whether the claim is still ours, and its webhook enabled.
+func (d *Dispatcher) hold(ctx context.Context, c *claim) bool {
+	start := time.Now()
+	if c.until.Sub(start) > d.opt.Lock-min(d.opt.Lock/4, recordTime/2) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	o := c.outcome()
+	o.Keep, o.DueIn = true, d.opt.Lock
+	_, held, err := d.opt.Store.RecordPush(ctx, o)
+	if err != nil {
+		d.opt.Log.Warn("extending a claim failed", "task_id", c.PublicID, "config_id", c.Config.ID, "error", err)
+	}
+	c.until = start.Add(d.opt.Lock)
+	return held
+}
+
+// release gives up a claim without an attempt. The configuration is due again at once, or after a pause if something is
+// wrong.
+func (d *Dispatcher) release(ctx context.Context, c *claim, cause error) {
+	o := c.outcome()
+	if cause != nil && ctx.Err() == nil {
+		o.DueIn = time.Second
+		d.opt.Log.Warn("a delivery is postponed", "task_id", c.PublicID, "config_id", c.Config.ID, "error", cause)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if _, _, err := d.opt.Store.RecordPush(ctx, o); err != nil {
+		d.opt.Log.Warn("releasing a claim failed; it will expire", "task_id", c.PublicID, "config_id", c.Config.ID, "error", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,7 @@ type replica struct {
 	done chan struct{}
 }
 
-// quick has failures tried again at once.
+// quick retries failures at once.
 var quick = push.Schedule{First: time.Millisecond, Most: 20 * time.Millisecond}
 
 // start runs a replica on a database. change may be nil.
@@ -81,7 +82,7 @@ func (r *replica) halt() {
 	<-r.done
 }
 
-// run is a task under way, with a webhook.
+// run is a running task with a webhook.
 type run struct {
 	id      task.ID
 	ordinal int64
@@ -128,11 +129,15 @@ func status(s task.State, text string) *task.Event {
 	return e
 }
 
-func hook(url, dialect string) *task.PushConfig {
-	return &task.PushConfig{ID: "hook", URL: url, Dialect: dialect}
+func hook(to, dialect string) *task.PushConfig {
+	u, err := url.Parse(to)
+	if err != nil {
+		panic(err)
+	}
+	return &task.PushConfig{ID: "hook", URL: to, Host: u.Host, Dialect: dialect}
 }
 
-// cursor is what operators see of a task's webhook.
+// cursor returns a task's webhook as operators see it.
 func (r *replica) cursor(id task.ID) store.PushRow {
 	r.t.Helper()
 	rows, err := r.ListPushes(r.t.Context(), store.PushFilter{Task: id, Limit: 10})
@@ -149,7 +154,7 @@ func (r *replica) attempts(id task.ID) []store.PushAttempt {
 	return all
 }
 
-// exec is what happens behind everybody's back.
+// exec changes the database without the knowledge of any process.
 func (r *replica) exec(sql string) {
 	r.t.Helper()
 	c, err := pgx.Connect(r.t.Context(), r.url)
@@ -159,7 +164,7 @@ func (r *replica) exec(sql string) {
 	require.NoError(r.t, err)
 }
 
-// said is the text of a status that a receiver got, in any version; "" for none.
+// said returns the text of a status that a receiver got, in any version; "" for none.
 func said(t *testing.T, body []byte) string {
 	t.Helper()
 	var doc struct {
@@ -186,7 +191,7 @@ func said(t *testing.T, body []byte) string {
 	return parts[0].Text
 }
 
-// Keys reach one replica after the other. What those without them cannot read waits for one that can.
+// Keys reach one replica after the other. Secrets that one replica cannot read wait for a replica that can.
 func TestSecretsThatOneReplicaCannotReadAreReadByAnother(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
@@ -270,7 +275,7 @@ func TestArtifactsOnRequest(t *testing.T) {
 	require.Contains(t, string((<-got).body), `{"artifactUpdate":`)
 }
 
-// TestAReceiverThatWasDown is one whose answers fail for a while in every way, with the log growing meanwhile.
+// The receiver fails in every way for a while, and the log grows meanwhile.
 func TestAReceiverThatWasDown(t *testing.T) {
 	t.Parallel()
 	var failures atomic.Int64
@@ -319,7 +324,7 @@ func TestAReceiverThatWasDown(t *testing.T) {
 	for _, a := range r.attempts(of.id) {
 		classes[a.Class]++
 	}
-	// How many it aborts we cannot tell: on an idle connection the transport tries again by itself.
+	// The number of aborted ones varies: on an idle connection the transport retries by itself.
 	delete(classes, "network")
 	require.Equal(t, map[string]int{"server": 10, "redirect": 10, "delivered": 21}, classes)
 	close(got)
@@ -340,13 +345,13 @@ func TestAReceiverThatLagsGetsTheTask(t *testing.T) {
 		r.emit(of, status(task.StateWorking, fmt.Sprint(i)))
 	}
 	close(hold)
-	require.Contains(t, string((<-got).body), `{"task":{`, "six are too many")
+	require.Contains(t, string((<-got).body), `{"task":{`, "six events are coalesced")
 	awaited(t, "all", func() bool { return r.cursor(of.id).DueAt.IsZero() })
 	for i := range 5 {
 		r.emit(of, status(task.StateWorking, fmt.Sprint(i)))
 	}
 	for i := range 5 {
-		require.Equal(t, fmt.Sprint(i), said(t, (<-got).body), "five are not")
+		require.Equal(t, fmt.Sprint(i), said(t, (<-got).body), "five events are not")
 	}
 	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 7 })
 	snapshot := r.attempts(of.id)[1]
@@ -372,7 +377,7 @@ func TestABareMessageIsSilentBefore10(t *testing.T) {
 	require.Contains(t, string((<-got).body), `{"message":{`)
 }
 
-func TestHooksThatEnd(t *testing.T) {
+func TestWebhooksAreDisabled(t *testing.T) {
 	t.Parallel()
 	r := start(t, storetest.New(t).URL, func(o *push.Options) {
 		o.Schedule = push.Schedule{First: time.Millisecond, Most: time.Millisecond, GiveUpAfter: time.Millisecond, MinAttempts: 4}
@@ -407,7 +412,7 @@ func TestHooksThatEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, due)
 	for _, text := range []string{"first", "second", "third"} {
-		require.Equal(t, text, said(t, (<-got).body), "nothing is lost meanwhile")
+		require.Equal(t, text, said(t, (<-got).body), "no event is lost meanwhile")
 	}
 }
 
@@ -422,7 +427,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	require.InDelta(t, time.Hour, time.Until(r.cursor(of.id).DueAt), float64(time.Minute))
 }
 
-// gauge counts what goes on at once.
+// gauge counts concurrent deliveries.
 type gauge struct {
 	mu        sync.Mutex
 	now, most int
@@ -441,7 +446,7 @@ func (g *gauge) peak() int {
 	return g.most
 }
 
-// restart measures the peak from now on, and tells where it begins.
+// restart measures the peak from now on, and returns its start.
 func (g *gauge) restart() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -456,7 +461,7 @@ func (g *gauge) hang(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// TestADeadHostStallsNobody has one that takes connections and never answers.
+// A dead host accepts connections and never answers.
 func TestADeadHostStallsNobody(t *testing.T) {
 	t.Parallel()
 	var held gauge
@@ -476,7 +481,7 @@ func TestADeadHostStallsNobody(t *testing.T) {
 	require.Equal(t, 3, held.peak())
 }
 
-// TestACallerHasHalfOfTheSlots has one who sets webhooks at many hosts that take connections and never answer.
+// The caller sets webhooks at many hosts that accept connections and never answer.
 func TestACallerHasHalfOfTheSlots(t *testing.T) {
 	t.Parallel()
 	var held gauge
@@ -514,7 +519,7 @@ func (b *beginning) Body(c *task.PushConfig, t *task.Task, e *task.Event) (body 
 	return b.Encoder.Body(c, t, e)
 }
 
-// TestHostsThatDoNotAnswerHaveHalfOfTheSlots has as many of them as would fill all slots, of nobody in particular.
+// The hosts would fill all slots, with webhooks of callers without an identity.
 func TestHostsThatDoNotAnswerHaveHalfOfTheSlots(t *testing.T) {
 	t.Parallel()
 	var held gauge
@@ -528,7 +533,7 @@ func TestHostsThatDoNotAnswerHaveHalfOfTheSlots(t *testing.T) {
 	r := start(t, db, func(o *push.Options) {
 		o.Concurrency, o.PerHost, o.StopGrace, o.Lock = 6, 2, 0, patience
 		o.Sender = sender(t, push.SenderOptions{Signer: ring(t, db), Timeout: 500 * time.Millisecond})
-		// A receiver hears of a timeout when the next request may have come: from a delivery's body to its record.
+		// A receiver notices a timeout late, perhaps after the next request. So a delivery counts from its body to its record.
 		o.Encoder = &beginning{of: dead, held: &held}
 		o.Observer.Attempted = func(class string, _ time.Duration) {
 			if class == string(push.Timeout) {
@@ -624,16 +629,14 @@ func TestTwoReplicasShareTheWork(t *testing.T) {
 	require.Len(t, seen, tasks/8*8)
 }
 
-// cut is a store of which the first claim that wins something ends in an error all the same.
+// cut is a store whose first claim with rows also returns an error.
 type cut struct {
 	*store.Store
 	done bool
 }
 
-func (c *cut) ClaimPush(ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration) (
-	due []*task.PushDue, next time.Duration, err error,
-) {
-	due, next, err = c.Store.ClaimPush(ctx, worker, limit, busy, lock)
+func (c *cut) ClaimPush(ctx context.Context, p *store.PushClaim) (due []*store.PushDue, next time.Duration, err error) {
+	due, next, err = c.Store.ClaimPush(ctx, p)
 	if err == nil && len(due) > 0 && !c.done {
 		c.done = true
 		return due, 0, task.Unavailable
@@ -641,8 +644,8 @@ func (c *cut) ClaimPush(ctx context.Context, worker task.ID, limit int, busy *ta
 	return due, next, err
 }
 
-// What becomes due while all slots are taken is claimed when one becomes free, whatever the last claim has seen.
-func TestAMarkThatFindsNoRoomIsNotForgotten(t *testing.T) {
+// A webhook that becomes due while all slots are taken is claimed with the next free slot.
+func TestAMarkWithoutAFreeSlotIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	answer := make(chan struct{})
 	url, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -669,27 +672,25 @@ func TestAMarkThatFindsNoRoomIsNotForgotten(t *testing.T) {
 	case g := <-got:
 		require.Equal(t, "second", said(t, g.body))
 	case <-time.After(patience):
-		t.Fatal("it waits for the poll")
+		t.Fatal("the delivery waits for the poll")
 	}
 }
 
-// watched is a store that counts claims which had to pass over a host.
+// watched is a store that counts claims that name a busy host.
 type watched struct {
 	*store.Store
 	busy atomic.Int64
 }
 
-func (w *watched) ClaimPush(ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration) (
-	due []*task.PushDue, next time.Duration, err error,
-) {
-	due, next, err = w.Store.ClaimPush(ctx, worker, limit, busy, lock)
-	if len(busy.Hosts) > 0 {
+func (w *watched) ClaimPush(ctx context.Context, p *store.PushClaim) (due []*store.PushDue, next time.Duration, err error) {
+	due, next, err = w.Store.ClaimPush(ctx, p)
+	if len(p.BusyHosts) > 0 {
 		w.busy.Add(1)
 	}
 	return due, next, err
 }
 
-// A host that did not answer takes no more than its part. When it answers, what waits for it is claimed.
+// A silent host is bounded by the fair share of all silent hosts. When it answers, its due webhooks are claimed.
 func TestAHostThatAnswersAgainIsClaimedFor(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
@@ -716,25 +717,25 @@ func TestAHostThatAnswersAgainIsClaimedFor(t *testing.T) {
 	second := r.begin(hook(url, "1.0"))
 	before := claims.busy.Load()
 	r.emit(second, status(task.StateWorking, "second"))
-	awaited(t, "a claim that passes over it", func() bool { return claims.busy.Load() > before })
+	awaited(t, "a claim that names it as busy", func() bool { return claims.busy.Load() > before })
 	close(answer)
 	for text := "first"; text != "second"; {
 		select {
 		case g := <-got:
 			text = said(t, g.body)
 		case <-time.After(patience):
-			t.Fatal("it waits for the poll")
+			t.Fatal("the delivery waits for the poll")
 		}
 	}
 }
 
-// forgetful is a store that loses its process before it can record.
+// forgetful is the store of a process that dies before it can record.
 type forgetful struct {
 	*store.Store
 	dead chan struct{}
 }
 
-func (f *forgetful) RecordPush(ctx context.Context, _ *task.PushOutcome) (ours, more bool, err error) {
+func (f *forgetful) RecordPush(ctx context.Context, _ *store.PushOutcome) (ours, more bool, err error) {
 	close(f.dead)
 	return false, false, context.Canceled
 }
@@ -750,7 +751,7 @@ func TestWhatWasNotRecordedIsSentAgainUnderItsID(t *testing.T) {
 	<-dead
 	first.halt()
 	second := start(t, db, nil)
-	// The claim runs out.
+	// The claim expires.
 	second.exec("UPDATE holdfast.push_cursors SET locked_until = now(), due_at = now()")
 	second.Wake()
 	before, after := <-got, <-got
@@ -761,17 +762,22 @@ func TestWhatWasNotRecordedIsSentAgainUnderItsID(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// counting counts extensions of claims.
-type counting struct {
+// crowding is a store whose claims take more of one host than may be under way. It counts extended claims.
+type crowding struct {
 	*store.Store
 	extended atomic.Int64
 }
 
-func (c *counting) ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error {
-	if lock > 0 {
+func (c *crowding) ClaimPush(ctx context.Context, p *store.PushClaim) (due []*store.PushDue, next time.Duration, err error) {
+	p.PerHost = 8
+	return c.Store.ClaimPush(ctx, p)
+}
+
+func (c *crowding) RecordPush(ctx context.Context, o *store.PushOutcome) (ours, more bool, err error) {
+	if o.Keep && !o.Delivered && !o.Failed {
 		c.extended.Add(1)
 	}
-	return c.Store.ExtendPush(ctx, id, configID, claim, lock)
+	return c.Store.RecordPush(ctx, o)
 }
 
 func TestClaimsThatWaitAreExtended(t *testing.T) {
@@ -780,14 +786,11 @@ func TestClaimsThatWaitAreExtended(t *testing.T) {
 		<-time.After(30 * time.Millisecond)
 		w.WriteHeader(http.StatusOK)
 	})
-	db := storetest.New(t).URL
-	var counter *counting
-	configure := func(o *push.Options) {
-		// The claim takes more of one host than may be under way.
-		counter = &counting{Store: o.Store.(*store.Store)}
+	var counter *crowding
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		counter = &crowding{Store: o.Store.(*store.Store)}
 		o.Store, o.PerHost, o.Lock = counter, 1, 300*time.Millisecond
-	}
-	r := start(t, db, configure)
+	})
 	texts := map[string]bool{}
 	for i := range 40 {
 		r.emit(r.begin(hook(url, "1.0")), status(task.StateWorking, fmt.Sprint(i)))
@@ -816,10 +819,10 @@ func TestAStopLetsDeliveriesFinish(t *testing.T) {
 	close(hold)
 	<-first.done
 	require.Equal(t, "delivered", first.attempts(of.id)[0].Class)
-	require.Len(t, first.attempts(of.id), 1, "no other is begun")
+	require.Len(t, first.attempts(of.id), 1, "no other attempt begins")
 	require.Empty(t, got)
 
-	// Another replica goes on at once.
+	// Another replica continues at once.
 	second := start(t, db, nil)
 	texts := []string{said(t, (<-got).body), said(t, (<-got).body)}
 	slices.Sort(texts)
@@ -827,7 +830,7 @@ func TestAStopLetsDeliveriesFinish(t *testing.T) {
 	awaited(t, "record", func() bool { return len(second.attempts(of.id)) == 2 && len(second.attempts(other.id)) == 1 })
 }
 
-func TestAStopWithoutGraceGivesBack(t *testing.T) {
+func TestAStopWithoutGraceReleasesClaims(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	url, got := receiver(t, func(w http.ResponseWriter, r *http.Request) {
@@ -862,13 +865,13 @@ func TestAHookThatChangesDuringADelivery(t *testing.T) {
 	require.Equal(t, "x", said(t, (<-nextGot).body))
 	close(hold)
 	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
-	require.Equal(t, "delivered", r.attempts(of.id)[0].Class, "what came of the other no longer counts")
+	require.Equal(t, "delivered", r.attempts(of.id)[0].Class, "the outcome of the old one does not count")
 }
 
-func TestLostConnectionsAreNoEnd(t *testing.T) {
+func TestDeliveriesSurviveLostConnections(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	// A claim whose answer got lost is nobody's until it runs out.
+	// No process delivers for a claim whose answer was lost, until the claim expires.
 	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.Lock = 2 * time.Second })
 	of := r.begin(hook(url, "1.0"))
 	texts := map[string]bool{}
@@ -905,7 +908,7 @@ func TestWithoutALeaseNothingIsClaimed(t *testing.T) {
 	require.Equal(t, "x", said(t, (<-got).body), "the poll finds it")
 }
 
-func TestWhatCannotBeRenderedIsRecorded(t *testing.T) {
+func TestAFailedRenderingIsRecorded(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
 	r := start(t, storetest.New(t).URL, func(o *push.Options) {
@@ -920,7 +923,7 @@ func TestWhatCannotBeRenderedIsRecorded(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// What is wrong for good is not tried each second for ever.
+// A lasting error is not retried each second for ever.
 func TestEventsThatCannotBeReadDisableInTheEnd(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)

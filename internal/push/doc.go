@@ -8,13 +8,11 @@
 // at-least-once, and a redelivery has the id of the first attempt (Webhook-Id, jti).
 //
 // Deliveries of one configuration are in the order of the log, one at a time. Different configurations are independent,
-// with three bounds. A host has a limit of concurrent deliveries, so a host that does not answer delays only its own. A
-// caller has at most half of the slots, even with webhooks at many such hosts. All hosts together that did not answer
-// the last time also have at most half.
+// within the fair shares of hosts and callers (type shares, which alone decides them).
 //
 // # A claim
 //
-//	claimed -> waiting     its host or its caller is at its limit of deliveries under way
+//	claimed -> waiting     its host or its caller has all of its concurrent deliveries
 //	        -> delivering  one POST after the other, while there are events and they succeed
 //	        -> released    all was delivered, or a retry is due later, or the server stops
 //	        -> lost        it expired before the outcome was recorded; the delivery may be repeated

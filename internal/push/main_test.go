@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// ring is the keys of a server with a database of its own.
+// ring returns the keys of a server with a database of its own.
 func ring(t *testing.T, url string) *keys.Ring {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
@@ -37,7 +37,7 @@ func ring(t *testing.T, url string) *keys.Ring {
 	return r
 }
 
-// sender may reach loopback addresses.
+// sender makes a sender that may reach loopback addresses.
 func sender(t *testing.T, o push.SenderOptions) *push.Sender {
 	t.Helper()
 	if o.Guard == nil {
@@ -58,7 +58,7 @@ type received struct {
 	body []byte
 }
 
-// receiver answers with a handler and remembers what came.
+// receiver answers with a handler, and hands on the requests.
 func receiver(t *testing.T, answer http.HandlerFunc) (url string, got chan received) {
 	t.Helper()
 	got = make(chan received, 1000)

@@ -23,8 +23,8 @@ func TestDelaysDoubleUpToTheLongest(t *testing.T) {
 		require.Less(t, least, most*6/10, "attempts are spread")
 		require.Greater(t, longest, most*9/10)
 	}
-	require.Equal(t, 5*time.Hour, s.delay(1, 5*time.Hour), "as the receiver says")
-	require.GreaterOrEqual(t, s.delay(13, time.Second), 30*time.Minute, "it cannot have us come sooner")
+	require.Equal(t, 5*time.Hour, s.delay(1, 5*time.Hour), "the receiver decides")
+	require.GreaterOrEqual(t, s.delay(13, time.Second), 30*time.Minute, "a shorter Retry-After has no effect")
 	require.Zero(t, Schedule{}.delay(3, 0))
 }
 

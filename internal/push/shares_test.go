@@ -2,55 +2,173 @@ package push
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
+func claimOf(host string, caller int64) *claim {
+	return &claim{PushDue: &store.PushDue{Caller: caller, Config: task.PushConfig{Host: host}}}
+}
+
+// begin lets a claim join, and start if it fits.
+func (s *shares) begin(c *claim) (started bool) {
+	s.join(c)
+	if started = s.fits(c); started {
+		s.start(c)
+	}
+	return started
+}
+
+func (s *shares) sortedBusy() string {
+	hosts, callers := s.busy()
+	slices.Sort(hosts)
+	slices.Sort(callers)
+	return fmt.Sprint(slices.Compact(hosts), callers)
+}
+
+func TestAHostHasItsShare(t *testing.T) {
+	t.Parallel()
+	s := newShares(10, 2)
+	first := claimOf("a", 1)
+	require.True(t, s.begin(first))
+	require.False(t, s.crowded(first))
+	require.Equal(t, "[] []", s.sortedBusy())
+	require.True(t, s.begin(claimOf("a", 2)))
+	waits := claimOf("a", 3)
+	require.False(t, s.begin(waits))
+	require.True(t, s.crowded(waits))
+	require.Equal(t, "[a] []", s.sortedBusy())
+	require.True(t, s.begin(claimOf("b", 1)), "other hosts are not delayed")
+
+	// Claims that wait count for their host, so it stays busy.
+	s.leave(first)
+	require.Equal(t, "[a] []", s.sortedBusy())
+	require.True(t, s.fits(waits))
+	s.start(waits)
+	s.leave(waits)
+	require.Equal(t, "[] []", s.sortedBusy())
+}
+
+func TestACallerHasHalf(t *testing.T) {
+	t.Parallel()
+	s := newShares(5, 2)
+	for i := range 3 {
+		require.True(t, s.begin(claimOf(strconv.Itoa(i), 7)))
+	}
+	require.False(t, s.begin(claimOf("other", 7)))
+	require.Equal(t, "[] [7]", s.sortedBusy())
+	require.True(t, s.begin(claimOf("other", 8)))
+}
+
+func TestCallersWithoutAnIdentityHaveNoShare(t *testing.T) {
+	t.Parallel()
+	s := newShares(4, 2)
+	for i := range 4 {
+		require.True(t, s.begin(claimOf(strconv.Itoa(i), 0)))
+	}
+	require.Zero(t, s.free())
+	require.Equal(t, "[] []", s.sortedBusy())
+	require.False(t, s.begin(claimOf("more", 0)), "no slot is free")
+}
+
+func TestSilentHostsHaveHalfTogether(t *testing.T) {
+	t.Parallel()
+	s := newShares(4, 2)
+	for _, host := range []string{"a", "b", "c"} {
+		require.False(t, s.heard(host, false))
+	}
+	require.True(t, s.begin(claimOf("a", 0)))
+	require.True(t, s.begin(claimOf("b", 0)))
+	require.Equal(t, "[a b c] []", s.sortedBusy())
+	waits := claimOf("c", 0)
+	require.False(t, s.begin(waits))
+	require.True(t, s.begin(claimOf("d", 0)), "a host that answers is not delayed")
+	require.True(t, s.heard("c", true), "its due rows were hidden")
+	require.True(t, s.fits(waits))
+	require.False(t, s.heard("c", true))
+}
+
+// Hosts come and go while a process lives. It remembers the last ones that did not answer.
+func TestNewSilentHostsAreRemembered(t *testing.T) {
+	t.Parallel()
+	s := newShares(64, 8)
+	s.begin(claimOf("busy", 0))
+	s.heard("busy", false)
+	for i := range 3 * mostSilent {
+		host := strconv.Itoa(i)
+		s.heard(host, false)
+		require.True(t, s.silent[host], host)
+	}
+	require.Len(t, s.silent, mostSilent)
+	require.True(t, s.silent["busy"])
+	s.heard("busy", true)
+	require.False(t, s.silent["busy"])
+}
+
+// A claim that was just won counts before it is accepted.
+func TestBusyWithAClaimThatWasWon(t *testing.T) {
+	t.Parallel()
+	s := newShares(6, 2)
+	s.begin(claimOf("a", 1))
+	var won []*store.PushDue
+	for _, host := range []string{"a", "b", "c"} {
+		won = append(won, claimOf(host, 2).PushDue)
+	}
+	hosts, callers := s.busyWith(won)
+	require.Equal(t, []string{"a"}, hosts)
+	require.Equal(t, []int64{2}, callers)
+	require.Equal(t, "[] []", s.sortedBusy())
+	require.Len(t, s.hosts, 1)
+}
+
+func TestSharesOfFinishedClaimsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newShares(64, 8)
+	for i := range 10 {
+		c := claimOf(strconv.Itoa(i), int64(i))
+		require.True(t, s.begin(c))
+		s.leave(c)
+	}
+	require.Empty(t, s.hosts)
+	require.Empty(t, s.callers)
+	require.Zero(t, s.active)
+}
+
 type extending struct {
 	Store
-	n int
+	t    *testing.T
+	lock time.Duration
+	n    int
 }
 
-func (e *extending) ExtendPush(context.Context, task.ID, string, [16]byte, time.Duration) error {
+func (e *extending) RecordPush(_ context.Context, o *store.PushOutcome) (ours, more bool, err error) {
 	e.n++
-	return nil
+	require.True(e.t, o.Keep && !o.Delivered && !o.Failed && o.DeliveryID == "")
+	require.Equal(e.t, e.lock, o.DueIn)
+	return true, true, nil
 }
 
-// An attempt may take as long as the timeout. What is left of a claim then is for its record.
+// An attempt may take as long as the timeout. The rest of a claim is for its record.
 func TestAClaimOutlastsAnAttempt(t *testing.T) {
 	t.Parallel()
 	for _, timeout := range []time.Duration{100 * time.Millisecond, 15 * time.Second, 2 * time.Minute} {
-		db := &extending{}
-		d := New(Options{Store: db, Sender: NewSender(SenderOptions{Timeout: timeout})})
 		lock := timeout + recordTime
-		c := &claim{PushDue: &task.PushDue{}}
+		db := &extending{t: t, lock: lock}
+		d := New(Options{Store: db, Sender: NewSender(SenderOptions{Timeout: timeout})})
+		c := claimOf("a", 0)
 		for left := range 100 {
 			c.until = time.Now().Add(lock * time.Duration(left) / 100)
-			require.True(t, d.extend(t.Context(), c))
+			require.True(t, d.hold(t.Context(), c))
 			require.Greater(t, time.Until(c.until), timeout+recordTime/5, "%s, %d %% left", timeout, left)
 		}
 		require.Positive(t, db.n)
 	}
-}
-
-// Hosts come and go while a process lives. The last ones that do not answer are those to remember.
-func TestNewSilentHostsAreRemembered(t *testing.T) {
-	t.Parallel()
-	d := New(Options{Sender: NewSender(SenderOptions{})})
-	d.hosts["busy"] = &share{active: 1, claims: 1}
-	d.heard("busy", true)
-	for i := range 3 * mostSilent {
-		host := strconv.Itoa(i)
-		d.heard(host, true)
-		require.True(t, d.silent[host], host)
-	}
-	require.Len(t, d.silent, mostSilent)
-	require.True(t, d.silent["busy"])
-	d.heard("busy", false)
-	require.False(t, d.silent["busy"])
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
-	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // api is the public server with everything behind it except workers: tasks stay submitted.
@@ -30,6 +29,8 @@ type api struct {
 	*httptest.Server
 	t *testing.T
 }
+
+func anyURL(context.Context, string) (host string, err error) { return "hook.example:443", nil }
 
 func webhooks(t *testing.T, push *engine.Push) *api {
 	t.Helper()
@@ -107,7 +108,7 @@ const (
 // secrets.
 func TestWebhooksInEveryVersion(t *testing.T) {
 	t.Parallel()
-	a := webhooks(t, &engine.Push{})
+	a := webhooks(t, &engine.Push{Check: anyURL})
 	const (
 		auth03 = `"token":"secret","authentication":{"schemes":["Bearer","Basic"],"credentials":"secret"}`
 		auth10 = `"token":"secret","authentication":{"scheme":"Bearer","credentials":"secret"}`
@@ -173,7 +174,7 @@ func TestWebhooksInEveryVersion(t *testing.T) {
 
 func TestDeleteWebhookInEveryVersion(t *testing.T) {
 	t.Parallel()
-	a := webhooks(t, &engine.Push{})
+	a := webhooks(t, &engine.Push{Check: anyURL})
 	id := a.send("SendMessage", fmt.Sprintf(send10, `,"taskPushNotificationConfig":{"url":"https://hook.example","token":"secret"}`))
 	list := func() string { return a.call("tasks/pushNotificationConfig/list", `{"id":"`+id+`"}`) }
 	set := func() {
@@ -203,7 +204,7 @@ func TestDeleteWebhookInEveryVersion(t *testing.T) {
 			require.Equal(t, "[]", list())
 		}
 	}
-	// Several configurations of 1.0 without ids are separate ones.
+	// Configurations of 1.0 without ids are separate ones.
 	for range 2 {
 		require.Contains(t, a.call("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example"}`), `"url"`)
 	}
@@ -230,11 +231,11 @@ func TestDeleteWebhookInEveryVersion(t *testing.T) {
 // Every version reports missing webhooks, and those of other callers' tasks, in its own way.
 func TestWebhookErrorsInEveryVersion(t *testing.T) {
 	t.Parallel()
-	here, without := webhooks(t, &engine.Push{Check: func(_ context.Context, c *task.PushConfig) error {
-		if strings.Contains(c.URL, "inside") {
-			return fmt.Errorf("is not allowed")
+	here, without := webhooks(t, &engine.Push{Check: func(_ context.Context, url string) (string, error) {
+		if strings.Contains(url, "inside") {
+			return "", fmt.Errorf("is not allowed")
 		}
-		return nil
+		return "hook.example:443", nil
 	}}), webhooks(t, nil)
 	id := here.send("message/send", fmt.Sprintf(send03, ""))
 	other := without.send("message/send", fmt.Sprintf(send03, ""))

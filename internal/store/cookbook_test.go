@@ -436,17 +436,17 @@ func (b *book) hook(name, url string, answers ...answered) {
 	ctx := b.t.Context()
 	i := slices.IndexFunc(b.stories, func(s *story) bool { return s.h.PublicID == name })
 	h := b.stories[i].h
-	require.NoError(b.t, b.SetPush(ctx, h.ID, &task.PushConfig{ID: "w1", URL: url, Dialect: h.Dialect}, 20))
+	require.NoError(b.t, b.SetPush(ctx, h.ID, &task.PushConfig{ID: "w1", URL: url, Host: hostOf(url), Dialect: h.Dialect}, 20))
 	_, _, err := b.Redeliver(ctx, h.ID, "w1", h.Status.Seq)
 	require.NoError(b.t, err)
 	for _, a := range answers {
 		b.exec("UPDATE holdfast.push_cursors SET due_at = now() WHERE task = $1", uuid.UUID(h.ID))
-		due, _, err := b.ClaimPush(ctx, b.workers["web-1/1042"], 1, nil, time.Hour)
+		due, _, err := b.ClaimPush(ctx, &PushClaim{Worker: b.workers["web-1/1042"], Limit: 1, PerHost: 1, PerCaller: 1, Lock: time.Hour})
 		require.NoError(b.t, err)
 		require.Len(b.t, due, 1)
-		ours, _, err := b.RecordPush(ctx, &task.PushOutcome{
+		ours, _, err := b.RecordPush(ctx, &PushOutcome{
 			Task: h.ID, ConfigID: "w1", Claim: due[0].Claim, From: h.Status.Seq, To: h.Status.Seq, DeliveryID: "j-" + name,
-			Status: a.status, Class: a.class, Error: a.text, Took: 40 * time.Millisecond, Delivered: a.text == "", RetryIn: a.retry, Disable: a.disable,
+			Status: a.status, Class: a.class, Error: a.text, Took: 40 * time.Millisecond, Delivered: a.text == "", Failed: a.text != "", DueIn: a.retry, Disable: a.disable,
 		})
 		require.NoError(b.t, err)
 		require.True(b.t, ours)

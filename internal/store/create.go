@@ -251,7 +251,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 			arg.PushIds = append(arg.PushIds, p.ID)
 			arg.PushDialects = append(arg.PushDialects, p.Dialect)
 			arg.PushUrls = append(arg.PushUrls, p.URL)
-			arg.PushHosts = append(arg.PushHosts, hostOf(p.URL))
+			arg.PushHosts = append(arg.PushHosts, p.Host)
 			arg.PushSchemes = append(arg.PushSchemes, encodeSchemes(p.Schemes))
 			arg.PushSecrets = append(arg.PushSecrets, c.secrets)
 			arg.PushArtifacts = append(arg.PushArtifacts, p.Artifacts)

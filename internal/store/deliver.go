@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,40 +14,71 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// ClaimPush claims up to limit due configurations for a process, none of them of a busy host or
-// caller. Of every other host it claims at most Options.PushPerHost, of every other caller at most
-// Options.PushPerCaller. No other process delivers for them before lock has passed. next is the
-// time until another configuration is due: 0 if there may be more now, negative if no other
-// configuration waits.
-func (s *Store) ClaimPush(
-	ctx context.Context, worker task.ID, limit int, busy *task.PushBusy, lock time.Duration,
-) (due []*task.PushDue, next time.Duration, err error) {
-	hosts, callers := []string{}, []int64{} // not nil: with a NULL array, = ANY is neither true nor false
-	if busy != nil {
-		hosts, callers = append(hosts, busy.Hosts...), append(callers, busy.Callers...)
-	}
-	aside, err := s.pushLanes(ctx, hosts, callers)
+// PushDue is a claimed configuration. One process delivers for it until the claim expires or its
+// outcome is recorded.
+type PushDue struct {
+	Task     task.ID
+	PublicID string          // id of the task that the receiver knows
+	Caller   int64           // caller who owns the task; deliveries per caller are bounded; 0: none
+	Config   task.PushConfig // with its secrets
+	Claim    [16]byte        // the fence
+	Next     task.Seq        // first undelivered event
+	Upto     task.Seq        // last event to deliver
+
+	Unreadable error // why the secrets cannot be opened; Config then lacks them. Another process may have the key
+
+	Failures     int // failed attempts since the last success
+	FailingSince time.Time
+
+	header *task.Task    // nil: not read yet
+	ahead  []*task.Event // the first events to deliver, read with the claim; nil: none were read
+}
+
+// PushClaim says which due configurations a process may claim.
+type PushClaim struct {
+	Worker             task.ID
+	Limit              int
+	PerHost, PerCaller int      // the most of one host, and of one caller
+	BusyHosts          []string // none of these hosts
+	BusyCallers        []int64  // none of these callers
+	// Busy returns the hosts and callers that are busy once the process has won these, too. nil: BusyHosts and
+	// BusyCallers.
+	Busy func(won []*PushDue) (hosts []string, callers []int64)
+	Lock time.Duration // until other processes may claim them
+}
+
+// ClaimPush claims due configurations. next is the time until another one is due: 0 if there may be
+// more now, negative if no other one waits. If due configurations of busy hosts and callers hide
+// the others, it parks them.
+func (s *Store) ClaimPush(ctx context.Context, c *PushClaim) (due []*PushDue, next time.Duration, err error) {
+	// Not nil: with a NULL array, = ANY is neither true nor false.
+	hosts, callers := append([]string{}, c.BusyHosts...), append([]int64{}, c.BusyCallers...)
+	lanes, err := s.lanes.next(ctx, s, hosts, callers)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, translate("claim pushes", err)
 	}
 	// Several processes may claim at the same time; each skips the rows that another has locked.
 	arg := dbsqlc.PushClaimParams{
-		WindowRows: int32(8*limit + 64), PerHost: int32(s.pushPerHost), PerCaller: int32(s.pushPerCaller), MaxRows: int32(limit),
-		LaneCallers: aside.callers, LaneHosts: aside.hosts, AnyAside: aside.any, BusyHosts: hosts, BusyCallers: callers, Worker: uuid.UUID(worker), Lock: lock,
+		WindowRows: int32(8*c.Limit + 64), PerHost: int32(c.PerHost), PerCaller: int32(c.PerCaller), MaxRows: int32(c.Limit),
+		LaneCallers: lanes.callers, LaneHosts: lanes.hosts, AnyParked: lanes.any, BusyHosts: hosts, BusyCallers: callers,
+		Worker: uuid.UUID(c.Worker), Lock: c.Lock,
 	}
-	if due, err = s.claimPush(ctx, arg); err != nil || len(due) == limit {
+	if due, err = s.claimPush(ctx, arg); err != nil || len(due) == c.Limit {
 		return due, 0, err
 	}
 	rest, err := s.q.PushNext(ctx, s.hot, dbsqlc.PushNextParams{
 		Most: arg.WindowRows - int32(len(due)) + 1, BusyHosts: hosts, BusyCallers: callers,
 	})
 	next = time.Duration(rest.Seconds * float64(time.Second))
-	again := aside.more
+	again := lanes.more
 	if err == nil && rest.Hidden {
 		// The claim did not look at all due configurations. The rest may be of a host or caller
 		// that is not busy.
-		var n int32
-		if n, err = s.putAside(ctx, hosts, callers, due); n > 0 {
+		if c.Busy != nil {
+			hosts, callers = c.Busy(due)
+		}
+		var parked bool
+		if parked, err = s.park(ctx, hosts, callers); parked {
 			return due, 0, nil
 		}
 		again = true
@@ -60,34 +93,19 @@ func (s *Store) ClaimPush(
 	return due, next, translate("claim pushes", err)
 }
 
-// putAside parks due webhooks of busy hosts and callers, so that they do not delay others. It
-// returns the number of parked webhooks.
-func (s *Store) putAside(ctx context.Context, hosts []string, callers []int64, due []*task.PushDue) (int32, error) {
-	hosts, callers = s.takeNoMore(hosts, callers, due)
-	n, err := s.q.PushAside(ctx, s.hot, dbsqlc.PushAsideParams{WindowRows: asideRows, BusyHosts: hosts, BusyCallers: callers})
+// park parks due configurations of these hosts and callers.
+func (s *Store) park(ctx context.Context, hosts []string, callers []int64) (parked bool, err error) {
+	if len(hosts)+len(callers) == 0 {
+		return false, nil
+	}
+	n, err := s.q.PushPark(ctx, s.hot, dbsqlc.PushParkParams{WindowRows: parkRows, BusyHosts: hosts, BusyCallers: callers})
 	if n > 0 {
-		s.laneMu.Lock()
-		defer s.laneMu.Unlock()
-		s.noneAside = time.Time{}
+		s.lanes.filled()
 	}
-	return n, err
+	return n > 0, err
 }
 
-// takeNoMore adds the hosts and callers to the busy ones that reached their limit with this claim.
-func (s *Store) takeNoMore(hosts []string, callers []int64, due []*task.PushDue) ([]string, []int64) {
-	ofHost, ofCaller := map[string]int{}, map[int64]int{}
-	for _, d := range due {
-		if ofHost[d.Host]++; ofHost[d.Host] == s.pushPerHost {
-			hosts = append(hosts, d.Host)
-		}
-		if ofCaller[d.Caller]++; ofCaller[d.Caller] == s.pushPerCaller && d.Caller != 0 {
-			callers = append(callers, d.Caller)
-		}
-	}
-	return hosts, callers
-}
-
-func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due []*task.PushDue, err error) {
+func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due []*PushDue, err error) {
 	start := time.Now()
 	rows, err := s.q.PushClaim(ctx, s.hot, arg)
 	if err != nil {
@@ -110,8 +128,8 @@ func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due 
 }
 
 const (
-	// asideRows is how many due webhooks one statement looks at for parking.
-	asideRows = 2000
+	// parkRows is how many due configurations one statement looks at for parking.
+	parkRows = 2000
 	// laneRows is the number of lanes that one statement reads.
 	laneRows = 256
 	// laneTime is the time until the next look at the lanes: when there are more of them, or when
@@ -119,63 +137,75 @@ const (
 	laneTime = 100 * time.Millisecond
 )
 
+// lanes walks through the lanes of parked configurations. A lane is the queue of one caller for one
+// host. It is safe for concurrent use.
+type lanes struct {
+	mu    sync.Mutex
+	after dbsqlc.PushLanesParams // where the next look begins
+	empty time.Time              // when all lanes were last found empty
+}
+
 // beforeLanes is the position before the first lane.
 var beforeLanes = dbsqlc.PushLanesParams{Caller: math.MinInt64}
 
-// lanes holds some lanes with parked webhooks, which a claim may take. A lane is the queue of one
-// caller for one host.
-type lanes struct {
+// openLanes are some lanes from which a claim may take.
+type openLanes struct {
 	callers []int64
 	hosts   []string
-	any     bool // webhooks are parked, in these lanes or in others
+	any     bool // configurations are parked, in these lanes or in others
 	more    bool // there may be more lanes
 }
 
-// pushLanes finds lanes that are not busy. Each call continues where the previous one ended, so
-// every lane gets its turn. Usually nothing is parked, so an empty result is kept for laneTime.
-func (s *Store) pushLanes(ctx context.Context, busyHosts []string, busyCallers []int64) (lanes, error) {
-	found := lanes{callers: []int64{}, hosts: []string{}}
-	s.laneMu.Lock()
-	defer s.laneMu.Unlock()
-	if time.Since(s.noneAside) < laneTime {
-		found.more = true // another process may have parked something
-		return found, nil
+// next finds lanes that are not busy. Each call continues where the previous one ended, so every
+// lane gets its turn. Usually nothing is parked, so an empty result is kept for laneTime.
+func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCallers []int64) (openLanes, error) {
+	open := openLanes{callers: []int64{}, hosts: []string{}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.empty) < laneTime {
+		open.more = true // another process may have parked something
+		return open, nil
 	}
-	arg := s.lane
+	arg := l.after
 	arg.BusyHosts, arg.BusyCallers, arg.MaxRows = busyHosts, busyCallers, laneRows
 	rows, err := s.q.PushLanes(ctx, s.hot, arg)
 	if err != nil {
-		return found, translate("claim pushes", err)
+		return open, err
 	}
 	for _, r := range rows {
 		if r.Free {
-			found.callers, found.hosts = append(found.callers, r.Caller), append(found.hosts, r.Host)
+			open.callers, open.hosts = append(open.callers, r.Caller), append(open.hosts, r.Host)
 		}
 	}
-	first := s.lane.Caller == beforeLanes.Caller
-	found.any = len(rows) > 0 || !first
-	s.lane, found.more = beforeLanes, !first
+	first := l.after.Caller == beforeLanes.Caller
+	open.any = len(rows) > 0 || !first
+	l.after, open.more = beforeLanes, !first
 	if len(rows) == laneRows {
 		last := rows[len(rows)-1]
-		s.lane.Caller, s.lane.Host, found.more = last.Caller, last.Host, true
+		l.after.Caller, l.after.Host, open.more = last.Caller, last.Host, true
 	}
-	if len(rows) == 0 && first {
-		s.noneAside = time.Now()
+	if !open.any {
+		l.empty = time.Now()
 	}
-	return found, nil
+	return open, nil
 }
 
-func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*task.PushDue, error) {
-	d := &task.PushDue{
-		Task: task.ID(r.Task), PublicID: r.PublicID, Agent: r.Agent, Claim: r.Claim,
-		Host: r.Host, Caller: r.Caller, Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
+// filled says that the lanes are not empty any more.
+func (l *lanes) filled() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.empty = time.Time{}
+}
+
+func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*PushDue, error) {
+	d := &PushDue{
+		Task: task.ID(r.Task), PublicID: r.PublicID, Claim: r.Claim, Caller: r.Caller, Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
 		Failures: int(r.Attempts), FailingSince: r.FailingSince.Time,
 	}
 	var err error
 	d.Config, err = pushConfig(&dbsqlc.PushConfig{
 		Task: r.Task, ConfigID: r.ConfigID, Dialect: r.Dialect, CreatedAt: r.CreatedAt, Url: r.Url, Schemes: r.Schemes,
-	})
-	d.Config.Artifacts = r.Artifacts
+	}, r.Host, r.Artifacts)
 	if err == nil {
 		err = s.openSecrets(ctx, r.Task, &d.Config, r.Secrets)
 	}
@@ -195,10 +225,10 @@ const (
 
 // readAhead reads the events to deliver for all claims together. A claim with more events, with a
 // failed read, or with the same task as another claim reads its own later.
-func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
+func (s *Store) readAhead(ctx context.Context, due []*PushDue) {
 	ctx, cancel := context.WithTimeout(ctx, aheadTime)
 	defer cancel()
-	claims := make(map[uuid.UUID]*task.PushDue, len(due))
+	claims := make(map[uuid.UUID]*PushDue, len(due))
 	arg := dbsqlc.PushAheadParams{MaxRows: aheadRows, MaxStored: aheadBytes}
 	for _, d := range due {
 		id := uuid.UUID(d.Task)
@@ -221,113 +251,93 @@ func (s *Store) readAhead(ctx context.Context, due []*task.PushDue) {
 		return
 	}
 	for i := range headers {
-		d := claims[headers[i].ID]
-		d.Ahead = &task.PushAhead{Header: header(&headers[i])}
-		d.Ahead.Header.PublicID = d.PublicID
+		claims[headers[i].ID].knows(header(&headers[i]))
 	}
-	size := make(map[*task.PushDue]int, len(due))
+	size := make(map[*PushDue]int, len(due))
 	for i := range rows {
 		d := claims[rows[i].Task]
-		if d.Ahead == nil {
+		if d.header == nil {
 			continue
 		}
 		size[d] += len(rows[i].Payload)
-		e, err := event(&rows[i], d.Ahead.Header)
-		if err != nil || len(d.Ahead.Events) == aheadRows-1 || size[d] > aheadBytes {
-			d.Ahead = nil
+		e, err := event(&rows[i], d.header)
+		if err != nil || len(d.ahead) == aheadRows-1 || size[d] > aheadBytes {
+			d.header, d.ahead = nil, nil
 			continue
 		}
-		d.Ahead.Events = append(d.Ahead.Events, e)
-	}
-	for _, d := range claims {
-		if d.Ahead != nil && len(d.Ahead.Events) == 0 {
-			d.Ahead = nil // too large, or no events
-		}
+		d.ahead = append(d.ahead, e)
 	}
 }
 
-// PushBatch reads the next events to deliver for a claimed configuration, at most limit, and the
-// header of their task. The first call returns the events that were read with the claim, if any.
-func (s *Store) PushBatch(ctx context.Context, due *task.PushDue, limit int) (header *task.Task, events []*task.Event, err error) {
-	if a := due.Ahead; a != nil {
-		due.Ahead = nil
-		if len(a.Events) <= limit {
-			return a.Header, a.Events, nil
+// knows keeps the header of the configuration's task, with the id that the receiver knows.
+func (d *PushDue) knows(h *task.Task) {
+	h.PublicID = d.PublicID
+	d.header = h
+}
+
+// PushRange selects events of a claimed configuration's task.
+type PushRange struct {
+	From, Upto task.Seq // Upto 0: up to the newest
+	Everything bool     // also the events that the configuration does not want
+	Limit      int      // 0: no limit
+}
+
+// ReadPush reads events of a claimed configuration's task, and the header of the task. The header
+// is from the first call, or from a later one without Everything. The first read of the events to
+// deliver returns those that were read with the claim, if any.
+func (s *Store) ReadPush(ctx context.Context, d *PushDue, r PushRange) (header *task.Task, events []*task.Event, err error) {
+	limit := cmp.Or(r.Limit, math.MaxInt32)
+	if !r.Everything && d.ahead != nil {
+		events, d.ahead = d.ahead, nil
+		if len(events) <= limit && r.From == d.Next {
+			return d.header, events, nil
 		}
 	}
-	h, err := s.pushed(ctx, due)
-	if err != nil {
-		return nil, nil, err
+	if !r.Everything || d.header == nil {
+		h, err := s.Header(ctx, d.Task)
+		if err != nil {
+			return nil, nil, err
+		}
+		d.knows(h)
 	}
-	rows, err := s.q.PushBatch(ctx, s.api, dbsqlc.PushBatchParams{
-		Task: uuid.UUID(due.Task), NextSeq: int64(due.Next), Artifacts: due.Config.Artifacts, MaxRows: int32(limit),
+	rows, err := s.q.PushLog(ctx, s.api, dbsqlc.PushLogParams{
+		Task: uuid.UUID(d.Task), FromSeq: int64(r.From), Upto: cmp.Or(int64(r.Upto), math.MaxInt64), Everything: r.Everything,
+		Artifacts: d.Config.Artifacts, MaxRows: int32(limit),
 	})
 	if err != nil {
 		return nil, nil, translate("read pushes", err)
 	}
 	events = make([]*task.Event, len(rows))
 	for i := range rows {
-		if events[i], err = event(&rows[i], h); err != nil {
+		if events[i], err = event(&rows[i], d.header); err != nil {
 			return nil, nil, translate("read pushes", err)
 		}
 	}
-	return h, events, nil
+	return d.header, events, nil
 }
 
-// pushed returns the header of a configuration's task, with the id that the receiver knows.
-func (s *Store) pushed(ctx context.Context, due *task.PushDue) (*task.Task, error) {
-	h, err := s.Header(ctx, due.Task)
-	if err != nil {
-		return nil, err
-	}
-	h.PublicID = due.PublicID
-	return h, nil
-}
+// PushOutcome is what became of a claim, or of one delivery under it.
+type PushOutcome struct {
+	Task       task.ID
+	ConfigID   string
+	Claim      [16]byte
+	From, To   task.Seq // range of events that the delivery covers
+	DeliveryID string   // the same for each attempt of one delivery; empty: nothing was sent
+	Status     int      // HTTP status; 0: no response
+	Error      string
+	Class      string // class of the outcome, for metrics
+	Took       time.Duration
 
-// TaskAsOf folds the log of a claimed configuration's task up to an event. A call for a later event
-// continues from the earlier result, so each event is read once for all deliveries of a claim.
-func (s *Store) TaskAsOf(ctx context.Context, due *task.PushDue, seq task.Seq) (*task.Task, error) {
-	t := due.Told
-	due.Told = nil // in case this fails halfway
-	if t == nil || t.LastSeq > seq {
-		h, err := s.pushed(ctx, due)
-		if err != nil {
-			return nil, err
-		}
-		t = Empty(h)
-	}
-	rows, err := s.q.PushLog(ctx, s.api, dbsqlc.PushLogParams{Task: uuid.UUID(due.Task), After: int64(t.LastSeq), Upto: int64(seq)})
-	if err != nil {
-		return nil, translate("read task", err)
-	}
-	for i := range rows {
-		e, err := event(&rows[i], t)
-		if err != nil {
-			return nil, translate("read task", err)
-		}
-		if err := t.Apply(e); err != nil {
-			return nil, err
-		}
-	}
-	due.Told = t
-	return t, nil
-}
-
-// ExtendPush extends a claim to lock from now. Errors: task.LeaseLost if the process no longer
-// holds it.
-func (s *Store) ExtendPush(ctx context.Context, id task.ID, configID string, claim [16]byte, lock time.Duration) error {
-	n, err := s.q.PushExtend(ctx, s.hot, dbsqlc.PushExtendParams{
-		Task: uuid.UUID(id), ConfigID: configID, Claim: claim, Lock: lock,
-	})
-	if err == nil && n == 0 {
-		return task.LeaseLost
-	}
-	return translate("extend push", err)
+	Delivered bool          // the events are done; with an empty DeliveryID they are skipped
+	Failed    bool          // the attempt failed; if it neither failed nor delivered, only the claim changes
+	Keep      bool          // keep the claim, unless the attempt failed or nothing is left to deliver
+	DueIn     time.Duration // delay until the configuration is due again; of a claim that is only kept, its new end
+	Disable   string        // reason to disable the configuration; empty: keep it enabled
 }
 
 // record is a queued outcome.
 type record struct {
-	*task.PushOutcome
+	*PushOutcome
 	done chan recorded
 }
 
@@ -338,13 +348,11 @@ type recorded struct {
 	err        error
 }
 
-// RecordPush writes the outcome of a delivery attempt, in one commit with those of others. ours
-// reports whether the process still held the claim. If not, nothing was written: the configuration
-// was deleted, replaced, redelivered or claimed by another process. more reports whether there is
-// more to deliver. It blocks while the database is unavailable.
-//
-// An outcome without a DeliveryID made no request: its events are skipped.
-func (s *Store) RecordPush(ctx context.Context, o *task.PushOutcome) (ours, more bool, err error) {
+// RecordPush writes an outcome, in one commit with those of others. ours reports whether the process
+// still held the claim. If not, nothing was written: the configuration was deleted, replaced,
+// redelivered or claimed by another process. more reports whether there is more to deliver; if not,
+// the claim has ended. It blocks while the database is unavailable.
+func (s *Store) RecordPush(ctx context.Context, o *PushOutcome) (ours, more bool, err error) {
 	r := &record{o, make(chan recorded, 1)}
 	if !s.records.add(r) {
 		return false, false, task.Errorf(task.Unavailable, "the server is stopping")
@@ -406,7 +414,8 @@ func recordParams(items []*record) dbsqlc.PushRecordParams {
 		arg.Tooks = append(arg.Tooks, r.Took)
 		arg.Delivereds = append(arg.Delivereds, r.Delivered)
 		arg.Keeps = append(arg.Keeps, r.Keep)
-		arg.Delays = append(arg.Delays, r.RetryIn)
+		arg.Faileds = append(arg.Faileds, r.Failed)
+		arg.Delays = append(arg.Delays, r.DueIn)
 		arg.Disables = append(arg.Disables, cleanName(r.Disable))
 	}
 	return arg

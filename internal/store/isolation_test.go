@@ -132,7 +132,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		return one(err)
 	},
 	"PushConfigs": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.PushConfigs(ctx, v.db, dbsqlc.PushConfigsParams{Task: x.id})
+		rows, err := v.s.q.PushConfigs(ctx, v.db, x.id)
 		return len(rows), err
 	},
 	"PushConfigDelete": func(ctx context.Context, v View, x *victim) (int, error) {
@@ -156,7 +156,7 @@ func init() {
 			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "LeaseAcquire", "LeaseRelease", "ServerUptime",
 		},
 		"an operator's":                       {"OpsTasks", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
-		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushAside", "PushBatch", "PushAhead", "PushTasks", "PushLog", "PushExtend", "PushRecord"},
+		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
 		"retention's, of all callers' tasks": {
 			"ParkedAgents", "ParkedExpire", "EndedAgents", "EndedBefore", "OpenKeep", "EndedKeep", "KeptUnmoved", "EventsKeep",
 			"ArtifactsUnmoved", "ArtifactsErase", "NamesGone", "PushesGone", "TasksErase", "Erasures", "EventsErase", "ErasureDone",

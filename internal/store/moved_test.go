@@ -36,7 +36,7 @@ func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
 
 func TestStatementsAreRetriedWhenTaskEnds(t *testing.T) {
 	t.Parallel()
-	hook := &task.PushConfig{ID: "c", URL: "https://hook.example/", Dialect: "0.3"}
+	hook := &task.PushConfig{ID: "c", URL: "https://hook.example/", Host: "hook.example:443", Dialect: "0.3"}
 	message := func(h *task.Task, c *task.PushConfig) *NewMessage {
 		return &NewMessage{Task: h, Message: user("late"), Enqueue: true, RequestID: NewID(), Push: c, MostPushes: 5}
 	}
@@ -80,7 +80,7 @@ func TestStatementsAreRetriedWhenTaskEnds(t *testing.T) {
 				t.Parallel()
 				f := newFixture(t)
 				p := f.running("a")
-				require.NoError(t, f.SetPush(t.Context(), p.c.Task.ID, &task.PushConfig{ID: "old", URL: hook.URL, Dialect: "0.3"}, 5))
+				require.NoError(t, f.SetPush(t.Context(), p.c.Task.ID, &task.PushConfig{ID: "old", URL: hook.URL, Host: hook.Host, Dialect: "0.3"}, 5))
 				v := f.View
 				if who == "caller" {
 					v = asker{Tenant: "tenant", Subject: "owner", Agent: "a"}.of(f.Store)

@@ -5,17 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/net/idna"
 
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
@@ -58,7 +52,7 @@ func (s *Store) setPush(
 		return dbsqlc.PushConfigSetRow{}, err
 	}
 	row, err := s.q.PushConfigSet(ctx, tx, dbsqlc.PushConfigSetParams{
-		Task: uuid.UUID(id), ConfigID: c.ID, Dialect: c.Dialect, Url: c.URL, Host: hostOf(c.URL),
+		Task: uuid.UUID(id), ConfigID: c.ID, Dialect: c.Dialect, Url: c.URL, Host: c.Host,
 		Schemes: encodeSchemes(c.Schemes), Secrets: sealed, Artifacts: c.Artifacts, NextSeq: last + 1, Most: int32(most),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -69,33 +63,16 @@ func (s *Store) setPush(
 
 // Pushes lists the configurations of a task without their secrets, the oldest first.
 func (v View) Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error) {
-	return v.pushes(ctx, id, "")
-}
-
-// Push finds one of a task's configurations, without its secrets.
-func (v View) Push(ctx context.Context, id task.ID, configID string) (*task.PushConfig, error) {
-	found, err := v.pushes(ctx, id, configID)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, task.NotFound
-	}
-	return &found[0], nil
-}
-
-func (v View) pushes(ctx context.Context, id task.ID, configID string) ([]task.PushConfig, error) {
-	rows, err := v.s.q.PushConfigs(ctx, v.db, dbsqlc.PushConfigsParams{Task: uuid.UUID(id), ConfigID: cleanName(configID)})
+	rows, err := v.s.q.PushConfigs(ctx, v.db, uuid.UUID(id))
 	if err != nil {
 		return nil, translate("list pushes", err)
 	}
 	out := make([]task.PushConfig, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		if out[i], err = pushConfig(&r.PushConfig); err != nil {
+		if out[i], err = pushConfig(&r.PushConfig, r.Host, r.Artifacts); err != nil {
 			return nil, err
 		}
-		out[i].Artifacts = r.Artifacts
 		out[i].DisabledAt, out[i].DisabledFor = r.DisabledAt.Time, r.DisabledFor.String
 	}
 	return out, nil
@@ -154,8 +131,9 @@ func (s *Store) marked(n int32) {
 	}
 }
 
-func pushConfig(r *dbsqlc.PushConfig) (task.PushConfig, error) {
-	c := task.PushConfig{ID: r.ConfigID, URL: r.Url, Dialect: r.Dialect, CreatedAt: r.CreatedAt}
+// pushConfig returns a configuration without its secrets. Host and artifacts are columns of its cursor.
+func pushConfig(r *dbsqlc.PushConfig, host string, artifacts bool) (task.PushConfig, error) {
+	c := task.PushConfig{ID: r.ConfigID, URL: r.Url, Host: host, Artifacts: artifacts, Dialect: r.Dialect, CreatedAt: r.CreatedAt}
 	if err := json.Unmarshal(r.Schemes, &c.Schemes); err != nil {
 		return c, translate("read push", fmt.Errorf("schemes of %s: %w", r.ConfigID, err))
 	}
@@ -168,34 +146,6 @@ func encodeSchemes(schemes []string) string {
 	}
 	text, _ := json.Marshal(schemes) // strings only, so it cannot fail
 	return string(text)
-}
-
-// hostOf returns the host and port of a URL in canonical form. Configurations with the same host
-// and port share a receiver. Capitals, a dot at the end, Unicode and leading zeros in an address
-// make no difference, as in the dial guard. A host that the guard refuses may stay as it is.
-func hostOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	port := "80"
-	if strings.EqualFold(u.Scheme, "https") {
-		port = "443"
-	}
-	if n, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
-		port = strconv.FormatUint(n, 10)
-	}
-	host := u.Hostname()
-	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
-		if name, err := idna.Lookup.ToASCII(host); err == nil {
-			host = name
-		}
-	}
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if ip, err := netip.ParseAddr(host); err == nil {
-		host = ip.Unmap().String()
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // secrets holds the sealed members of a configuration.

@@ -2,11 +2,13 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,9 +29,19 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
+// hostOf returns the host and port of a URL, as the check of a webhook does.
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Port() != "" {
+		return u.Host
+	}
+	return u.Host + map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+}
+
 // hook is a configuration to be set.
 func hook(id, host string) *task.PushConfig {
-	return &task.PushConfig{ID: id, URL: "http://" + host + "/hook", Dialect: "1.0"}
+	to := "http://" + host + "/hook"
+	return &task.PushConfig{ID: id, URL: to, Host: hostOf(to), Dialect: "1.0"}
 }
 
 func (f *fixture) setPush(id task.ID, c *task.PushConfig) {
@@ -37,7 +49,7 @@ func (f *fixture) setPush(id task.ID, c *task.PushConfig) {
 	require.NoError(f.t, f.SetPush(f.t.Context(), id, c, 20))
 }
 
-// ended makes a task that has ended, which its webhook is to be told.
+// ended makes a task that has ended, with a webhook for which that is due.
 func (f *fixture) ended(n *NewTask, host string) task.ID {
 	f.t.Helper()
 	n.Push = hook("hook", host)
@@ -47,36 +59,61 @@ func (f *fixture) ended(n *NewTask, host string) task.ID {
 	return h.ID
 }
 
-// duePushes claims what is due.
-func (f *fixture) duePushes(limit int, busyHosts ...string) []*task.PushDue {
+// duePushes claims due configurations, within the default bounds.
+func (f *fixture) duePushes(limit int, busyHosts ...string) []*PushDue {
 	f.t.Helper()
-	due, _, err := f.ClaimPush(f.t.Context(), NewID(), limit, &task.PushBusy{Hosts: busyHosts}, time.Hour)
-	require.NoError(f.t, err)
+	due, _ := f.claimPushes(PushClaim{Limit: limit, BusyHosts: busyHosts})
 	return due
 }
 
-func delivered(d *task.PushDue, to task.Seq) *task.PushOutcome {
-	return &task.PushOutcome{
+// claimPushes makes a claim. Bounds that are missing have their defaults.
+func (f *fixture) claimPushes(c PushClaim) (due []*PushDue, next time.Duration) {
+	f.t.Helper()
+	if c.Worker.IsZero() {
+		c.Worker = NewID()
+	}
+	c.Limit, c.PerHost, c.PerCaller = cmp.Or(c.Limit, 32), cmp.Or(c.PerHost, 8), cmp.Or(c.PerCaller, 32)
+	c.Lock = cmp.Or(c.Lock, time.Hour)
+	due, next, err := f.ClaimPush(f.t.Context(), &c)
+	require.NoError(f.t, err)
+	return due, next
+}
+
+// wanted reads the next events that a claimed configuration wants.
+func (f *fixture) wanted(d *PushDue, limit int) (*task.Task, []*task.Event) {
+	f.t.Helper()
+	h, evs, err := f.ReadPush(f.t.Context(), d, PushRange{From: d.Next, Limit: limit})
+	require.NoError(f.t, err)
+	return h, evs
+}
+
+func delivered(d *PushDue, to task.Seq) *PushOutcome {
+	return &PushOutcome{
 		Task: d.Task, ConfigID: d.Config.ID, Claim: d.Claim, From: d.Next, To: to, DeliveryID: fmt.Sprint("j", to), Status: 200,
 		Class: "delivered", Took: time.Millisecond, Delivered: true,
 	}
 }
 
-func failed(d *task.PushDue, retry time.Duration) *task.PushOutcome {
-	return &task.PushOutcome{
+func failed(d *PushDue, retry time.Duration) *PushOutcome {
+	return &PushOutcome{
 		Task: d.Task, ConfigID: d.Config.ID, Claim: d.Claim, From: d.Next, To: d.Next, DeliveryID: "j", Status: 500,
-		Error: "500 Internal Server Error", Class: "server", RetryIn: retry,
+		Error: "500 Internal Server Error", Class: "server", Failed: true, DueIn: retry,
 	}
 }
 
-func (f *fixture) record(o *task.PushOutcome) (ours, more bool) {
+// held keeps a claim until lock has passed.
+func held(d *PushDue, lock time.Duration) *PushOutcome {
+	return &PushOutcome{Task: d.Task, ConfigID: d.Config.ID, Claim: d.Claim, Keep: true, DueIn: lock}
+}
+
+func (f *fixture) record(o *PushOutcome) (ours, more bool) {
 	f.t.Helper()
 	ours, more, err := f.RecordPush(f.t.Context(), o)
 	require.NoError(f.t, err)
 	return ours, more
 }
 
-// cursor is what operators see of a configuration.
+// cursor returns a configuration as operators see it.
 func (f *fixture) cursor(id task.ID, config string) PushRow {
 	f.t.Helper()
 	rows, err := f.ListPushes(f.t.Context(), PushFilter{Task: id, Limit: 100})
@@ -95,7 +132,7 @@ func TestConfigurationsOfATask(t *testing.T) {
 	f := newFixture(t)
 	h := f.create(fresh("a"))
 	c := &task.PushConfig{
-		ID: "one", URL: "https://Hook.example/x?y", Token: "tok", Schemes: []string{"Bearer", "Basic"}, Credentials: "cred", Dialect: "0.3",
+		ID: "one", URL: "https://Hook.example/x?y", Host: "hook.example:443", Token: "tok", Schemes: []string{"Bearer", "Basic"}, Credentials: "cred", Dialect: "0.3",
 	}
 	f.setPush(h.ID, c)
 	require.False(t, c.CreatedAt.IsZero())
@@ -108,30 +145,27 @@ func TestConfigurationsOfATask(t *testing.T) {
 	require.Equal(t, want.URL, got[0].URL)
 	require.Equal(t, want.Schemes, got[0].Schemes)
 	require.Equal(t, "0.3", got[0].Dialect)
-	require.Empty(t, got[0].Token+got[0].Credentials, "secrets do not come back")
+	require.Empty(t, got[0].Token+got[0].Credentials, "secrets are not returned")
 	require.Equal(t, "two", got[1].ID)
-	require.Equal(t, "hook.example:443", f.cursor(h.ID, "one").Host)
-	require.Equal(t, "b:80", f.cursor(h.ID, "two").Host)
+	require.Equal(t, "hook.example:443", f.cursor(h.ID, "one").Config.Host)
+	require.Equal(t, "b:80", f.cursor(h.ID, "two").Config.Host)
 
-	one, err := f.Push(t.Context(), h.ID, "one")
+	require.True(t, got[0].CreatedAt.Equal(c.CreatedAt))
+	none, err := f.Pushes(t.Context(), NewID())
 	require.NoError(t, err)
-	require.True(t, one.CreatedAt.Equal(c.CreatedAt))
-	_, err = f.Push(t.Context(), h.ID, "three")
-	require.ErrorIs(t, err, task.NotFound)
-	_, err = f.Push(t.Context(), NewID(), "one")
-	require.ErrorIs(t, err, task.NotFound)
+	require.Empty(t, none)
 
-	// Set anew, it is the same one.
+	// A configuration that is set again is the same one.
 	again := hook("one", "c")
 	f.setPush(h.ID, again)
 	require.True(t, again.CreatedAt.Equal(c.CreatedAt))
-	one, err = f.Push(t.Context(), h.ID, "one")
+	got, err = f.Pushes(t.Context(), h.ID)
 	require.NoError(t, err)
-	require.Equal(t, "http://c/hook", one.URL)
-	require.Equal(t, "1.0", one.Dialect)
+	require.Equal(t, "http://c/hook", got[0].URL)
+	require.Equal(t, "1.0", got[0].Dialect)
 	require.Nil(t, scan[[]byte](f, "SELECT secrets FROM holdfast.push_configs WHERE config_id = 'one'"), "without its old secrets")
 
-	// No more than allowed, but what is there may be changed.
+	// A task has no more than allowed, but those that it has may be changed.
 	err = f.SetPush(t.Context(), h.ID, hook("three", "d"), 2)
 	require.ErrorIs(t, err, task.Invalid)
 	require.NoError(t, f.SetPush(t.Context(), h.ID, hook("two", "d"), 2))
@@ -144,12 +178,12 @@ func TestConfigurationsOfATask(t *testing.T) {
 		found, err = f.DeletePush(t.Context(), h.ID, id)
 		require.NoError(t, err)
 		require.False(t, found)
-		require.Equal(t, id == "one", scan[bool](f, "SELECT pushes FROM holdfast.tasks"), "as long as there is one")
+		require.Equal(t, id == "one", scan[bool](f, "SELECT pushes FROM holdfast.tasks"), "true until the last one is deleted")
 	}
 	require.Zero(t, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors"))
 }
 
-// At the limit, many at once do not pass it.
+// Many requests at once do not exceed the limit.
 func TestManySetAtOnceKeepTheLimit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -226,22 +260,22 @@ func TestSecretsAreSealed(t *testing.T) {
 	sealed, err = two.Reseal(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, sealed)
-	require.Equal(t, 1, scan[int](two, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"), "what was not done is not told")
+	require.Equal(t, 1, scan[int](two, "SELECT count(*) FROM holdfast.v_audit WHERE action = 'push.rekeyed'"), "without a change there is no audit entry")
 	claim(with(2), 3)
 
-	// Without its key a configuration is of no use, and stops nothing. Who has the key can use it.
+	// Without its key a configuration cannot be delivered, and delays no other. A process with the key can deliver it.
 	_, err = one.Reseal(t.Context())
 	require.ErrorContains(t, err, "two")
 	require.Empty(t, claim(one, 0))
 	claim(two, 3)
 
-	// What is sealed for one configuration does not open in another.
+	// Secrets that were sealed for one configuration do not open in another.
 	two.exec("UPDATE holdfast.push_configs SET secrets = (SELECT secrets FROM holdfast.push_configs WHERE config_id = 'one') WHERE config_id = 'two'")
 	require.NotContains(t, claim(two, 2), "two")
 }
 
-// A key is replaced while replicas are restarted one after the other: at each step some run with the keys of the step
-// before. Whatever one of them has sealed, the other opens.
+// A key is replaced while replicas restart one after the other: at each step some run with the keys of the step before.
+// Each replica opens all secrets that another one has sealed.
 func TestKeysAreReplacedOneReplicaAfterTheOther(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL
@@ -308,13 +342,13 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	id := p.c.Task.ID
 	p.must(t, status(task.StateWorking))
 	require.Empty(t, f.duePushes(10))
-	require.Zero(t, told.Load(), "nobody listens to this task")
+	require.Zero(t, told.Load(), "the task has no webhook")
 
 	f.setPush(id, hook("statuses", "h"))
 	all := hook("all", "h")
 	all.Artifacts = true
 	f.setPush(id, all)
-	require.Empty(t, f.duePushes(10), "what was before is nobody's concern")
+	require.Empty(t, f.duePushes(10), "earlier events are not due")
 	p.must(t, chunk("x"))
 	due := f.duePushes(10)
 	require.Len(t, due, 1)
@@ -329,38 +363,36 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	require.Equal(t, "statuses", due[0].Config.ID)
 	require.EqualValues(t, 5, due[0].Upto)
 
-	h, evs, err := f.PushBatch(t.Context(), due[0], 10)
-	require.NoError(t, err)
+	h, evs := f.wanted(due[0], 10)
 	require.Equal(t, id, h.ID)
 	require.Len(t, evs, 1)
 	require.EqualValues(t, 5, evs[0].Seq)
-	as, err := f.TaskAsOf(t.Context(), due[0], 5)
-	require.NoError(t, err)
-	require.EqualValues(t, 5, as.LastSeq)
-	require.Len(t, as.Artifacts[0].Parts, 2, "without what came later")
-	as, err = f.TaskAsOf(t.Context(), due[0], 6)
-	require.NoError(t, err)
-	require.EqualValues(t, 6, as.LastSeq)
-	require.Len(t, as.Artifacts[0].Parts, 3, "and from there on with it")
+	as := Empty(h)
+	for _, r := range []PushRange{{Upto: 5}, {From: 6, Upto: 6}} {
+		r.Everything = true
+		_, evs, err := f.ReadPush(t.Context(), due[0], r)
+		require.NoError(t, err)
+		for _, e := range evs {
+			require.NoError(t, as.Apply(e))
+		}
+		require.Equal(t, r.Upto, as.LastSeq)
+		require.Len(t, as.Artifacts[0].Parts, int(r.Upto)-3, "without later events")
+	}
 	whole, err := f.Snapshot(t.Context(), as, true)
 	require.NoError(t, err)
-	require.Equal(t, whole, as, "as if it were read at once")
-	as, err = f.TaskAsOf(t.Context(), due[0], 3)
-	require.NoError(t, err)
-	require.EqualValues(t, 3, as.LastSeq)
-	require.Len(t, as.Artifacts[0].Parts, 1, "also one that was before")
+	require.Equal(t, whole, as)
 	ours, more := f.record(delivered(due[0], 5))
 	require.True(t, ours)
 	require.False(t, more)
 
-	// Parked, continued, canceled.
+	// The task is parked, continued and canceled.
 	p.must(t, status(task.StateInputRequired))
 	require.EqualValues(t, 7, f.cursor(id, "statuses").Upto)
 	h, err = f.Header(t.Context(), id)
 	require.NoError(t, err)
 	_, err = f.AddMessage(t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: true, RequestID: NewID()})
 	require.NoError(t, err)
-	require.EqualValues(t, 9, f.cursor(id, "statuses").Upto, "the status behind the message")
+	require.EqualValues(t, 9, f.cursor(id, "statuses").Upto, "the status after the message")
 	ended, err := f.Cancel(t.Context(), h)
 	require.NoError(t, err)
 	require.True(t, ended)
@@ -368,8 +400,7 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	require.EqualValues(t, 5, told.Load())
 	due = f.duePushes(10)
 	require.Len(t, due, 1)
-	_, evs, err = f.PushBatch(t.Context(), due[0], 2)
-	require.NoError(t, err)
+	_, evs = f.wanted(due[0], 2)
 	require.Len(t, evs, 2, "no more than asked for")
 	require.EqualValues(t, 7, evs[0].Seq)
 	require.EqualValues(t, 9, evs[1].Seq)
@@ -407,16 +438,17 @@ func TestAWebhookThatComesWithTheMessage(t *testing.T) {
 		return err
 	}
 	require.ErrorIs(t, add(hook("d", "h"), 1), task.Invalid)
-	require.Equal(t, task.StateInputRequired, f.state(n.Task.ID), "neither the webhook nor the message")
+	require.Equal(t, task.StateInputRequired, f.state(n.Task.ID), "neither the webhook nor the message was written")
 	require.NoError(t, add(hook("d", "h"), 2))
-	require.EqualValues(t, 3, f.cursor(n.Task.ID, "d").Next, "from its message on")
+	require.EqualValues(t, 3, f.cursor(n.Task.ID, "d").Next, "the first event is its message")
 	require.EqualValues(t, 4, f.cursor(n.Task.ID, "d").Upto)
 	require.EqualValues(t, 4, f.cursor(n.Task.ID, "c").Upto)
 	_, err = f.Cancel(t.Context(), h)
 	require.NoError(t, err)
 	require.ErrorIs(t, add(hook("e", "h"), 20), task.Terminal)
-	_, err = f.Push(t.Context(), n.Task.ID, "e")
-	require.ErrorIs(t, err, task.NotFound, "the message was refused, and its webhook with it")
+	all, err := f.Pushes(t.Context(), n.Task.ID)
+	require.NoError(t, err)
+	require.Len(t, all, 2, "the message was refused, and its webhook with it")
 }
 
 func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
@@ -427,21 +459,21 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	f.setPush(id, hook("c", "h"))
 	p.must(t, status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
 	worker := f.worker(time.Hour)
-	due, next, err := f.ClaimPush(t.Context(), worker, 5, nil, time.Hour)
-	require.NoError(t, err)
+	due, next := f.claimPushes(PushClaim{Worker: worker, Limit: 5})
 	require.Len(t, due, 1)
 	require.Greater(t, next, 59*time.Minute, "the end of the claim")
 	require.Empty(t, f.duePushes(5), "claimed")
-	require.NoError(t, f.ExtendPush(t.Context(), id, "c", due[0].Claim, 3*time.Hour))
-	f.noneAside = time.Time{} // or it would ask again after a moment
-	_, next, err = f.ClaimPush(t.Context(), worker, 5, nil, time.Hour)
-	require.NoError(t, err)
+	ours, more := f.record(held(due[0], 3*time.Hour))
+	require.True(t, ours)
+	require.True(t, more)
+	f.lanes.empty = time.Time{} // or it would ask again after a moment
+	_, next = f.claimPushes(PushClaim{Worker: worker, Limit: 5})
 	require.Greater(t, next, 2*time.Hour)
 
 	// Event by event under one claim.
 	o := delivered(due[0], 2)
 	o.Keep = true
-	ours, more := f.record(o)
+	ours, more = f.record(o)
 	require.True(t, ours)
 	require.True(t, more)
 	require.Empty(t, f.duePushes(5), "still claimed")
@@ -454,11 +486,11 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.False(t, k.FailingSince.IsZero())
 	require.Equal(t, "500 Internal Server Error", k.LastError)
 	require.True(t, k.LockedUntil.IsZero())
-	f.noneAside = time.Time{}
-	_, next, err = f.ClaimPush(t.Context(), worker, 5, nil, time.Hour)
-	require.NoError(t, err)
+	f.lanes.empty = time.Time{}
+	_, next = f.claimPushes(PushClaim{Worker: worker, Limit: 5})
 	require.Greater(t, next, 59*time.Minute, "the next attempt")
-	require.ErrorIs(t, f.ExtendPush(t.Context(), id, "c", due[0].Claim, time.Hour), task.LeaseLost)
+	ours, _ = f.record(held(due[0], time.Hour))
+	require.False(t, ours)
 	ours, _ = f.record(delivered(due[0], 4))
 	require.False(t, ours, "the claim is over")
 
@@ -473,7 +505,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	o.Keep = true
 	ours, more = f.record(o)
 	require.True(t, ours)
-	require.False(t, more, "so the claim ends")
+	require.False(t, more, "nothing is left, so the claim ends")
 	k = f.cursor(id, "c")
 	require.Zero(t, k.Failures)
 	require.Empty(t, k.LastError)
@@ -491,7 +523,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tries, 1)
 
-	// Without a request there is no attempt, and the events are passed over.
+	// Without a request no attempt is logged, and the events are skipped.
 	p.must(t, status(task.StateWorking))
 	due = f.duePushes(5)
 	o = delivered(due[0], 5)
@@ -502,6 +534,52 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tries, 3)
 	require.Empty(t, f.duePushes(5))
+}
+
+// A claim may end, or be held for longer, without an attempt. Then only the claim changes.
+func TestAClaimWithoutAnAttempt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.setPush(id, hook("c", "h"))
+	p.must(t, status(task.StateWorking), status(task.StateWorking))
+	due := f.duePushes(1)
+	ours, _ := f.record(failed(due[0], 0))
+	require.True(t, ours)
+	before := f.cursor(id, "c")
+	for _, pause := range []time.Duration{0, time.Hour} {
+		due = f.duePushes(1)
+		require.Len(t, due, 1)
+		require.True(t, f.cursor(id, "c").LockedUntil.After(before.DueAt))
+		release := held(due[0], pause)
+		release.Keep = false
+		ours, more := f.record(release)
+		require.True(t, ours)
+		require.True(t, more)
+		after := f.cursor(id, "c")
+		require.InDelta(t, pause, after.DueAt.Sub(before.DueAt), float64(time.Minute))
+		require.Equal(t, 1, after.Failures)
+		after.DueAt = before.DueAt
+		require.Equal(t, before, after)
+		ours, _ = f.record(release)
+		require.False(t, ours, "the claim has ended")
+	}
+	tries, err := f.PushAttempts(t.Context(), id, "c", 10)
+	require.NoError(t, err)
+	require.Len(t, tries, 1)
+
+	// A disabled webhook cannot be held.
+	_, err = f.EnablePush(t.Context(), id, "c")
+	require.NoError(t, err)
+	due = f.duePushes(1)
+	require.Len(t, due, 1)
+	_, err = f.DisablePush(t.Context(), id, "c", "stop")
+	require.NoError(t, err)
+	ours, more := f.record(held(due[0], time.Hour))
+	require.True(t, ours)
+	require.False(t, more)
+	require.Zero(t, f.cursor(id, "c").LockedUntil)
 }
 
 func TestDisabledWebhooksCatchUp(t *testing.T) {
@@ -554,7 +632,7 @@ func TestDisabledWebhooksCatchUp(t *testing.T) {
 	require.EqualValues(t, 1, due[0].Next)
 	require.EqualValues(t, 3, due[0].Upto)
 
-	// Disabled while a delivery is under way: that one counts, nothing follows.
+	// Disabled during a delivery: that delivery counts, and no other follows.
 	found, err = f.DisablePush(t.Context(), id, "c", "stop")
 	require.NoError(t, err)
 	require.True(t, found)
@@ -566,7 +644,7 @@ func TestDisabledWebhooksCatchUp(t *testing.T) {
 	require.EqualValues(t, 3, f.cursor(id, "c").Next)
 	require.Empty(t, f.duePushes(5))
 
-	// Enabled while one is under way: not a second one beside it.
+	// Enabled during a delivery: no second one starts beside it.
 	_, err = f.EnablePush(t.Context(), id, "c")
 	require.NoError(t, err)
 	due = f.duePushes(5)
@@ -597,23 +675,23 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	require.ErrorIs(t, err, task.NotFound, "there is no such event")
 	isDue, _, err := f.Redeliver(t.Context(), id, "c", 3)
 	require.NoError(t, err)
-	require.False(t, isDue, "a chunk is not what it wants")
+	require.False(t, isDue, "it does not want chunks")
 	isDue, _, err = f.Redeliver(t.Context(), id, "c", 1)
 	require.NoError(t, err)
-	require.True(t, isDue, "also from before it was set")
+	require.True(t, isDue, "also events from before it was set")
 	due := f.duePushes(5)
 	require.Len(t, due, 1)
 	require.EqualValues(t, 2, due[0].Upto)
 
-	// What is under way when it is put back no longer counts.
+	// A delivery under way does not count after Redeliver.
 	_, _, err = f.Redeliver(t.Context(), id, "c", 2)
 	require.NoError(t, err)
 	ours, _ := f.record(delivered(due[0], 2))
 	require.False(t, ours)
-	require.EqualValues(t, 1, f.cursor(id, "c").Next, "it is put back, and never forward")
+	require.EqualValues(t, 1, f.cursor(id, "c").Next, "it moves back, never forward")
 	require.Len(t, f.duePushes(5), 1)
 
-	// Nor when it is set anew.
+	// Nor after the configuration was set again.
 	f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL")
 	due = f.duePushes(5)
 	f.setPush(id, hook("c", "other"))
@@ -623,11 +701,11 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	require.False(t, ours)
 	k := f.cursor(id, "c")
 	require.Empty(t, k.Config.DisabledFor)
-	require.Equal(t, "other:80", k.Host)
+	require.Equal(t, "other:80", k.Config.Host)
 	require.EqualValues(t, 1, k.Next, "its place is kept")
 	require.Len(t, f.duePushes(5), 1)
 
-	// Nor when it was deleted.
+	// Nor after it was deleted.
 	f.setPush(id, hook("c", "other"))
 	due = f.duePushes(5)
 	require.Len(t, due, 1)
@@ -635,9 +713,10 @@ func TestRedeliverFromAnEvent(t *testing.T) {
 	require.NoError(t, err)
 	ours, _ = f.record(delivered(due[0], 2))
 	require.False(t, ours)
-	require.ErrorIs(t, f.ExtendPush(t.Context(), id, "c", due[0].Claim, time.Hour), task.LeaseLost)
+	ours, _ = f.record(held(due[0], time.Hour))
+	require.False(t, ours)
 
-	// Set anew, wanting artifacts too, it gets those that it has not passed.
+	// Set again with artifacts, it gets those that are ahead of it.
 	f.setPush(id, hook("d", "h"))
 	_, _, err = f.Redeliver(t.Context(), id, "d", 3)
 	require.NoError(t, err)
@@ -666,10 +745,9 @@ func TestRedeliverSkipsNothing(t *testing.T) {
 	require.EqualValues(t, 5, claimed[0].Upto)
 }
 
-func TestOneHostDoesNotTakeAllTheRoom(t *testing.T) {
+func TestAClaimIsBoundedPerHost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.pushPerHost = 3
 	p := f.running("a")
 	for i := range 10 {
 		f.setPush(p.c.Task.ID, hook(fmt.Sprint("slow", i), "slow"))
@@ -678,13 +756,13 @@ func TestOneHostDoesNotTakeAllTheRoom(t *testing.T) {
 	p.must(t, status(task.StateWorking))
 	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 minute' WHERE host = 'slow:80'")
 	hosts := map[string]int{}
-	for _, d := range f.duePushes(5) {
-		hosts[d.Host]++
+	due, _ := f.claimPushes(PushClaim{Limit: 5, PerHost: 3})
+	for _, d := range due {
+		hosts[d.Config.Host]++
 	}
 	require.Equal(t, map[string]int{"slow:80": 3, "quick:8080": 1}, hosts)
 	require.Empty(t, f.duePushes(5, "slow:80"))
-	due, next, err := f.ClaimPush(t.Context(), NewID(), 2, nil, time.Hour)
-	require.NoError(t, err)
+	due, next := f.claimPushes(PushClaim{Limit: 2})
 	require.Len(t, due, 2)
 	require.Zero(t, next, "there may be more")
 
@@ -706,11 +784,9 @@ func TestOneHostDoesNotTakeAllTheRoom(t *testing.T) {
 	}
 }
 
-// An append that was waiting for the task while a configuration was set began before that was there.
-func TestOneCallerDoesNotTakeAllTheRoom(t *testing.T) {
+func TestAClaimIsBoundedPerCaller(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.pushPerCaller = 3
 	hooked := func(tenant, owner string) {
 		n := fresh("a")
 		n.Task.Tenant, n.Task.Owner, n.Push = tenant, owner, hook("inline", tenant+owner+"inline")
@@ -729,21 +805,22 @@ func TestOneCallerDoesNotTakeAllTheRoom(t *testing.T) {
 	f.exec("UPDATE holdfast.push_cursors SET due_at = due_at - interval '1 minute' WHERE task IN (SELECT id FROM holdfast.tasks WHERE owner = 'slow')")
 	claimed := map[int64]int{}
 	of := map[string]int64{}
-	for _, d := range f.duePushes(20) {
+	due, _ := f.claimPushes(PushClaim{PerCaller: 3})
+	for _, d := range due {
 		claimed[d.Caller]++
 		h, err := f.Header(t.Context(), d.Task)
 		require.NoError(t, err)
 		of[h.Tenant+" "+h.Owner] = d.Caller
 	}
 	require.Zero(t, of[" "])
-	require.Equal(t, map[int64]int{of["t slow"]: 3, of["t quick"]: 2, of["tslow "]: 2, 0: 4}, claimed, "nobody is not one")
-	due, _, err := f.ClaimPush(t.Context(), NewID(), 20, &task.PushBusy{Callers: []int64{of["t slow"]}}, time.Hour)
-	require.NoError(t, err)
+	require.Equal(t, map[int64]int{of["t slow"]: 3, of["t quick"]: 2, of["tslow "]: 2, 0: 4}, claimed, "without an identity there is no bound")
+	due, _ = f.claimPushes(PushClaim{PerCaller: 3, BusyCallers: []int64{of["t slow"]}})
 	require.Empty(t, due)
-	require.Len(t, f.duePushes(20), 3)
+	due, _ = f.claimPushes(PushClaim{PerCaller: 3})
+	require.Len(t, due, 3)
 }
 
-// backlog has n webhooks stand in the way, until clear. They are of no task, and cannot be claimed.
+// backlog makes n due webhooks, until clear. They have no task, and cannot be claimed.
 func (f *fixture) backlog(n int, host, caller, due string) {
 	f.exec(`INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, due_seq, due_at, due_since)
 		SELECT gen_random_uuid(), 'backlog', ` + host + `, ` + caller + `, false, 2, ` + due + `, now()
@@ -753,8 +830,8 @@ func (f *fixture) backlog(n int, host, caller, due string) {
 
 func (f *fixture) clear() { f.exec("DELETE FROM holdfast.push_cursors WHERE config_id = 'backlog'") }
 
-// Those of hosts and callers that take no more are due for longest, as nobody delivers them. They are put aside, the others are
-// found behind them, and what is aside is not read again.
+// Webhooks of busy hosts and callers have been due longest, as nobody delivers them. They are parked, the others are found
+// behind them, and claims do not read parked webhooks again.
 func TestABacklogHidesNobody(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -764,18 +841,17 @@ func TestABacklogHidesNobody(t *testing.T) {
 		others = append(others, fmt.Sprintf("good%d:80", i))
 	}
 	const busyHost, busyCaller = 100_000, 2000
-	f.asideByPlace()
+	f.parksByPlace()
 	f.backlog(busyHost, "'dead:80'", "0", "now() - i * interval '1 ms'")
 	f.backlog(busyCaller, "'dead' || i || ':80'", "7", "now() - i * interval '1 ms'")
-	f.asideByPlace()
+	f.parksByPlace()
 	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 s' WHERE host LIKE 'good%'")
-	busy := &task.PushBusy{Hosts: []string{"dead:80"}, Callers: []int64{7}}
+	busy := PushClaim{BusyHosts: []string{"dead:80"}, BusyCallers: []int64{7}}
 	looks := func() (found []string, n int, last time.Duration) {
 		for n = 1; ; n++ {
-			due, next, err := f.ClaimPush(t.Context(), NewID(), 32, busy, time.Hour)
-			require.NoError(t, err)
+			due, next := f.claimPushes(busy)
 			for _, d := range due {
-				found = append(found, d.Host)
+				found = append(found, d.Config.Host)
 			}
 			if next != 0 {
 				return found, n, next
@@ -785,21 +861,21 @@ func TestABacklogHidesNobody(t *testing.T) {
 	found, n, next := looks()
 	require.ElementsMatch(t, others, found)
 	require.Positive(t, next)
-	require.LessOrEqual(t, n, (busyHost+busyCaller)/asideRows+1, "each look put some aside")
-	require.Less(t, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE NOT aside"), 8*32+64+len(others)+1, "the rest is not in the way")
+	require.LessOrEqual(t, n, (busyHost+busyCaller)/parkRows+1, "each claim parked some")
+	require.Less(t, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE NOT parked"), 8*32+64+len(others)+1, "the rest hides nobody")
 
-	// What the next claim costs, in pages of 8 KiB.
+	// The next claim reads few pages of 8 KiB.
 	f.exec("VACUUM holdfast.push_cursors")
 	f.exec("UPDATE holdfast.push_cursors SET due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE host LIKE 'good%'")
 	x := &explained{f: f}
 	look := beforeLanes
-	look.BusyHosts, look.BusyCallers, look.MaxRows = busy.Hosts, busy.Callers, laneRows
+	look.BusyHosts, look.BusyCallers, look.MaxRows = busy.BusyHosts, busy.BusyCallers, laneRows
 	lanes, err := f.q.PushLanes(t.Context(), x, look)
 	require.NoError(t, err)
-	require.Equal(t, []dbsqlc.PushLanesRow{{Caller: 0, Host: "dead:80"}, {Caller: 7, Host: lanes[1].Host}}, lanes, "a caller who is busy is one look")
+	require.Equal(t, []dbsqlc.PushLanesRow{{Caller: 0, Host: "dead:80"}, {Caller: 7, Host: lanes[1].Host}}, lanes, "all lanes of a busy caller are one look")
 	rows, err := f.q.PushClaim(t.Context(), x, dbsqlc.PushClaimParams{
-		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{}, AnyAside: true,
-		BusyHosts: busy.Hosts, BusyCallers: busy.Callers, Worker: uuid.New(), Lock: time.Hour,
+		WindowRows: 320, PerHost: 8, PerCaller: 32, MaxRows: 32, LaneCallers: []int64{}, LaneHosts: []string{}, AnyParked: true,
+		BusyHosts: busy.BusyHosts, BusyCallers: busy.BusyCallers, Worker: uuid.New(), Lock: time.Hour,
 	})
 	require.NoError(t, err)
 	require.Len(t, rows, len(others))
@@ -807,10 +883,10 @@ func TestABacklogHidesNobody(t *testing.T) {
 	f.clear()
 }
 
-// asideByPlace checks that what is put aside is found in one step for each, whatever the planner has heard of the table.
-func (f *fixture) asideByPlace() {
+// parksByPlace checks that parking takes one step for each row, whatever statistics the planner has.
+func (f *fixture) parksByPlace() {
 	f.t.Helper()
-	update := scan[string](f, "SELECT substring(prosrc FROM 'UPDATE[^;]*') FROM pg_proc WHERE oid = 'holdfast.push_aside'::regproc")
+	update := scan[string](f, "SELECT substring(prosrc FROM 'UPDATE[^;]*') FROM pg_proc WHERE oid = 'holdfast.push_park'::regproc")
 	for name, param := range map[string]string{"window_rows": "$1::integer", "busy_hosts": "$2::text[]", "busy_callers": "$3::bigint[]"} {
 		require.Contains(f.t, update, name)
 		update = strings.ReplaceAll(update, name, param)
@@ -818,16 +894,15 @@ func (f *fixture) asideByPlace() {
 	c := f.conn()
 	_, err := c.Exec(f.t.Context(), "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(f.t, err)
-	plan := explain(f.t, c, "push_aside", update)
+	plan := explain(f.t, c, "push_park", update)
 	scans := regexp.MustCompile(`\w+ Scan\b.*? on push_\w+ \w+`).FindAllString(strings.Join(plan, "\n"), -1)
 	require.Equal(f.t, []string{"Index Scan using push_cursors_due on push_cursors d", "Tid Scan on push_cursors h", "Tid Scan on push_cursors k"}, scans)
 }
 
-// What was put aside is claimed once there is room for it, the oldest first, before what became due later.
-func TestWhatWasPutAsideIsClaimed(t *testing.T) {
+// Parked webhooks are claimed once their host is free, the oldest first, before those that became due later.
+func TestParkedWebhooksAreClaimed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.pushPerHost = 3
 	ids := map[task.ID]int{}
 	for i := range 5 {
 		ids[f.ended(fresh("a"), "slow")] = i
@@ -835,11 +910,12 @@ func TestWhatWasPutAsideIsClaimed(t *testing.T) {
 	f.backlog(1000, "'dead:80'", "0", "now()")
 	slow := []string{"slow:80", "dead:80"}
 	require.Empty(t, f.duePushes(32, slow...))
-	require.Equal(t, 1005, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE aside"))
+	require.Equal(t, 1005, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE parked"))
 	ids[f.ended(fresh("a"), "slow")] = 5
 	ids[f.ended(fresh("a"), "quick")] = 6
 	claim := func(busy ...string) (of []int) {
-		for _, d := range f.duePushes(32, busy...) {
+		due, _ := f.claimPushes(PushClaim{PerHost: 3, BusyHosts: busy})
+		for _, d := range due {
 			of = append(of, ids[d.Task])
 		}
 		slices.Sort(of)
@@ -849,23 +925,43 @@ func TestWhatWasPutAsideIsClaimed(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2}, claim("dead:80"))
 	require.Equal(t, []int{3, 4, 5}, claim("dead:80"))
 	require.Empty(t, claim("dead:80"))
-	require.Equal(t, 1000, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE aside"))
+	require.Equal(t, 1000, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE parked"))
 	counts, err := f.CountPushes(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1007, counts.Backlog)
 	f.clear()
 }
 
-// What is aside can be set anew, disabled, enabled and put back as anything else, and is marked where it is.
-func TestWhatIsAsideCanBeChanged(t *testing.T) {
+// A claim that fills the share of a host parks the rest, if it hides others.
+func TestAClaimParksTheRestOfAFullShare(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 3 {
+		f.ended(fresh("a"), "slow")
+	}
+	f.backlog(1000, "'slow:80'", "0", "now()")
+	f.exec("UPDATE holdfast.push_cursors SET due_at = now() - interval '1 minute' WHERE config_id = 'hook'")
+	c := PushClaim{PerHost: 2, Busy: func(won []*PushDue) (hosts []string, callers []int64) {
+		require.Len(t, won, 2)
+		return []string{won[0].Config.Host}, nil
+	}}
+	due, next := f.claimPushes(c)
+	require.Len(t, due, 2)
+	require.Zero(t, next)
+	require.Equal(t, 1001, scan[int](f, "SELECT count(*) FROM holdfast.push_cursors WHERE parked"))
+	f.clear()
+}
+
+// A parked webhook can be set again, disabled, enabled and redelivered like any other. A mark leaves it parked.
+func TestParkedWebhooksCanBeChanged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
 	id := p.c.Task.ID
 	f.setPush(id, hook("c", "host"))
 	p.must(t, status(task.StateWorking))
-	aside := func() bool {
-		return scan[bool](f, "SELECT aside FROM holdfast.push_cursors WHERE task = $1", uuid.UUID(id))
+	parked := func() bool {
+		return scan[bool](f, "SELECT parked FROM holdfast.push_cursors WHERE task = $1", uuid.UUID(id))
 	}
 	for what, change := range map[string]func(){
 		"set": func() { f.setPush(id, hook("c", "other")) },
@@ -877,32 +973,35 @@ func TestWhatIsAsideCanBeChanged(t *testing.T) {
 			_, err := f.EnablePush(t.Context(), id, "c")
 			require.NoError(t, err)
 		},
-		"put back": func() {
+		"redelivered": func() {
 			_, _, err := f.Redeliver(t.Context(), id, "c", 1)
 			require.NoError(t, err)
 		},
 	} {
-		f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now(), disabled_at = NULL, disabled_for = NULL")
+		f.exec("UPDATE holdfast.push_cursors SET parked = true, due_at = now(), disabled_at = NULL, disabled_for = NULL")
 		change()
-		require.False(t, aside(), what)
+		require.False(t, parked(), what)
 	}
-	f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now() - interval '1 hour', disabled_at = NULL, disabled_for = NULL")
+	f.exec("UPDATE holdfast.push_cursors SET parked = true, due_at = now() - interval '1 hour', disabled_at = NULL, disabled_for = NULL")
 	before := f.cursor(id, "c")
 	p.must(t, status(task.StateWorking))
 	after := f.cursor(id, "c")
-	require.True(t, aside())
+	require.True(t, parked())
 	require.Equal(t, before.DueAt, after.DueAt)
 	require.Greater(t, after.Upto, before.Upto)
 	due := f.duePushes(1)
 	require.Len(t, due, 1)
-	require.False(t, aside())
+	require.False(t, parked())
 }
 
-// Not even where there are more lanes than one look goes through, and it is never the turn of this one when its host is free.
-func TestNothingOvertakesWhatIsAside(t *testing.T) {
+// This holds even with more lanes than one look reads, when it is never the turn of this lane while its host is free.
+func TestNothingOvertakesAParkedWebhook(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.pushPerHost = 1
+	claim := func(busy ...string) []*PushDue {
+		due, _ := f.claimPushes(PushClaim{PerHost: 1, BusyHosts: busy})
+		return due
+	}
 	ended := func() task.ID {
 		n := fresh("a")
 		n.Task.Tenant, n.Task.Owner = "", ""
@@ -914,57 +1013,53 @@ func TestNothingOvertakesWhatIsAside(t *testing.T) {
 		busy = append(busy, fmt.Sprintf("dead%d:80", i+1))
 	}
 	f.backlog(laneRows+10, "'dead' || i || ':80'", "0", "now()")
-	f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now() - interval '1 hour'")
+	f.exec("UPDATE holdfast.push_cursors SET parked = true, due_at = now() - interval '1 hour'")
 	newer := ended()
-	due := f.duePushes(32, busy...)
+	due := claim(busy...)
 	require.Len(t, due, 1)
 	require.Equal(t, old, due[0].Task)
-	require.Empty(t, f.duePushes(32, append(busy, "zhost:80")...))
-	due = f.duePushes(32, busy...)
+	require.Empty(t, claim(append(busy, "zhost:80")...))
+	due = claim(busy...)
 	require.Len(t, due, 1)
 	require.Equal(t, newer, due[0].Task)
 	f.clear()
 }
 
-// What another process puts aside is found after a moment, though nothing was aside just before.
-func TestWhatAnotherProcessPutsAsideIsFound(t *testing.T) {
+// A process finds webhooks that another one parks, although nothing was parked at its last look.
+func TestWebhooksParkedByAnotherProcessAreFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ended(fresh("a"), "host")
 	require.Empty(t, f.duePushes(1, "host:80"))
-	f.noneAside = time.Now().Add(time.Hour) // the look is as good as now
-	require.Equal(t, 1, scan[int](f, "SELECT holdfast.push_aside(2000, '{host:80}', '{}')"))
-	due, next, err := f.ClaimPush(t.Context(), NewID(), 32, nil, time.Hour)
-	require.NoError(t, err)
+	f.lanes.empty = time.Now().Add(time.Hour) // the look is as good as now
+	require.Equal(t, 1, scan[int](f, "SELECT holdfast.push_park(2000, '{host:80}', '{}')"))
+	due, next := f.claimPushes(PushClaim{})
 	require.Empty(t, due)
 	require.Equal(t, laneTime, next)
-	f.noneAside = time.Now().Add(-laneTime)
+	f.lanes.empty = time.Now().Add(-laneTime)
 	require.Len(t, f.duePushes(32), 1)
 }
 
-// A claim that takes from what is aside and from what is not gives one share.
-func TestAShareIsThatOfBothPlaces(t *testing.T) {
+// The bounds of a claim count parked and other webhooks together.
+func TestTheBoundsOfAClaimCountParkedWebhooks(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"host", "caller"} {
 		f := newFixture(t)
-		if of == "host" {
-			f.pushPerHost = 3
-		} else {
-			f.pushPerCaller = 3
-		}
+		bounds := map[string]PushClaim{"host": {PerHost: 3}, "caller": {PerCaller: 3}}[of]
 		for i := range 7 {
 			n := fresh("a")
 			n.Task.Owner = "owner"
 			f.ended(n, map[string]string{"host": "slow", "caller": fmt.Sprint("slow", i)}[of])
 		}
-		f.exec("UPDATE holdfast.push_cursors SET aside = true WHERE task IN (SELECT task FROM holdfast.push_cursors ORDER BY task LIMIT 3)")
-		require.Len(t, f.duePushes(32), 3, of)
-		require.Len(t, f.duePushes(32), 3, of)
-		require.Len(t, f.duePushes(32), 1, of)
+		f.exec("UPDATE holdfast.push_cursors SET parked = true WHERE task IN (SELECT task FROM holdfast.push_cursors ORDER BY task LIMIT 3)")
+		for _, n := range []int{3, 3, 1} {
+			due, _ := f.claimPushes(bounds)
+			require.Len(t, due, n, of)
+		}
 	}
 }
 
-// What is read with claims is held until it is their turn, so large events are not.
+// Events that are read with a claim stay in memory until its turn, so large ones are not.
 func TestLargeEventsAreNotReadAhead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -985,16 +1080,15 @@ func TestLargeEventsAreNotReadAhead(t *testing.T) {
 		p.must(t, e)
 		due := f.duePushes(10)
 		require.Len(t, due, 1, of.name)
-		require.Equal(t, of.ahead, due[0].Ahead != nil, of.name)
-		_, events, err := f.PushBatch(t.Context(), due[0], 10)
-		require.NoError(t, err)
+		require.Equal(t, of.ahead, due[0].ahead != nil, of.name)
+		_, events := f.wanted(due[0], 10)
 		require.Len(t, events, 1, of.name)
 		require.Equal(t, of.text, events[0].Message.FirstText(), of.name)
 	}
 }
 
 // Claims do not wait for clients that have all connections.
-func TestClaimsDoNotWaitForWhatIsReadAhead(t *testing.T) {
+func TestClaimsDoNotWaitForReadsAhead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
@@ -1007,15 +1101,15 @@ func TestClaimsDoNotWaitForWhatIsReadAhead(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	due, _, err := f.ClaimPush(ctx, NewID(), 10, nil, time.Hour)
+	due, _, err := f.ClaimPush(ctx, &PushClaim{Worker: NewID(), Limit: 10, PerHost: 8, PerCaller: 32, Lock: time.Hour})
 	require.NoError(t, err)
 	require.Len(t, due, 1)
-	require.Nil(t, due[0].Ahead)
-	require.NoError(t, ctx.Err(), "it was waited for")
+	require.Nil(t, due[0].ahead)
+	require.NoError(t, ctx.Err(), "the claim waited")
 }
 
-// There may be more lanes than one look goes through. The next one goes on behind them.
-func TestLanesAreSeenInTurn(t *testing.T) {
+// There may be more lanes than one look reads. The next look continues behind them.
+func TestLanesAreReadInTurn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	n := fresh("a")
@@ -1026,24 +1120,22 @@ func TestLanesAreSeenInTurn(t *testing.T) {
 		busy = append(busy, fmt.Sprintf("failing%d:80", i+1))
 	}
 	f.backlog(2*laneRows, "'failing' || i || ':80'", "0", "now()")
-	f.exec("UPDATE holdfast.push_cursors SET aside = true")
+	f.exec("UPDATE holdfast.push_cursors SET parked = true")
 	for range 2 {
 		for range 2 {
-			due, next, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: busy}, time.Hour)
-			require.NoError(t, err)
+			due, next := f.claimPushes(PushClaim{BusyHosts: busy})
 			require.Empty(t, due)
 			require.Equal(t, laneTime, next)
 		}
-		due, next, err := f.ClaimPush(t.Context(), NewID(), 32, &task.PushBusy{Hosts: busy}, time.Hour)
-		require.NoError(t, err)
+		due, next := f.claimPushes(PushClaim{BusyHosts: busy})
 		require.Len(t, due, 1)
 		require.Equal(t, laneTime, next)
-		f.exec("UPDATE holdfast.push_cursors SET aside = true, due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE config_id = 'hook'")
+		f.exec("UPDATE holdfast.push_cursors SET parked = true, due_at = now(), claim = NULL, worker_id = NULL, locked_until = NULL WHERE config_id = 'hook'")
 	}
 	f.clear()
 }
 
-// explained runs statements, and tells how much they read.
+// explained runs statements, and counts the pages that they read.
 type explained struct {
 	f     *fixture
 	pages int
@@ -1080,6 +1172,7 @@ func (x *explained) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return x.f.api.Exec(ctx, sql, args...)
 }
 
+// An append that waits for the task while a configuration is set began before the configuration existed.
 func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1121,7 +1214,7 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	}
 }
 
-// Whichever of a mark and a record comes second sees the other.
+// The later one of a mark and a record sees the other.
 func TestNoMarkIsLostToARecord(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1171,7 +1264,7 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 	for range 3 {
 		ids = append(ids, uuid.UUID(f.create(fresh("a")).ID))
 	}
-	// They lie in the table the other way round.
+	// In the table they are in the opposite order.
 	for _, id := range slices.Backward(ids) {
 		for _, c := range []string{"y", "x"} {
 			f.setPush(task.ID(id), hook(c, "h"))
@@ -1192,16 +1285,16 @@ func TestMarksLockInTheOrderOfKeys(t *testing.T) {
 		done <- err
 	}()
 	f.blocked(1)
-	require.Equal(t, 5, scan[int](f, "SELECT count(*) FROM (SELECT FROM holdfast.push_cursors FOR UPDATE SKIP LOCKED) k"), "none but the one that it waits for")
+	require.Equal(t, 5, scan[int](f, "SELECT count(*) FROM (SELECT FROM holdfast.push_cursors FOR UPDATE SKIP LOCKED) k"), "the mark has locked no other row")
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, await(t, done))
 	require.Equal(t, "7,7,8,8,9,9", scan[string](f, "SELECT string_agg(due_seq::text, ',' ORDER BY task, config_id) FROM holdfast.push_cursors"))
 	f.exec("UPDATE holdfast.push_cursors SET due_seq = 0, due_at = NULL, due_since = NULL")
 }
 
-// A claim looks with one snapshot, and locks what is there by then. What is set anew in between is the next one's: this one
-// would bring the old URL what is due, and record it for the new one.
-func TestAClaimPassesOverWhatIsSetAnew(t *testing.T) {
+// A claim reads with one snapshot, and locks rows a moment later. It skips a configuration that is set again in between:
+// it would deliver to the old URL, and record that for the new one.
+func TestAClaimSkipsAConfigurationThatIsSetAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	h := f.create(fresh("a"))
@@ -1215,7 +1308,7 @@ func TestAClaimPassesOverWhatIsSetAnew(t *testing.T) {
 		require.NoError(t, err)
 		return tx
 	}
-	// What is set begins before the claim, and so is due by then, too.
+	// SetPush begins before the claim, so the new configuration is due by then, too.
 	begun, looked := held("SELECT FROM holdfast.tasks FOR UPDATE"), held("SELECT pg_advisory_xact_lock(1)")
 	set, done := make(chan error, 1), make(chan error, 1)
 	go func() { set <- f.SetPush(t.Context(), h.ID, hook("c", "new"), 20) }()
@@ -1237,11 +1330,11 @@ func TestAClaimPassesOverWhatIsSetAnew(t *testing.T) {
 	require.Zero(t, claimed)
 	due := f.duePushes(1)
 	require.Len(t, due, 1)
-	require.Equal(t, "new:80", due[0].Host)
+	require.Equal(t, "new:80", due[0].Config.Host)
 	require.Equal(t, "http://new/hook", due[0].Config.URL)
 }
 
-// betweenLookAndLock has a claim wait there, for whoever holds the lock.
+// betweenLookAndLock makes a claim wait there for an advisory lock.
 type betweenLookAndLock struct{ dbsqlc.DBTX }
 
 func (b betweenLookAndLock) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -1283,7 +1376,7 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 		left atomic.Int32
 	)
 	left.Store(tasks * 2)
-	deliver := func(ctx context.Context, s *Store, d *task.PushDue) error {
+	deliver := func(ctx context.Context, s *Store, d *PushDue) error {
 		key := d.Task.String() + d.Config.ID
 		mu.Lock()
 		overlap := busy[key]
@@ -1293,7 +1386,7 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 			return fmt.Errorf("%s is delivered twice at a time", key)
 		}
 		for {
-			_, evs, err := s.PushBatch(ctx, d, 3)
+			_, evs, err := s.ReadPush(ctx, d, PushRange{From: d.Next, Limit: 3})
 			if err != nil {
 				return err
 			}
@@ -1313,7 +1406,7 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 				}
 				if !more || !o.Keep {
 					mu.Lock()
-					// Whoever has claimed it meanwhile has said so itself.
+					// If another process has claimed it meanwhile, that process has set busy.
 					if o.Keep {
 						busy[key] = false
 					}
@@ -1335,7 +1428,7 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 				if time.Now().After(deadline) {
 					return fmt.Errorf("%d configurations are not through", left.Load())
 				}
-				due, _, err := s.ClaimPush(t.Context(), worker, 4, nil, time.Hour)
+				due, _, err := s.ClaimPush(t.Context(), &PushClaim{Worker: worker, Limit: 4, PerHost: 8, PerCaller: 32, Lock: time.Hour})
 				if err != nil {
 					return err
 				}
@@ -1359,17 +1452,16 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 	require.Len(t, got, tasks*2)
 }
 
-// A claim that has run out is anybody's, and the one who had it can write nothing more.
-func TestAClaimRunsOut(t *testing.T) {
+// Any process may claim a configuration whose claim has expired. The previous process can record nothing more.
+func TestAClaimExpires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
 	f.setPush(p.c.Task.ID, hook("c", "h"))
 	p.must(t, status(task.StateWorking))
-	old, _, err := f.ClaimPush(t.Context(), NewID(), 1, nil, time.Microsecond)
-	require.NoError(t, err)
+	old, _ := f.claimPushes(PushClaim{Lock: time.Microsecond})
 	require.Len(t, old, 1)
-	eventually(t, "the claim has run out", func() bool { return scan[bool](f, "SELECT due_at < now() FROM holdfast.push_cursors") })
+	eventually(t, "the claim has expired", func() bool { return scan[bool](f, "SELECT due_at < now() FROM holdfast.push_cursors") })
 	fresh := f.duePushes(1)
 	require.Len(t, fresh, 1)
 	require.NotEqual(t, old[0].Claim, fresh[0].Claim)
@@ -1379,7 +1471,7 @@ func TestAClaimRunsOut(t *testing.T) {
 	require.True(t, ours)
 }
 
-// Two that claim at the same moment pass over each other's.
+// Two processes that claim at the same moment skip the rows of each other.
 func TestClaimsDoNotWait(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1401,22 +1493,8 @@ func TestClaimsDoNotWait(t *testing.T) {
 	require.Len(t, f.duePushes(10), 2)
 }
 
-func TestHosts(t *testing.T) {
-	t.Parallel()
-	for url, host := range map[string]string{
-		"http://Example.com/x": "example.com:80", "HTTPS://example.com": "example.com:443", "%": "",
-		"http://example.com.:0080/": "example.com:80", "https://example.com.:443": "example.com:443", "http://example.com:/": "example.com:80",
-		"http://BÜCHER.example/": "xn--bcher-kva.example:80", "http://xn--BCHER-kva.example": "xn--bcher-kva.example:80",
-		"http://ｅｘａｍｐｌｅ.com": "example.com:80", "http://_hooks.example": "_hooks.example:80",
-		"http://１.２.３.４:81": "1.2.3.4:81", "http://1.2.3.4.": "1.2.3.4:80",
-		"http://[::1]:99/": "[::1]:99", "http://[2001:DB8:0:0::0001]": "[2001:db8::1]:80", "http://[::ffff:1.2.3.4]": "1.2.3.4:80",
-	} {
-		require.Equal(t, host, hostOf(url), url)
-	}
-}
-
-// A client sets webhooks for an id. When that passes to a new task they go with it, and what they were to be told of the
-// old one they still are.
+// A client sets webhooks for an id. When the id passes to a new task, its webhooks go with it. They still get the events of
+// the old task that were due.
 func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1442,15 +1520,15 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	told := map[string]string{}
 	for _, d := range f.duePushes(10) {
 		told[d.Task.String()+" "+d.Config.URL] = d.Config.Token
-		require.Equal(t, "t", d.PublicID, "the receiver knows no other name")
-		h, evs, err := f.PushBatch(t.Context(), d, 10)
-		require.NoError(t, err)
+		require.Equal(t, "t", d.PublicID, "the receiver knows no other id")
+		require.Equal(t, hostOf(d.Config.URL), d.Config.Host)
+		h, evs := f.wanted(d, 10)
 		require.NotEmpty(t, evs)
 		require.Equal(t, "t", h.PublicID)
-		whole, err := f.TaskAsOf(t.Context(), d, d.Upto)
+		h, evs, err := f.ReadPush(t.Context(), d, PushRange{Upto: d.Upto, Everything: true})
 		require.NoError(t, err)
-		require.Equal(t, "t", whole.PublicID)
-		require.Equal(t, "t", whole.History[0].TaskID)
+		require.Equal(t, "t", h.PublicID)
+		require.Equal(t, "t", evs[0].Message.TaskID)
 	}
 	require.Equal(t, map[string]string{
 		old.Task.ID.String() + " http://replaced/hook": "", old.Task.ID.String() + " http://kept/hook": "secret",
@@ -1462,9 +1540,9 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	f.create(again)
 	all, err := f.Pushes(t.Context(), again.Task.ID)
 	require.NoError(t, err)
-	require.Len(t, all, 2, "also when the message brings none")
+	require.Len(t, all, 2, "also without one in the message")
 
-	// Who sets one for the old task afterwards knows that by its UUID.
+	// A webhook that is set for the old task afterwards knows it by its UUID.
 	f.setPush(old.Task.ID, hook("kept", "kept"))
 	f.setPush(old.Task.ID, hook("late", "late"))
 	for _, id := range []string{"kept", "late"} {
@@ -1477,7 +1555,7 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 	}
 }
 
-// What a webhook adds to a task that is created, runs and ends.
+// BenchmarkPushMark measures what a webhook adds to a task that is created, runs and ends.
 func BenchmarkPushMark(b *testing.B) {
 	for _, size := range []int{1, 20, 200} {
 		for _, with := range []bool{false, true} {

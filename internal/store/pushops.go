@@ -31,8 +31,7 @@ type PushRow struct {
 	Agent         string
 	Tenant, Owner string
 	Config        task.PushConfig // without secrets
-	Host          string
-	Next, Upto    task.Seq // first undelivered event; last event to deliver
+	Next, Upto    task.Seq        // first undelivered event; last event to deliver
 	DueAt         time.Time
 	DueSince      time.Time
 	Failures      int
@@ -68,16 +67,16 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 		p := &out[i]
 		*p = PushRow{
 			Task: task.ID(k.Task), PublicID: k.Task.String(), Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner,
-			Host: k.Host, Next: task.Seq(k.NextSeq), Upto: task.Seq(k.DueSeq), DueAt: k.DueAt.Time, DueSince: k.DueSince.Time,
+			Next: task.Seq(k.NextSeq), Upto: task.Seq(k.DueSeq), DueAt: k.DueAt.Time, DueSince: k.DueSince.Time,
 			Failures: int(k.Attempts), FailingSince: k.FailingSince.Time, LastError: k.LastError.String, LockedUntil: k.LockedUntil.Time,
 		}
 		if r.ClientID.Valid {
 			p.PublicID = r.ClientID.String
 		}
-		if p.Config, err = pushConfig(&r.PushConfig); err != nil {
+		if p.Config, err = pushConfig(&r.PushConfig, k.Host, k.Artifacts); err != nil {
 			return nil, err
 		}
-		p.Config.Artifacts, p.Config.DisabledAt, p.Config.DisabledFor = k.Artifacts, k.DisabledAt.Time, k.DisabledFor.String
+		p.Config.DisabledAt, p.Config.DisabledFor = k.DisabledAt.Time, k.DisabledFor.String
 	}
 	return out, nil
 }

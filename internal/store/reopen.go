@@ -20,7 +20,7 @@ type sealedPush struct {
 // pushesOf returns the webhooks of a task that takes over an id. The client had set them for the
 // id, so they go with it, except disabled ones and one that the new message replaces.
 func (s *Store) pushesOf(ctx context.Context, c *create) ([]sealedPush, error) {
-	rows, err := s.q.PushConfigs(ctx, s.api, dbsqlc.PushConfigsParams{Task: uuid.UUID(c.Reopens.ID)})
+	rows, err := s.q.PushConfigs(ctx, s.api, uuid.UUID(c.Reopens.ID))
 	if err != nil {
 		return nil, translate("list pushes", err)
 	}
@@ -33,11 +33,10 @@ func (s *Store) pushesOf(ctx context.Context, c *create) ([]sealedPush, error) {
 		if r.DisabledAt.Valid || c.Push != nil && c.Push.ID == r.PushConfig.ConfigID {
 			continue
 		}
-		config, err := pushConfig(&r.PushConfig)
+		config, err := pushConfig(&r.PushConfig, r.Host, r.Artifacts)
 		if err != nil {
 			return nil, err
 		}
-		config.Artifacts = r.Artifacts
 		if err := s.openSecrets(ctx, r.PushConfig.Task, &config, r.PushConfig.Secrets); err != nil {
 			return nil, err
 		}

@@ -72,12 +72,8 @@ type Options struct {
 	By identity.Caller
 	// WithoutAudit turns the audit log off.
 	WithoutAudit bool
-	// PushPerHost is the maximum number of webhooks of one host in a claim; default 8.
-	PushPerHost int
-	// PushPerCaller is the maximum number of webhooks of one caller in a claim; default 32.
-	PushPerCaller int
-	Widths        Widths
-	Log           *slog.Logger
+	Widths       Widths
+	Log          *slog.Logger
 }
 
 // Store is the database. It is safe for concurrent use.
@@ -98,15 +94,11 @@ type Store struct {
 	rowSecurity        bool
 	withoutRowSecurity string
 
-	widths                     Widths
-	pushPerHost, pushPerCaller int
-	secretKeys                 [][]byte
-	ringMu                     sync.Mutex
-	ring                       *seal.Keys // created on first use
-
-	laneMu    sync.Mutex
-	lane      dbsqlc.PushLanesParams // where the next look at the lanes begins
-	noneAside time.Time              // when all lanes were last found empty
+	widths     Widths
+	secretKeys [][]byte
+	ringMu     sync.Mutex
+	ring       *seal.Keys // created on first use
+	lanes      lanes
 
 	cancel  context.CancelFunc
 	stop    chan struct{}
@@ -134,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
 		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
-		lane: beforeLanes, pushPerHost: cmp.Or(o.PushPerHost, 8), pushPerCaller: cmp.Or(o.PushPerCaller, 32), secretKeys: o.SecretKeys,
+		lanes: lanes{after: beforeLanes}, secretKeys: o.SecretKeys,
 		widths: o.Widths, withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
 	}
 	s.View = View{s: s, db: api, by: o.By}

@@ -434,8 +434,7 @@ func TestKeysAndWebhooksInSQL(t *testing.T) {
 	require.NoError(t, err)
 	process := f.worker(time.Hour)
 	for range 2 {
-		due, _, err := f.ClaimPush(t.Context(), process, 1, nil, time.Hour)
-		require.NoError(t, err)
+		due, _ := f.claimPushes(PushClaim{Worker: process})
 		require.True(t, scan[bool](f, "SELECT in_flight FROM holdfast.v_push"))
 		f.record(failed(due[0], 0))
 	}

@@ -123,18 +123,26 @@ func New(o Options) *Guard {
 	return g
 }
 
+// Target is a URL that webhooks may be sent to, as far as the URL tells.
+type Target struct {
+	URL *url.URL // with its host in lower-case ASCII
+	// Host is the host and port, the same for all spellings of them: capitals, a dot at the end, Unicode, and leading
+	// zeros of the port make no difference. URLs with the same Host share a receiver.
+	Host string
+}
+
 // Check reports whether a client may set a webhook to a URL. The error is a *Refusal.
 //
 // Check resolves the name, for at most two seconds. If the resolver does not answer, the webhook may be set: each dial
 // checks again. With AllowPrivate almost every address is allowed, so only the dials check names.
-func (g *Guard) Check(ctx context.Context, raw string) error {
-	u, err := g.Parse(raw)
+func (g *Guard) Check(ctx context.Context, raw string) (*Target, error) {
+	to, err := g.Parse(raw)
 	if err != nil || g.opt.AllowPrivate {
-		return err
+		return to, err
 	}
-	host := u.Hostname()
+	host := to.URL.Hostname()
 	if _, err := netip.ParseAddr(host); err == nil {
-		return nil // Parse has checked it
+		return to, nil // Parse has checked it
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -145,19 +153,18 @@ func (g *Guard) Check(ctx context.Context, raw string) error {
 	found, err := resolver.LookupNetIP(ctx, "ip", host)
 	var dns *net.DNSError
 	if errors.As(err, &dns) && dns.IsNotFound {
-		return errAddress
+		return nil, errAddress
 	}
 	for _, ip := range found {
 		if !g.allows(ip.Unmap()) {
-			return errAddress
+			return nil, errAddress
 		}
 	}
-	return nil
+	return to, nil
 }
 
-// Parse makes the checks that need only the URL. It returns the URL with its host in lower-case ASCII. The error is a
-// *Refusal.
-func (g *Guard) Parse(raw string) (*url.URL, error) {
+// Parse makes the checks that need only the URL. The error is a *Refusal.
+func (g *Guard) Parse(raw string) (*Target, error) {
 	if len(raw) > MaxURL {
 		return nil, refuse("the URL is longer than %d bytes", MaxURL)
 	}
@@ -184,14 +191,15 @@ func (g *Guard) Parse(raw string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
+	named := u.Port() != ""
 	u.Host = host
 	if strings.Contains(host, ":") {
 		u.Host = "[" + host + "]"
 	}
-	if port != "" {
+	if named {
 		u.Host += ":" + port
 	}
-	return u, nil
+	return &Target{URL: u, Host: net.JoinHostPort(strings.TrimSuffix(host, "."), port)}, nil
 }
 
 // name is the form of names that we resolve. The rules for hosts do not allow underscores, but some hosts use them.
@@ -237,24 +245,22 @@ func ascii(s string) bool {
 	return true
 }
 
-// port returns the port if the URL names one.
+// port returns the port that the URL names, or the one of its scheme.
 func (g *Guard) port(u *url.URL) (string, error) {
-	text := u.Port()
 	port := uint64(80)
-	switch {
-	case text != "":
+	if u.Scheme == "https" {
+		port = 443
+	}
+	if text := u.Port(); text != "" {
 		var err error
 		if port, err = strconv.ParseUint(text, 10, 16); err != nil || port == 0 {
-			return "", refuse("the port is not one")
+			return "", refuse("the port is not a number from 1 to 65535")
 		}
-		text = strconv.FormatUint(port, 10)
-	case u.Scheme == "https":
-		port = 443
 	}
 	if !g.allowsPort(uint16(port)) {
 		return "", refuse("webhooks may not be sent to port %d", port)
 	}
-	return text, nil
+	return strconv.FormatUint(port, 10), nil
 }
 
 func (g *Guard) allowsPort(port uint16) bool {

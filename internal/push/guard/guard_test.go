@@ -140,10 +140,11 @@ const (
 	noURL     = "not a URL"
 	scheme    = "the URL must begin with https:// or http://"
 	noHost    = "the URL names no host"
+	badPort   = "the port is not a number from 1 to 65535"
 	user      = "the URL holds a user name; credentials belong into authentication"
 )
 
-// attacks are URLs that no webhook may have, with what the client is told.
+// attacks are URLs that no webhook may have, with the error that the client gets.
 var attacks = map[string]string{
 	// Loopback and unspecified.
 	"http://127.0.0.1/":                      noAddress,
@@ -224,7 +225,7 @@ var attacks = map[string]string{
 	"http://[2001:2::1]/":     noAddress,
 	"http://[5f00::1]/":       noAddress,
 	"http://[4000::1]/":       noAddress,
-	// An IPv4 address inside of another.
+	// An IPv4 address inside an IPv6 address.
 	"http://[::ffff:127.0.0.1]/":        noAddress,
 	"http://[::ffff:7f00:1]/":           noAddress,
 	"http://[::ffff:93.184.216.34]/":    noAddress,
@@ -273,7 +274,7 @@ var attacks = map[string]string{
 	"http://*.example/":                     noName,
 	"http://$(id).example/":                 noName,
 	"http://\u200d.example/":                noName,
-	// What is not the web.
+	// Other schemes.
 	"":                                  scheme,
 	"/hook":                             scheme,
 	"//public.example/hook":             scheme,
@@ -291,8 +292,8 @@ var attacks = map[string]string{
 	"http://:80/":                       noHost,
 	"http://?@127.0.0.1":                noHost,
 	// Ports.
-	"http://public.example:0/":                                    "the port is not one",
-	"http://public.example:65536/":                                "the port is not one",
+	"http://public.example:0/":                                    badPort,
+	"http://public.example:65536/":                                badPort,
 	"http://public.example:-80/":                                  noURL,
 	"http://public.example:80:80/":                                noURL,
 	"http://public.example:http/":                                 noURL,
@@ -318,7 +319,7 @@ func TestAttacksAreRefused(t *testing.T) {
 	for url, words := range attacks {
 		t.Run(strconv.Quote(url[:min(len(url), 60)]), func(t *testing.T) {
 			t.Parallel()
-			err := g.Check(t.Context(), url)
+			_, err := g.Check(t.Context(), url)
 			var refusal *guard.Refusal
 			require.ErrorAs(t, err, &refusal)
 			require.Equal(t, words, refusal.Reason)
@@ -326,8 +327,7 @@ func TestAttacksAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoAttackIsDialed goes on where a webhook was set under other rules, or slipped in: the
-// dialer alone must stop whatever has a refused address.
+// A webhook may have been set under other rules. The dialer alone must refuse its address.
 func TestNoAttackIsDialed(t *testing.T) {
 	t.Parallel()
 	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
@@ -345,7 +345,7 @@ func TestNoAttackIsDialed(t *testing.T) {
 			t.Parallel()
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
 			require.NoError(t, err)
-			response, err := client.Do(request) //nolint:bodyclose // there is none
+			response, err := client.Do(request) //nolint:bodyclose // there is no body
 			require.Error(t, err)
 			require.Nil(t, response)
 			var refusal *guard.Refusal
@@ -359,34 +359,41 @@ func TestNoAttackIsDialed(t *testing.T) {
 func TestOrdinaryURLsAreAccepted(t *testing.T) {
 	t.Parallel()
 	g := guard.New(guard.Options{Resolver: serveZone(t, names()).Resolver, Ports: ports(t, "80", "443", "1024-65535")})
-	for url, canonical := range map[string]string{
-		"https://public.example/hook":             "https://public.example/hook",
-		"HTTPS://Public.Example:8443/a?b=c%20d":   "https://public.example:8443/a?b=c%20d",
-		"http://public.example":                   "http://public.example",
-		"https://public.example./":                "https://public.example./",
-		"https://both.example/":                   "https://both.example/",
-		"https://under_score.test/":               "https://under_score.test/",
-		"https://B\u00fccher.com/":                "https://xn--bcher-kva.com/",
-		"http://93.184.216.34:8080/":              "http://93.184.216.34:8080/",
-		"https://[2606:2800:21F:CB07::8b2c]:443/": "https://[2606:2800:21f:cb07::8b2c]:443/",
-		"https://public.example:00443/":           "https://public.example:443/",
-		"https://public.example/\u00e9?q=\u00e9":  "https://public.example/%C3%A9?q=\u00e9",
+	for url, want := range map[string][2]string{
+		"https://public.example/hook":                         {"https://public.example/hook", "public.example:443"},
+		"HTTPS://Public.Example:8443/a?b=c%20d":               {"https://public.example:8443/a?b=c%20d", "public.example:8443"},
+		"http://public.example":                               {"http://public.example", "public.example:80"},
+		"https://public.example./":                            {"https://public.example./", "public.example:443"},
+		"https://both.example/":                               {"https://both.example/", "both.example:443"},
+		"https://under_score.test/":                           {"https://under_score.test/", "under_score.test:443"},
+		"https://B\u00fccher.com/":                            {"https://xn--bcher-kva.com/", "xn--bcher-kva.com:443"},
+		"http://93.184.216.34:8080/":                          {"http://93.184.216.34:8080/", "93.184.216.34:8080"},
+		"https://[2606:2800:21F:CB07::8b2c]:443/":             {"https://[2606:2800:21f:cb07::8b2c]:443/", "[2606:2800:21f:cb07::8b2c]:443"},
+		"https://public.example:00443/":                       {"https://public.example:443/", "public.example:443"},
+		"https://public.example/\u00e9?q=\u00e9":              {"https://public.example/%C3%A9?q=\u00e9", "public.example:443"},
+		"https://public.example.:443":                         {"https://public.example.:443", "public.example:443"},
+		"http://public.example:/":                             {"http://public.example/", "public.example:80"},
+		"http://xn--BCHER-kva.com":                            {"http://xn--bcher-kva.com", "xn--bcher-kva.com:80"},
+		"http://\uff50\uff55\uff42\uff4c\uff49\uff43.example": {"http://public.example", "public.example:80"},
+		"http://\uff19\uff13.184.216.34:080":                  {"http://93.184.216.34:80", "93.184.216.34:80"},
+		"http://[2606:2800:21F:CB07:0:0::8b2c]":               {"http://[2606:2800:21f:cb07::8b2c]", "[2606:2800:21f:cb07::8b2c]:80"},
 	} {
-		require.NoError(t, g.Check(t.Context(), url), url)
-		u, err := g.Parse(url)
-		require.NoError(t, err)
-		require.Equal(t, canonical, u.String())
+		to, err := g.Check(t.Context(), url)
+		require.NoError(t, err, url)
+		require.Equal(t, want, [2]string{to.URL.String(), to.Host})
 	}
 }
 
-func TestANameThatNobodyCouldBeAskedForIsLeftToTheDial(t *testing.T) {
+func TestOnlyTheDialChecksANameWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	z := serveZone(t, names())
 	g := guard.New(guard.Options{Resolver: z.Resolver})
 	z.silent.Store(true)
-	require.NoError(t, g.Check(t.Context(), "https://loopback.example/"))
+	_, err := g.Check(t.Context(), "https://loopback.example/")
+	require.NoError(t, err)
 	z.silent.Store(false)
-	require.Error(t, g.Check(t.Context(), "https://loopback.example/"))
+	_, err = g.Check(t.Context(), "https://loopback.example/")
+	require.Error(t, err)
 }
 
 func TestRules(t *testing.T) {
@@ -394,7 +401,8 @@ func TestRules(t *testing.T) {
 	z := serveZone(t, names())
 	check := func(url string, o guard.Options) error {
 		o.Resolver = z.Resolver
-		return guard.New(o).Check(t.Context(), url)
+		_, err := guard.New(o).Check(t.Context(), url)
+		return err
 	}
 	require.NoError(t, check("http://public.example/", guard.Options{}))
 	require.EqualError(t, check("http://public.example/", guard.Options{HTTPSOnly: true}), "the URL must begin with https://")
@@ -421,7 +429,7 @@ func TestRules(t *testing.T) {
 	} {
 		require.NoError(t, check(url, own), url)
 	}
-	require.Equal(t, asked, z.asked.Load(), "names are left to the dial")
+	require.Equal(t, asked, z.asked.Load(), "only the dial checks names")
 	for _, url := range []string{
 		"http://169.254.169.254/", "http://[fe80::1]/", "http://224.0.0.1/", "http://0.0.0.0/",
 		"http://168.63.129.16/", "http://100.100.100.200/", "http://[fd00:ec2::254]/", "http://[fd20:ce::254]/",
@@ -441,7 +449,7 @@ func TestParsePorts(t *testing.T) {
 	}
 }
 
-// receiver counts what reaches it at an address of its own.
+// receiver counts requests at an address of its own.
 func receiver(t *testing.T, address string) (port string, hits *atomic.Int64) {
 	t.Helper()
 	hits = &atomic.Int64{}
@@ -465,7 +473,7 @@ func receiver(t *testing.T, address string) (port string, hits *atomic.Int64) {
 
 func TestRebinding(t *testing.T) {
 	t.Parallel()
-	// 127.0.0.2 stands for the public address, 127.0.0.3 for our neighbour.
+	// 127.0.0.2 plays the public address, 127.0.0.3 a private one.
 	port, good := receiver(t, "127.0.0.2:0")
 	_, bad := receiver(t, "127.0.0.3:"+port)
 	z := serveZone(t, map[string][][]string{
@@ -486,17 +494,20 @@ func TestRebinding(t *testing.T) {
 	}
 	var refusal *guard.Refusal
 
-	require.NoError(t, g.Check(t.Context(), "http://rebind.example:"+port))
+	_, err := g.Check(t.Context(), "http://rebind.example:"+port)
+	require.NoError(t, err)
 	require.ErrorAs(t, post("rebind.example"), &refusal)
 	require.Equal(t, int64(0), good.Load())
 
-	require.NoError(t, g.Check(t.Context(), "http://late.example:"+port))
+	_, err = g.Check(t.Context(), "http://late.example:"+port)
+	require.NoError(t, err)
 	require.NoError(t, post("late.example"))
 	require.ErrorAs(t, post("late.example"), &refusal)
 	require.Equal(t, int64(1), good.Load())
 
-	// Of several addresses only the allowed one is connected to.
-	require.EqualError(t, g.Check(t.Context(), "http://both.example:"+port), noAddress)
+	// Of several addresses the guard connects only to the allowed one.
+	_, err = g.Check(t.Context(), "http://both.example:"+port)
+	require.EqualError(t, err, noAddress)
 	require.NoError(t, post("both.example"))
 	require.Equal(t, int64(2), good.Load())
 	require.Equal(t, int64(0), bad.Load())

@@ -111,8 +111,8 @@ var rules = []struct{ name, sql string }{
 	{"a webhook that is claimed is due when the claim ends", `
 		SELECT k.task::text || format(' %s: due at %s, locked until %s', k.config_id, k.due_at, k.locked_until)
 		  FROM holdfast.push_cursors k WHERE k.claim IS NOT NULL AND k.due_at <> k.locked_until`},
-	{"what is aside is due", `
-		SELECT k.task::text || ' ' || k.config_id FROM holdfast.push_cursors k WHERE k.aside AND (k.due_at IS NULL OR k.due_at > now())`},
+	{"a parked delivery is due", `
+		SELECT k.task::text || ' ' || k.config_id FROM holdfast.push_cursors k WHERE k.parked AND (k.due_at IS NULL OR k.due_at > now())`},
 	{"the disabled, and they alone, have a reason", `
 		SELECT k.task::text || ' ' || k.config_id FROM holdfast.push_cursors k WHERE (k.disabled_at IS NULL) <> (k.disabled_for IS NULL)`},
 	{"no attempt is of events that are not there", `

@@ -109,7 +109,7 @@ type PushCursor struct {
 	// Since when there has been something to deliver.
 	DueSince pgtype.Timestamptz
 	// It is due and parked, because its host or its caller is at the concurrency limit.
-	Aside bool
+	Parked bool
 	// Failed attempts since the last success.
 	Attempts     int32
 	FailingSince pgtype.Timestamptz

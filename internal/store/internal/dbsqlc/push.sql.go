@@ -38,7 +38,7 @@ type PushAheadParams struct {
 	MaxStored int64
 }
 
-// The same for one configuration of each of many tasks, without those that have more than
+// What a configuration of each of many tasks wants, without those that have more than
 // @max_stored bytes on disk (compressed). The lowest and the highest task prune the partitions that
 // hold none of them.
 func (q *Queries) PushAhead(ctx context.Context, db DBTX, arg PushAheadParams) ([]Event, error) {
@@ -82,25 +82,6 @@ func (q *Queries) PushAhead(ctx context.Context, db DBTX, arg PushAheadParams) (
 		return nil, err
 	}
 	return items, nil
-}
-
-const pushAside = `-- name: PushAside :one
-SELECT holdfast.push_aside($1::integer, $2::text[], $3::bigint[])::integer AS n
-`
-
-type PushAsideParams struct {
-	WindowRows  int32
-	BusyHosts   []string
-	BusyCallers []int64
-}
-
-// Parks due configurations of busy hosts and callers, among the @window_rows that have been due
-// longest, and returns their number.
-func (q *Queries) PushAside(ctx context.Context, db DBTX, arg PushAsideParams) (int32, error) {
-	row := db.QueryRow(ctx, pushAside, arg.WindowRows, arg.BusyHosts, arg.BusyCallers)
-	var n int32
-	err := row.Scan(&n)
-	return n, err
 }
 
 const pushAttempts = `-- name: PushAttempts :many
@@ -170,64 +151,10 @@ func (q *Queries) PushAttempts(ctx context.Context, db DBTX, arg PushAttemptsPar
 	return items, nil
 }
 
-const pushBatch = `-- name: PushBatch :many
-SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
- WHERE task = $1 AND seq >= $2 AND (kind = 2 OR kind = 3 AND $3::boolean)
- ORDER BY seq LIMIT $4
-`
-
-type PushBatchParams struct {
-	Task      uuid.UUID
-	NextSeq   int64
-	Artifacts bool
-	MaxRows   int32
-}
-
-// The events that a configuration wants, from a given one on, by primary key.
-func (q *Queries) PushBatch(ctx context.Context, db DBTX, arg PushBatchParams) ([]Event, error) {
-	rows, err := db.Query(ctx, pushBatch,
-		arg.Task,
-		arg.NextSeq,
-		arg.Artifacts,
-		arg.MaxRows,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Event
-	for rows.Next() {
-		var i Event
-		if err := rows.Scan(
-			&i.Task,
-			&i.Seq,
-			&i.Kind,
-			&i.Kept,
-			&i.State,
-			&i.Attempt,
-			&i.Append,
-			&i.Last,
-			&i.ArtifactID,
-			&i.Payload,
-			&i.RequestID,
-			&i.CreatedAt,
-			&i.WorkerID,
-			&i.ClaimedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const pushClaim = `-- name: PushClaim :many
 WITH front AS MATERIALIZED (
     SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-     WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
+     WHERE NOT k.parked AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
 ), lane AS MATERIALIZED (
     SELECT unnest($2::bigint[]) AS caller, unnest($3::text[]) AS host
      UNION
@@ -242,8 +169,8 @@ WITH front AS MATERIALIZED (
         SELECT x.task, x.config_id, x.host, x.caller, x.due_at
           FROM lane
          CROSS JOIN LATERAL (
-            SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.aside, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for FROM holdfast.push_cursors k
-             WHERE k.aside AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
+            SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for FROM holdfast.push_cursors k
+             WHERE k.parked AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
              ORDER BY k.due_at LIMIT $7::integer
          ) x
       ) r
@@ -268,7 +195,7 @@ WITH front AS MATERIALIZED (
 ), won AS (
     UPDATE holdfast.push_cursors k
        SET claim = gen_random_uuid(), worker_id = $10::uuid, locked_until = now() + $11::interval, due_at = now() + $11::interval,
-           aside = false
+           parked = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
 )
@@ -284,7 +211,7 @@ type PushClaimParams struct {
 	WindowRows  int32
 	LaneCallers []int64
 	LaneHosts   []string
-	AnyAside    bool
+	AnyParked   bool
 	BusyHosts   []string
 	BusyCallers []int64
 	PerHost     int32
@@ -325,7 +252,7 @@ func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) (
 		arg.WindowRows,
 		arg.LaneCallers,
 		arg.LaneHosts,
-		arg.AnyAside,
+		arg.AnyParked,
 		arg.BusyHosts,
 		arg.BusyCallers,
 		arg.PerHost,
@@ -426,7 +353,7 @@ WITH room AS MATERIALIZED (
            due_seq = (SELECT seq FROM due),
            due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
            due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
-           aside = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
+           parked = false, attempts = 0, failing_since = NULL, last_error = NULL, disabled_at = NULL, disabled_for = NULL,
            claim = NULL, worker_id = NULL, locked_until = NULL
     RETURNING due_at
 )
@@ -473,28 +400,24 @@ func (q *Queries) PushConfigSet(ctx context.Context, db DBTX, arg PushConfigSetP
 }
 
 const pushConfigs = `-- name: PushConfigs :many
-SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.artifacts, k.disabled_at, k.disabled_for
+SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.host, k.artifacts, k.disabled_at, k.disabled_for
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
- WHERE c.task = $1 AND ($2::text = '' OR c.config_id = $2)
+ WHERE c.task = $1
  ORDER BY c.created_at, c.config_id
 `
 
-type PushConfigsParams struct {
-	Task     uuid.UUID
-	ConfigID string
-}
-
 type PushConfigsRow struct {
 	PushConfig  PushConfig
+	Host        string
 	Artifacts   bool
 	DisabledAt  pgtype.Timestamptz
 	DisabledFor pgtype.Text
 }
 
-// The configurations of a task, the oldest first; one of them if @config_id is not empty.
-func (q *Queries) PushConfigs(ctx context.Context, db DBTX, arg PushConfigsParams) ([]PushConfigsRow, error) {
-	rows, err := db.Query(ctx, pushConfigs, arg.Task, arg.ConfigID)
+// The configurations of a task, the oldest first.
+func (q *Queries) PushConfigs(ctx context.Context, db DBTX, task uuid.UUID) ([]PushConfigsRow, error) {
+	rows, err := db.Query(ctx, pushConfigs, task)
 	if err != nil {
 		return nil, err
 	}
@@ -512,6 +435,7 @@ func (q *Queries) PushConfigs(ctx context.Context, db DBTX, arg PushConfigsParam
 			&i.PushConfig.Schemes,
 			&i.PushConfig.Secrets,
 			&i.PushConfig.CreatedAt,
+			&i.Host,
 			&i.Artifacts,
 			&i.DisabledAt,
 			&i.DisabledFor,
@@ -528,9 +452,9 @@ func (q *Queries) PushConfigs(ctx context.Context, db DBTX, arg PushConfigsParam
 
 const pushCounts = `-- name: PushCounts :one
 WITH due AS (
-    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT aside
+    SELECT due_since FROM holdfast.push_cursors WHERE due_at IS NOT NULL AND NOT parked
      UNION ALL
-    SELECT due_since FROM holdfast.push_cursors WHERE aside AND due_at IS NOT NULL
+    SELECT due_since FROM holdfast.push_cursors WHERE parked AND due_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM due)::bigint AS backlog,
        coalesce((SELECT extract(epoch FROM now() - min(due_since)) FROM due), 0)::float8 AS oldest_seconds,
@@ -553,7 +477,7 @@ func (q *Queries) PushCounts(ctx context.Context, db DBTX) (PushCountsRow, error
 
 const pushDisable = `-- name: PushDisable :execrows
 UPDATE holdfast.push_cursors
-   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, $1::text), due_at = NULL, aside = false
+   SET disabled_at = coalesce(disabled_at, now()), disabled_for = coalesce(disabled_for, $1::text), due_at = NULL, parked = false
  WHERE task = $2 AND config_id = $3
 `
 
@@ -574,11 +498,11 @@ func (q *Queries) PushDisable(ctx context.Context, db DBTX, arg PushDisableParam
 
 const pushEnable = `-- name: PushEnable :one
 WITH l AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.aside, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
+    SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
       FROM holdfast.push_cursors k WHERE k.task = $1 AND k.config_id = $2 FOR NO KEY UPDATE
 )
 UPDATE holdfast.push_cursors k
-   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at, aside = false
+   SET disabled_at = NULL, disabled_for = NULL, attempts = 0, failing_since = NULL, due_at = l.at, parked = false
   FROM l WHERE k.task = $1 AND k.config_id = $2
 RETURNING (l.at IS NOT NULL)::boolean AS due
 `
@@ -596,47 +520,21 @@ func (q *Queries) PushEnable(ctx context.Context, db DBTX, arg PushEnableParams)
 	return due, err
 }
 
-const pushExtend = `-- name: PushExtend :execrows
-UPDATE holdfast.push_cursors
-   SET locked_until = now() + $1::interval, due_at = CASE WHEN disabled_at IS NULL THEN now() + $1::interval END, aside = false
- WHERE task = $2 AND config_id = $3 AND claim = $4::uuid
-`
-
-type PushExtendParams struct {
-	Lock     time.Duration
-	Task     uuid.UUID
-	ConfigID string
-	Claim    uuid.UUID
-}
-
-func (q *Queries) PushExtend(ctx context.Context, db DBTX, arg PushExtendParams) (int64, error) {
-	result, err := db.Exec(ctx, pushExtend,
-		arg.Lock,
-		arg.Task,
-		arg.ConfigID,
-		arg.Claim,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const pushLanes = `-- name: PushLanes :many
 WITH RECURSIVE lane AS (
     (SELECT k.caller, k.host, 1 AS nth FROM holdfast.push_cursors k
-      WHERE k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > ($3::bigint, $4::text)
+      WHERE k.parked AND k.due_at IS NOT NULL AND (k.caller, k.host) > ($3::bigint, $4::text)
       ORDER BY k.caller, k.host LIMIT 1)
      UNION ALL
     SELECT x.caller, x.host, l.nth + 1
       FROM lane l
      CROSS JOIN LATERAL (
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller <> ALL($2::bigint[]) AND k.aside AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
+          WHERE l.caller <> ALL($2::bigint[]) AND k.parked AND k.due_at IS NOT NULL AND (k.caller, k.host) > (l.caller, l.host)
           ORDER BY k.caller, k.host LIMIT 1)
          UNION ALL
         (SELECT k.caller, k.host FROM holdfast.push_cursors k
-          WHERE l.caller = ANY($2::bigint[]) AND k.aside AND k.due_at IS NOT NULL AND k.caller > l.caller
+          WHERE l.caller = ANY($2::bigint[]) AND k.parked AND k.due_at IS NOT NULL AND k.caller > l.caller
           ORDER BY k.caller, k.host LIMIT 1)
      ) x
      WHERE l.nth < $5::integer
@@ -690,7 +588,7 @@ func (q *Queries) PushLanes(ctx context.Context, db DBTX, arg PushLanesParams) (
 }
 
 const pushList = `-- name: PushList :many
-SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.aside, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, t.client_id, t.agent, t.tenant, t.owner
+SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
   JOIN holdfast.tasks t ON t.id = c.task AND t.id <= $1::uuid
@@ -768,7 +666,7 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 			&i.PushCursor.DueSeq,
 			&i.PushCursor.DueAt,
 			&i.PushCursor.DueSince,
-			&i.PushCursor.Aside,
+			&i.PushCursor.Parked,
 			&i.PushCursor.Attempts,
 			&i.PushCursor.FailingSince,
 			&i.PushCursor.LastError,
@@ -793,18 +691,31 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 }
 
 const pushLog = `-- name: PushLog :many
-SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events WHERE task = $1 AND seq > $2 AND seq <= $3 ORDER BY seq
+SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
+ WHERE task = $1 AND seq >= $2 AND seq <= $3 AND ($4::boolean OR kind = 2 OR kind = 3 AND $5::boolean)
+ ORDER BY seq LIMIT $6
 `
 
 type PushLogParams struct {
-	Task  uuid.UUID
-	After int64
-	Upto  int64
+	Task       uuid.UUID
+	FromSeq    int64
+	Upto       int64
+	Everything bool
+	Artifacts  bool
+	MaxRows    int32
 }
 
-// The events of a log after one event, up to another one, by primary key.
+// The events of a log from one event up to another: all of them, or those that a configuration
+// wants. By primary key.
 func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Event, error) {
-	rows, err := db.Query(ctx, pushLog, arg.Task, arg.After, arg.Upto)
+	rows, err := db.Query(ctx, pushLog,
+		arg.Task,
+		arg.FromSeq,
+		arg.Upto,
+		arg.Everything,
+		arg.Artifacts,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -840,10 +751,10 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Ev
 
 const pushNext = `-- name: PushNext :one
 SELECT (SELECT count(*) = $1::integer FROM (
-            SELECT FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
+            SELECT FROM holdfast.push_cursors k WHERE NOT k.parked AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
        ) due)::boolean AS hidden,
        coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
-            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE NOT k.aside AND k.due_at > now() ORDER BY k.due_at LIMIT 64
+            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE NOT k.parked AND k.due_at > now() ORDER BY k.due_at LIMIT 64
        ) w WHERE w.host <> ALL($2::text[]) AND w.caller <> ALL($3::bigint[])), -1)::float8 AS seconds
 `
 
@@ -867,6 +778,25 @@ func (q *Queries) PushNext(ctx context.Context, db DBTX, arg PushNextParams) (Pu
 	return i, err
 }
 
+const pushPark = `-- name: PushPark :one
+SELECT holdfast.push_park($1::integer, $2::text[], $3::bigint[])::integer AS n
+`
+
+type PushParkParams struct {
+	WindowRows  int32
+	BusyHosts   []string
+	BusyCallers []int64
+}
+
+// Parks due configurations of busy hosts and callers, among the @window_rows that have been due
+// longest, and returns their number.
+func (q *Queries) PushPark(ctx context.Context, db DBTX, arg PushParkParams) (int32, error) {
+	row := db.QueryRow(ctx, pushPark, arg.WindowRows, arg.BusyHosts, arg.BusyCallers)
+	var n int32
+	err := row.Scan(&n)
+	return n, err
+}
+
 const pushRecord = `-- name: PushRecord :many
 WITH inp AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS task,
@@ -880,39 +810,38 @@ WITH inp AS MATERIALIZED (
            unnest($9::text[]) AS class,
            unnest($10::interval[]) AS took,
            unnest($11::boolean[]) AS delivered,
-           unnest($12::boolean[]) AS keep,
-           unnest($13::interval[]) AS delay,
-           unnest($14::text[]) AS disable
+           unnest($12::boolean[]) AS failed,
+           unnest($13::boolean[]) AS keep,
+           unnest($14::interval[]) AS delay,
+           unnest($15::text[]) AS disable
 ), lck AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since,
-           CASE WHEN i.disable <> '' AND NOT i.delivered THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
-           CASE WHEN i.disable <> '' AND NOT i.delivered AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
-           i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.keep, i.delay
-      FROM (SELECT task, config_id, claim, from_seq, to_seq, delivery_id, status, error, class, took, delivered, keep, delay, disable FROM inp ORDER BY task, config_id) i
+    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error,
+           CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
+           CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
+           i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
+      FROM (SELECT task, config_id, claim, from_seq, to_seq, delivery_id, status, error, class, took, delivered, failed, keep, delay, disable FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
-        SELECT task, config_id, host, caller, artifacts, next_seq, due_seq, due_at, due_since, aside, attempts, failing_since, last_error, claim, worker_id, locked_until, disabled_at, disabled_for FROM holdfast.push_cursors x
+        SELECT task, config_id, host, caller, artifacts, next_seq, due_seq, due_at, due_since, parked, attempts, failing_since, last_error, claim, worker_id, locked_until, disabled_at, disabled_for FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k
 ), eff AS MATERIALIZED (
-    SELECT l.task, l.config_id, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.disabled_at, l.disabled_for, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.keep, l.delay, l.disabled_at IS NULL AND NOT (l.delivered AND l.due_seq <= l.to_seq) AS live,
-           l.disabled_at IS NULL AND l.delivered AND l.due_seq > l.to_seq AS more
-      FROM lck l
+    SELECT l.task, l.config_id, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.disabled_at, l.disabled_for, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
+      FROM (SELECT lck.task, lck.config_id, lck.claim, lck.worker_id, lck.locked_until, lck.next_seq, lck.due_seq, lck.due_since, lck.attempts, lck.failing_since, lck.last_error, lck.disabled_at, lck.disabled_for, lck.from_seq, lck.to_seq, lck.delivery_id, lck.status, lck.error, lck.class, lck.took, lck.delivered, lck.failed, lck.keep, lck.delay, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
 ), upd AS (
     -- All from the locked row: an UPDATE with an older snapshot is first computed on the version in
     -- that snapshot.
     UPDATE holdfast.push_cursors k
        SET next_seq = CASE WHEN e.delivered THEN e.to_seq + 1 ELSE e.next_seq END,
-           due_at = CASE WHEN NOT e.live THEN NULL WHEN NOT e.delivered THEN now() + e.delay WHEN e.keep THEN e.locked_until ELSE now() END,
-           aside = false,
+           due_at = e.due_at, parked = false,
            due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
-           attempts = CASE WHEN e.delivered THEN 0 ELSE e.attempts + 1 END,
-           failing_since = CASE WHEN NOT e.delivered THEN coalesce(e.failing_since, now()) END,
-           last_error = CASE WHEN NOT e.delivered THEN nullif(e.error, '') END,
+           attempts = CASE WHEN e.delivered THEN 0 WHEN e.failed THEN e.attempts + 1 ELSE e.attempts END,
+           failing_since = CASE WHEN e.failed THEN coalesce(e.failing_since, now()) WHEN NOT e.delivered THEN e.failing_since END,
+           last_error = CASE WHEN e.failed THEN nullif(e.error, '') WHEN NOT e.delivered THEN e.last_error END,
            disabled_at = e.disabled_at, disabled_for = e.disabled_for,
            claim = CASE WHEN e.more AND e.keep THEN e.claim END,
            worker_id = CASE WHEN e.more AND e.keep THEN e.worker_id END,
-           locked_until = CASE WHEN e.more AND e.keep THEN e.locked_until END
+           locked_until = CASE WHEN e.more AND e.keep THEN e.due_at END
       FROM eff e WHERE k.task = ANY(ARRAY(SELECT task FROM eff)) AND k.task = e.task AND k.config_id = e.config_id
 ), logged AS (
     INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id)
@@ -936,6 +865,7 @@ type PushRecordParams struct {
 	Classes     []string
 	Tooks       []time.Duration
 	Delivereds  []bool
+	Faileds     []bool
 	Keeps       []bool
 	Delays      []time.Duration
 	Disables    []string
@@ -946,9 +876,11 @@ type PushRecordRow struct {
 	More  bool
 }
 
-// Records any number of attempts, each fenced by its claim; an attempt without a row in the result
+// Records any number of outcomes, each fenced by its claim; an outcome without a row in the result
 // had lost its claim. This statement sees a concurrent mark, or the mark sees this update, because
-// both write the row. An attempt without a delivery id made no request and only skips its events.
+// both write the row. An outcome that is neither delivered nor failed leaves the place and the
+// failures as they are: it moves the end of a claim that is kept, or releases the claim. An outcome
+// without a delivery id made no request, and no attempt is logged.
 func (q *Queries) PushRecord(ctx context.Context, db DBTX, arg PushRecordParams) ([]PushRecordRow, error) {
 	rows, err := db.Query(ctx, pushRecord,
 		arg.Tasks,
@@ -962,6 +894,7 @@ func (q *Queries) PushRecord(ctx context.Context, db DBTX, arg PushRecordParams)
 		arg.Classes,
 		arg.Tooks,
 		arg.Delivereds,
+		arg.Faileds,
 		arg.Keeps,
 		arg.Delays,
 		arg.Disables,
@@ -1002,7 +935,7 @@ UPDATE holdfast.push_cursors k
    SET next_seq = d.next_seq, due_seq = d.upto,
        due_at = CASE WHEN d.disabled_at IS NULL AND d.upto >= d.next_seq THEN now() END,
        due_since = CASE WHEN d.upto >= d.next_seq THEN coalesce(d.due_since, now()) END,
-       aside = false, attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
+       parked = false, attempts = 0, failing_since = NULL, claim = NULL, worker_id = NULL, locked_until = NULL
   FROM d WHERE k.task = $1 AND k.config_id = $2
 RETURNING (d.upto >= d.next_seq)::boolean AS due, (d.disabled_at IS NOT NULL)::boolean AS disabled
 `
