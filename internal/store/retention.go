@@ -392,7 +392,7 @@ func (s *Store) RemoveAudit(ctx context.Context, p partition.Partition) error {
 // statements that read the partition. Errors: task.Unavailable if they have not ended; the next
 // call continues.
 func (s *Store) Detach(ctx context.Context, p partition.Partition) error {
-	err := s.aside(ctx, func(c *pgx.Conn) error { return partition.Detach(ctx, c, p) })
+	err := s.onOwnConn(ctx, func(c *pgx.Conn) error { return partition.Detach(ctx, c, p) })
 	return translate("detach "+p.Table, err)
 }
 
@@ -404,12 +404,12 @@ func (s *Store) Detached(ctx context.Context, f partition.Family) ([]string, err
 
 // Drop removes a detached table.
 func (s *Store) Drop(ctx context.Context, name string) error {
-	err := s.aside(ctx, func(c *pgx.Conn) error { return partition.Drop(ctx, c, name) })
+	err := s.onOwnConn(ctx, func(c *pgx.Conn) error { return partition.Drop(ctx, c, name) })
 	return translate("drop "+name, err)
 }
 
-// aside runs do, which may take long, on its own connection.
-func (s *Store) aside(ctx context.Context, do func(*pgx.Conn) error) error {
+// onOwnConn runs do, which may take long, on a connection of its own.
+func (s *Store) onOwnConn(ctx context.Context, do func(*pgx.Conn) error) error {
 	conn, err := pgx.ConnectConfig(ctx, s.hot.Config().ConnConfig)
 	if err != nil {
 		return err
@@ -422,7 +422,7 @@ func (s *Store) aside(ctx context.Context, do func(*pgx.Conn) error) error {
 // are tasks that are held or, by since, still within their retention, and the events of existing
 // tasks. Usually it copies nothing.
 func (s *Store) Return(ctx context.Context, table string, since map[string]time.Time, otherwise time.Time) (returned int64, err error) {
-	err = s.aside(ctx, func(c *pgx.Conn) error {
+	err = s.onOwnConn(ctx, func(c *pgx.Conn) error {
 		name := pgx.Identifier{"holdfast", table}.Sanitize()
 		columns, err := columnsOf(ctx, c, table)
 		if err != nil {

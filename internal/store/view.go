@@ -78,15 +78,15 @@ type callers struct {
 	caller string
 }
 
-// aside makes callers' statements differ in the driver's cache. PostgreSQL plans a prepared
+// forCaller makes callers' statements differ in the driver's cache. PostgreSQL plans a prepared
 // statement for a role; if two roles shared it, PostgreSQL would plan it again at each change.
-const aside = "\n-- for a caller"
+const forCaller = "\n-- for a caller"
 
 func (c *callers) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, context.CancelFunc, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.pool.within)
 	b := &pgx.Batch{}
 	b.Queue(assume, c.caller)
-	b.Queue(sql+aside, args...)
+	b.Queue(sql+forCaller, args...)
 	sent := c.pool.SendBatch(ctx, b)
 	if _, err := sent.Exec(); err != nil {
 		_ = sent.Close()
@@ -144,19 +144,19 @@ func (c *callers) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &callersTx{tx}, nil
 }
 
-// callersTx adds aside to the statements of a transaction.
+// callersTx adds forCaller to the statements of a transaction.
 type callersTx struct{ pgx.Tx }
 
 func (t *callersTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return t.Tx.Exec(ctx, sql+aside, args...)
+	return t.Tx.Exec(ctx, sql+forCaller, args...)
 }
 
 func (t *callersTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return t.Tx.Query(ctx, sql+aside, args...) //nolint:rowserrcheck // the reader of the rows checks it
+	return t.Tx.Query(ctx, sql+forCaller, args...) //nolint:rowserrcheck // the reader of the rows checks it
 }
 
 func (t *callersTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return t.Tx.QueryRow(ctx, sql+aside, args...)
+	return t.Tx.QueryRow(ctx, sql+forCaller, args...)
 }
 
 // sentRows ends when its transaction does: an error may come until then.
