@@ -54,7 +54,8 @@ func Widths(cfg *config.Config) store.Widths {
 
 // ahead is the interval for creating partitions, long before the existing ones end.
 func ahead(cfg *config.Config) time.Duration {
-	return min(10*time.Minute, Widths(cfg).Tasks.Ahead()/4)
+	w := Widths(cfg)
+	return min(10*time.Minute, w.Tasks.Ahead()/4, w.Attempts.Ahead()/4, w.Audit.Ahead()/4)
 }
 
 // retentionDuties delete data at the end of its time. They run often, so that data stays only a fraction longer.

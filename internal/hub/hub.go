@@ -306,15 +306,14 @@ func (h *Hub) poll(ctx context.Context) error {
 	for {
 		every := h.opt.PollInterval
 		_, degraded := h.Health()
+		recovered := false
 		if degraded {
 			every = min(every, 250*time.Millisecond)
 		}
 		select {
 		case <-time.After(every/2 + rand.N(every)):
-			if _, still := h.Health(); degraded && !still {
-				// heardSelf had all topics read, and hints arrive again.
-				continue
-			}
+			_, still := h.Health()
+			recovered = degraded && !still
 		case <-h.doubtful:
 		case <-ctx.Done():
 			return nil
@@ -342,7 +341,8 @@ func (h *Hub) poll(ctx context.Context) error {
 				}
 			}
 		}
-		if found > 0 && h.opt.Observer.PollFound != nil {
+		// After a recovery, the hints of these events may be on their way.
+		if found > 0 && !recovered && h.opt.Observer.PollFound != nil {
 			h.opt.Observer.PollFound(found)
 		}
 	}

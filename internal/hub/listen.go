@@ -112,12 +112,10 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 // test sends a notification that this process must receive itself.
 func (h *Hub) test() { h.notify.send("t:" + strconv.FormatInt(time.Now().UnixNano(), 36)) }
 
-// heardSelf ends the self-test: the process has received its own notification. Others may have been
-// lost until now.
+// heardSelf ends the self-test: the process has received its own notification.
 func (h *Hub) heardSelf(string) {
 	if !h.works.Swap(true) {
 		h.opt.Log.Debug("listener received its own test; LISTEN works")
-		h.markAll()
 	}
 }
 

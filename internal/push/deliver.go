@@ -19,7 +19,12 @@ const (
 // deliver makes the deliveries of a configuration in the order of the log, one at a time. It ends when nothing is left,
 // when a delivery fails, or when others should have their turn.
 func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
-	if c.Unreadable != nil {
+	switch {
+	case c.Unreadable == nil:
+	case passing(ctx, c.Unreadable):
+		d.release(ctx, c, c.Unreadable)
+		return
+	default:
 		d.fail(ctx, c, c.Unreadable)
 		return
 	}
@@ -70,7 +75,8 @@ type parcel struct {
 func (d *Dispatcher) pack(c *claim, header *task.Task, events []*task.Event) []parcel {
 	switch {
 	case len(events) == 0:
-		return []parcel{{to: c.Upto, last: true, pointless: true}}
+		// This claim may have delivered past the events that were due when it was won.
+		return []parcel{{to: max(c.Upto, c.Next-1), last: true, pointless: true}}
 	case d.opt.CoalesceAfter > 0 && len(events) > d.opt.CoalesceAfter:
 		return []parcel{{to: header.LastSeq, last: true}}
 	}
@@ -151,6 +157,9 @@ func (d *Dispatcher) taskAsOf(ctx context.Context, c *claim, seq task.Seq) (*tas
 		if err := t.Apply(e); err != nil {
 			return nil, err
 		}
+	}
+	if t.LastSeq == 0 {
+		return nil, task.NotFound // it was deleted after the claim had read its header
 	}
 	c.told = t
 	return t, nil
@@ -238,7 +247,8 @@ func (d *Dispatcher) hold(ctx context.Context, c *claim) bool {
 	o.Keep, o.DueIn = true, d.opt.Lock
 	_, held, err := d.opt.Store.RecordPush(ctx, o)
 	if err != nil {
-		d.opt.Log.Warn("extending a claim failed", "task_id", c.PublicID, "config_id", c.Config.ID, "error", err)
+		d.release(ctx, c, err)
+		return false
 	}
 	c.until = start.Add(d.opt.Lock)
 	return held

@@ -357,7 +357,7 @@ func TestSweepDeletesRecords(t *testing.T) {
 	require.NoError(t, storetest.Days(t.Context(), f.url, f.now.Add(-9*day), f.now.Add(-3*day), f.now.Add(-40*day)))
 	for _, age := range []int{9, 3, 0} {
 		f.exec("INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, delivery_id, class) VALUES (gen_random_uuid(), 'c', now() - $1::int * interval '1 day', 1, 1, 1, '', 'server')", age)
-		f.exec("INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task, created_at) VALUES ((now() - $1::int * interval '1 day')::date, 't', 'o', 'k' || $1::int, '', gen_random_uuid(), now() - $1::int * interval '1 day')", age)
+		f.exec("INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task, created_at) VALUES (((now() - $1::int * interval '1 day') AT TIME ZONE 'UTC')::date, 't', 'o', 'k' || $1::int, '', gen_random_uuid(), now() - $1::int * interval '1 day')", age)
 		f.exec("INSERT INTO holdfast.processes (id, name, version, started_at) VALUES (gen_random_uuid(), 'p' || $1::int, 'v', now() - $1::int * interval '1 day')", age)
 	}
 	r := New(Options{Store: f.Store, Keys: 5 * day, Attempts: 5 * day, Processes: 5 * day})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,9 +117,6 @@ func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due 
 		r := &rows[i]
 		d, err := s.pushDue(ctx, r)
 		if err != nil {
-			if task.KindOf(err) == task.Unavailable {
-				return due, err
-			}
 			d.Unreadable = fmt.Errorf("its secrets cannot be read: %w", err)
 		}
 		due = append(due, d)
@@ -338,8 +336,12 @@ type PushOutcome struct {
 // record is a queued outcome.
 type record struct {
 	*PushOutcome
+	ctx  context.Context //nolint:containedctx // of the caller, who may stop waiting
 	done chan recorded
 }
+
+// abandoned reports whether an outcome would extend a claim for a caller who has stopped waiting.
+func (r *record) abandoned() bool { return r.Keep && !r.Delivered && !r.Failed && r.ctx.Err() != nil }
 
 func (r *record) size() int { return len(r.Error) + 128 }
 
@@ -350,10 +352,11 @@ type recorded struct {
 
 // RecordPush writes an outcome, in one commit with those of others. ours reports whether the process
 // still held the claim. If not, nothing was written: the configuration was deleted, replaced,
-// redelivered or claimed by another process. more reports whether there is more to deliver; if not,
+// redelivered or claimed by another process. An outcome that only keeps the claim is not written once
+// ctx has ended. more reports whether there is more to deliver; if not,
 // the claim has ended. It blocks while the database is unavailable.
 func (s *Store) RecordPush(ctx context.Context, o *PushOutcome) (ours, more bool, err error) {
-	r := &record{o, make(chan recorded, 1)}
+	r := &record{o, ctx, make(chan recorded, 1)}
 	if !s.records.add(r) {
 		return false, false, task.Errorf(task.Unavailable, "the server is stopping")
 	}
@@ -367,9 +370,11 @@ func (s *Store) RecordPush(ctx context.Context, o *PushOutcome) (ours, more bool
 
 func (s *Store) flushRecords(ctx context.Context, items []*record) {
 	start := time.Now()
-	arg := recordParams(items)
 	for try := 0; ; try++ {
-		rows, err := s.q.PushRecord(ctx, s.hot, arg)
+		if items = slices.DeleteFunc(items, (*record).abandoned); len(items) == 0 {
+			return
+		}
+		rows, err := s.q.PushRecord(ctx, s.hot, recordParams(items))
 		if err == nil {
 			s.flushed("push_record", len(items), start)
 			more := make(map[uuid.UUID]bool, len(rows))

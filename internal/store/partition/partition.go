@@ -86,10 +86,10 @@ func Ensure(ctx context.Context, db DB, f Family, w Width, from, to time.Time) (
 }
 
 // EnsureAhead creates the missing partitions of a family around now and for the time ahead, once
-// less than half of that time has partitions. So it creates several at once: each time, all sessions
-// plan their statements again.
+// less than two thirds of that time have partitions. So it creates several at once: each time, all
+// sessions plan their statements again.
 func EnsureAhead(ctx context.Context, db DB, f Family, w Width, now time.Time) (created []string, err error) {
-	return ensure(ctx, db, f, w, now.Add(-behind), now.Add(w.Ahead()/2), now.Add(w.Ahead()))
+	return ensure(ctx, db, f, w, now.Add(-behind), now.Add(w.Ahead()*2/3), now.Add(w.Ahead()))
 }
 
 // behind covers clocks that are a little slow, and creates that were delayed.
