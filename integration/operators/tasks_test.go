@@ -188,7 +188,8 @@ func TestTailSurvivesReplica(t *testing.T) {
 	taskID := replicas[0].Stream(a2atest.V03, a2atest.Say("chunks=60 size=16 delay=20ms")).Take(1)[0].Task()
 	tail := follow(t, env, "tasks", "tail", taskID)
 	tail.Take(5)
-	replicas[0].Kill()
+	runs, others := clustertest.Running(db, taskID, replicas)
+	runs.Kill()
 	require.Zero(t, tail.end(), tail.errs)
 	require.Equal(t, length(db, taskID), tail.seqs())
 	lost := 0
@@ -200,7 +201,7 @@ func TestTailSurvivesReplica(t *testing.T) {
 	require.Equal(t, 1, lost, "operators see the lost attempt")
 
 	// The other ways to end.
-	b := replicas[1]
+	b := others[0]
 	for text, code := range map[string]int{"fail:x": 3, "reject:x": 3, "ask:x": 4, "auth": 4, "echo:x": 0} {
 		id := b.Send(a2atest.V03, a2atest.Say(text)).Task()
 		res := clustertest.Command(t, t.TempDir(), env, "tasks", "tail", id)

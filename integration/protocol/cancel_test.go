@@ -135,11 +135,12 @@ func TestCancelOfRunOfDeadReplica(t *testing.T) {
 	replicas := clustertest.Cluster(t, db.URL, "a", "b")
 	s := replicas[0].Stream(a2atest.V03, a2atest.Say("hold"))
 	taskID := s.UntilState("working").Task()
-	replicas[0].Kill()
-	res := replicas[1].Cancel(taskID)
+	runs, others := clustertest.Running(db, taskID, replicas)
+	runs.Kill()
+	res := others[0].Cancel(taskID)
 	if res.State() != "canceled" { // the cancel stopped waiting before the rescue
 		require.Equal(t, "working", res.State())
-		res = replicas[1].Settled(taskID)
+		res = others[0].Settled(taskID)
 	}
 	require.Equal(t, "canceled", res.State())
 }

@@ -353,3 +353,19 @@ func (l *log) tail(n int) []byte {
 	n = cmp.Or(n, len(l.lines))
 	return bytes.Join(l.lines[max(0, len(l.lines)-n):], nil)
 }
+
+// Running splits replicas into the one that runs a task and the others. A replica does not always run the tasks that it
+// creates.
+func Running(d *DB, taskID string, replicas []*Replica) (runs *Replica, others []*Replica) {
+	d.T.Helper()
+	name := One[string](d, "SELECT w.name FROM holdfast.tasks t JOIN holdfast.workers w ON w.id = t.worker_id WHERE t.id::text = $1", taskID)
+	for _, r := range replicas {
+		if strings.HasSuffix(name, "/"+strconv.Itoa(r.cmd.Process.Pid)) {
+			runs = r
+		} else {
+			others = append(others, r)
+		}
+	}
+	require.NotNil(d.T, runs, name)
+	return runs, others
+}
