@@ -1378,12 +1378,17 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 	left.Store(tasks * 2)
 	deliver := func(ctx context.Context, s *Store, d *PushDue) error {
 		key := d.Task.String() + d.Config.ID
-		mu.Lock()
-		overlap := busy[key]
-		busy[key] = true
-		mu.Unlock()
-		if overlap {
-			return fmt.Errorf("%s is delivered twice at a time", key)
+		begin := func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if busy[key] {
+				return fmt.Errorf("%s is delivered twice at a time", key)
+			}
+			busy[key] = true
+			return nil
+		}
+		if err := begin(); err != nil {
+			return err
 		}
 		for {
 			_, evs, err := s.ReadPush(ctx, d, PushRange{From: d.Next, Limit: 3})
@@ -1395,7 +1400,7 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 				o.Keep = e.Seq%5 != 0
 				mu.Lock()
 				got[key] = append(got[key], e.Seq)
-				busy[key] = o.Keep
+				busy[key] = false // the record may end the claim, and another process may claim it before we hear that
 				mu.Unlock()
 				ours, more, err := s.RecordPush(ctx, o)
 				if err != nil || !ours {
@@ -1405,13 +1410,10 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 					left.Add(-1)
 				}
 				if !more || !o.Keep {
-					mu.Lock()
-					// If another process has claimed it meanwhile, that process has set busy.
-					if o.Keep {
-						busy[key] = false
-					}
-					mu.Unlock()
 					return nil
+				}
+				if err := begin(); err != nil {
+					return err
 				}
 				d.Next = e.Seq + 1
 			}
