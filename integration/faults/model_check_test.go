@@ -339,7 +339,7 @@ func (c *checker) refused(d *done) error {
 	switch {
 	case strings.Contains(d.refuse.Message, "Idempotency-Key"):
 		other := func(msg string) bool { return msg != "" && msg != d.msg }
-		if d.refuse.Code != invalid || !slices.ContainsFunc(append(c.freed[d.key], c.keys[d.key]), other) {
+		if d.refuse.Code != invalid || !slices.ContainsFunc(append([]string{c.keys[d.key]}, c.freed[d.key]...), other) {
 			return fmt.Errorf("the key is said to be in use: %w", d.refuse)
 		}
 		return nil

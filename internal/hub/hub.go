@@ -306,14 +306,11 @@ func (h *Hub) poll(ctx context.Context) error {
 	for {
 		every := h.opt.PollInterval
 		_, degraded := h.Health()
-		recovered := false
 		if degraded {
 			every = min(every, 250*time.Millisecond)
 		}
 		select {
 		case <-time.After(every/2 + rand.N(every)):
-			_, still := h.Health()
-			recovered = degraded && !still
 		case <-h.doubtful:
 		case <-ctx.Done():
 			return nil
@@ -342,7 +339,8 @@ func (h *Hub) poll(ctx context.Context) error {
 			}
 		}
 		// After a recovery, the hints of these events may be on their way.
-		if found > 0 && !recovered && h.opt.Observer.PollFound != nil {
+		_, still := h.Health()
+		if recovered := degraded && !still; found > 0 && !recovered && h.opt.Observer.PollFound != nil {
 			h.opt.Observer.PollFound(found)
 		}
 	}
