@@ -126,13 +126,9 @@ func TestTaskFailsAfterMaxAttempts(t *testing.T) {
 			n := clustertest.One[int](db, "SELECT count(*) FROM holdfast.task_queue WHERE worker_id IS NOT NULL AND tries = $1", try)
 			return waittest.Unless(n == 1, "try %d has not begun", try)
 		})
-		owner := clustertest.One[string](db, `SELECT w.name FROM holdfast.workers w JOIN holdfast.tasks t ON t.worker_id = w.id WHERE t.id = $1`, taskID)
-		for _, r := range replicas {
-			if r.Is(owner) {
-				r.Kill()
-				r.Run()
-			}
-		}
+		runs, _ := clustertest.Running(db, taskID, replicas)
+		runs.Kill()
+		runs.Run()
 	}
 	res := b.Settled(taskID)
 	require.Equal(t, "failed", res.State())

@@ -360,7 +360,7 @@ func Running(d *DB, taskID string, replicas []*Replica) (runs *Replica, others [
 	d.T.Helper()
 	name := One[string](d, "SELECT w.name FROM holdfast.tasks t JOIN holdfast.workers w ON w.id = t.worker_id WHERE t.id::text = $1", taskID)
 	for _, r := range replicas {
-		if strings.HasSuffix(name, "/"+strconv.Itoa(r.cmd.Process.Pid)) {
+		if r.Is(name) {
 			runs = r
 		} else {
 			others = append(others, r)
