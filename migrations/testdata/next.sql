@@ -1,7 +1,7 @@
 -- 00001_tasks.sql c79c043d1eadc24e962ad12c919dafc519351dc12a32d19a180d81b6c7fadbf8
 -- 00002_workers.sql b5cfb901e95a10f6b2a9ddfcbc8ce3d7091f73befa82438b47cd54d7d4495814
 -- 00003_webhooks.sql 6167bd9b154f4de6812dedf33057ab705a4f89fa224f074da8ab232e7f759dd4
--- 00004_keys_and_audit.sql 7e4a0a015a5714a85fa293ec0b7f7032b795e93c804d865307d46701baead8d3
+-- 00004_keys_and_audit.sql 060bc3a3dade44e4e490cebb5db690542c34673683ed069a40880d6e3e7bc7a9
 -- 00005_views.sql da939ca72a14698695f6e84aa2b75311fe86c0bb84e267461d0861002869bb16
 -- 00006_isolation.sql fdaa4402cb74943f1116d202023ac00dcfb14661a14d7e93b97788a934e8c6e3
 -- 00007_retention.sql 34daa205f1f5e139c8e50498f60c28490afd702b9d5262cb267397ab643aa9bc
@@ -57,17 +57,26 @@ CREATE FUNCTION holdfast.audit(entries text) RETURNS bigint
     AS $$
 DECLARE
     c holdfast.audit_chains;
+    newest bigint;
     at timestamptz;
     hash bytea;
 BEGIN
-    SELECT * INTO c FROM holdfast.audit_chains ORDER BY chain LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        SELECT * INTO STRICT c FROM holdfast.audit_chains WHERE chain = 1 + pg_backend_pid() % 64 FOR NO KEY UPDATE;
-    END IF;
+    <<taken>>
+    LOOP
+        FOR k IN 1..64 LOOP
+            SELECT a.length INTO newest FROM holdfast.audit_chains a WHERE a.chain = k ORDER BY a.length DESC LIMIT 1;
+            SELECT * INTO c FROM holdfast.audit_chains a WHERE a.chain = k AND a.length = newest FOR NO KEY UPDATE SKIP LOCKED;
+            EXIT taken WHEN FOUND;
+        END LOOP;
+        -- All are held. The commit that releases this one changes its length, so the search begins again.
+        SELECT a.length INTO newest FROM holdfast.audit_chains a WHERE a.chain = 1 + pg_backend_pid() % 64 ORDER BY a.length DESC LIMIT 1;
+        SELECT * INTO c FROM holdfast.audit_chains a WHERE a.chain = 1 + pg_backend_pid() % 64 AND a.length = newest FOR NO KEY UPDATE;
+        EXIT taken WHEN FOUND;
+    END LOOP;
     at := clock_timestamp();
     hash := sha256(c.head || convert_to(concat_ws(' ', c.chain, c.length + 1, (extract(epoch FROM at) * 1000000)::bigint, session_user, entries), 'UTF8'));
     INSERT INTO holdfast.audit_log VALUES (c.chain, c.length + 1, at, session_user, entries::json, hash);
-    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain;
+    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain AND a.length = c.length;
     RETURN c.length + 1;
 END
 $$;
@@ -437,26 +446,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261122 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261122.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261122.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261122.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261122.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261123 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -477,6 +466,26 @@ COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261124 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -513,7 +522,7 @@ CREATE TABLE holdfast.audit_chains (
     removed_head bytea DEFAULT '\x'::bytea NOT NULL,
     CONSTRAINT audit_chains_order CHECK (((removed >= 0) AND (removed <= length)))
 )
-WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that the removal of rows is noticed.';
 COMMENT ON COLUMN holdfast.audit_chains.length IS 'How many rows the chain has had.';
 COMMENT ON COLUMN holdfast.audit_chains.head IS 'The hash of the last row.';
@@ -682,16 +691,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261122 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261122.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261123 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -702,6 +701,16 @@ CREATE TABLE holdfast.keys_20261123 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261124 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1704,94 +1713,94 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261122 FOR VALUES FROM ('2026-11-22 05:45:00+05:45') TO ('2026-11-23 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261122 FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-22 23:46:05.962543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-22 23:46:05.963277+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-22 23:46:05.967667+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-22 23:46:05.975416+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-22 23:46:05.978027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-22 23:46:05.980162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.98353+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984139+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984552+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985433+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985877+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986289+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986728+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987194+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987604+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.988791+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989356+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989927+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.991599+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.992443+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.993162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994144+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994722+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995092+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995675+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.996036+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:05.99867+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:06.001492+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-22 23:46:06.023389+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261122 VALUES (1, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.008096+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (2, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.014696+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (3, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.025504+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (4, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.031718+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (5, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.038246+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (6, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.045426+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (7, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.056609+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (8, '01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', '2026-11-22 23:46:06.068547+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (9, '01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', '2026-11-22 23:46:06.080458+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-22 23:46:05.942733+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel","subject":"ada"}]', '\xb4de2e28bdc10f3751258e088b0cc8c597615699a7e6c40dfb23355ccda417c7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-22 23:46:05.959368+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel"}]', '\x7af667224061199184f2a61ff0098fc1ea45af96bc6ab7e98a3fd3aa7879df7f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-22 23:46:05.965423+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aac-7b6a-95ec-437f5682f063","agent":"travel","subject":"ada"}]', '\xa7498f69a5e92941be6b5b59f286f001dfd0d6db2319bbb1ad500ba591d4e22e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-22 23:46:05.969111+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee","agent":"travel","subject":"ben"}]', '\xe3a0028423748de66f0b537de8044843e60fc5adc971a9f1f17c821490cb35b6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-22 23:46:05.971633+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab3-711b-92d9-57ba5c3d5e2c","agent":"travel","subject":"ben"}]', '\x8c0be2ef5926624a9e41f604007e8bd092ccf93ef431a05f2ba5819018cc5db3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-22 23:46:05.976756+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab8-747b-988a-59c2ca46648a","agent":"travel","subject":"ben"}]', '\x90ced94d423746d64b2708b30819fa118aeb2bf9c9eabfe19836ccf7c0931e35');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-22 23:46:05.981718+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3abd-7064-898d-34fc37137568","agent":"writer","subject":"ada"}]', '\x59cde69d7b937a6c45cf979a28fbb88d0c370cea51454b96a30aa97fba8846e9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-22 23:46:05.997318+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acc-7d40-8a1a-883581c3a8e4","agent":"writer","subject":"cyd"}]', '\xee608ec2ce88e77435d41a8e4f84fe8ee6f240a00c96fc890d1839135ae4dc5c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-22 23:46:05.999799+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acf-7589-b90d-e8b556da6f08","agent":"writer","subject":"cyd"}]', '\xe22c24c99ef2b76a4ad7e6166eaf0117a65daf882e57f2c475ef533c4b6bf5a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-22 23:46:06.002746+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer","subject":"cyd"}]', '\x699cdb08218be2ecf018bf2bcf08db3abcabb4ad45f055b7be9caca6009c0009');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-22 23:46:06.005286+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer"}]', '\x2ebba4ac00a4dfc9048ea7033f57f1f75eeafe8a8dabdfac17937de92f2686af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-22 23:46:06.006572+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer","subject":"cyd"}]', '\x4ea5471b74dce46eb9b7900c3a89df67f8f80f4019ecbc92ab8798f7fd729cd7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-22 23:46:06.007117+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer"}]', '\xf55f0d819640ad6486e44de2b8f57af1f0deda8e2344a109e233b81abece4972');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-22 23:46:06.007874+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad7-7788-96e8-0a5e86e21dc2","agent":"support","subject":"ben"}]', '\x63768204d8c71f0547e877e7cab1ca20df10d09b4611aafeeaf4c6f07f44fbc2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-22 23:46:06.010241+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad9-7d8d-9dec-27428caa2310","agent":"support","subject":"ben"}]', '\xa345ed6d308ae69a43a04569c14c62ed68622a0f940670670833a8837ed9f4b5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-22 23:46:06.012323+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adc-700d-b3d3-78943fadbef5","agent":"support","subject":"cyd"}]', '\x333ee285ba98502fb334c7ed67380d8021e420ef6633ad01b35ea15ebf85c900');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-22 23:46:06.014191+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","agent":"support","subject":"cyd"}]', '\x254ca82bac16bcbb6c0784566a96161a4f6c450c9c0d8bbdc8e9228b503e18ab');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-22 23:46:06.015892+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","agent":"support","subject":"cyd"}]', '\x296e72865900b682f558c8cd77a8f04cacb19b8c9ee9189112616e8237e0cb12');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-22 23:46:06.017853+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","agent":"support","subject":"cyd"}]', '\x2b7693b8d22928d10178dd5f80df8b954eced4e1198540a42ba165c6959957bd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-22 23:46:06.020665+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","agent":"writer","subject":"ada"}]', '\x47f43147c3feaa02f5fdcb91ce378771e3e03b9fcfe9615155b2d7e535fe306c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-22 23:46:06.024146+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae7-7b23-809e-a38279e5e567","agent":"writer","subject":"ben"}]', '\x83e638774685a6e33e0677092a935399c53a16424d14b9efb186bcf568676e21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-22 23:46:06.02564+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae9-754c-89bc-7d3d4d2064f4","agent":"support","subject":"ben"}]', '\x4d7d0e8ffd680d6cf5430ec426e82348eccc0f17adad8996f5efda1c9d4dda87');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-22 23:46:06.027282+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7060-be8d-5870cd3a40ad","agent":"travel","subject":"ada"}]', '\x9aaa37d02591651c4af7ab6070852ba33043aa1f9dc6b9573402f70aae9bd94e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-22 23:46:06.028231+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7dad-8213-75694937ae06","agent":"travel","subject":"ada"}]', '\x0c68f7c5d6bd05eaaf805858db2ebc12a560af06d8889e63fff30cb02be2d163');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-22 23:46:06.032992+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\x59964f0ff718920e7a0dec3672a55e1046616c296237610e3eca65242c89cae5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-22 23:46:06.034692+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\xcd5aa33f25c1d8ce0f7c546e93c41e705d5411590777d3cd8ba4f81056eab213');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-22 23:46:06.056152+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x934938ad8c8b8fd23e0ec633c48ddb105bec5bc289581f97b64acc7053a040a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-22 23:46:06.056814+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x40fcb4e74aeab14c2cabae7dd4e553356634a267925b9c535b2b4fc4a580ea98');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-22 23:46:06.07943+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\xd24a7f6f70bfa449e63584a8b76627ccad1b1e4ab406b236018397a476cafac7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-22 23:46:06.079953+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\x04aa91668e8c0380495a4a22e9f9b715a3a4894f07d65bdd854547d04b05cafb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-22 23:46:06.099174+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\x32347fdd56db5e1576b53775525f7b98136638aa40503024da95395d4cee6fb4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-22 23:46:06.099644+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\xce7abff0cba5c1e52f8aba3212b89f43d78966c175da5cb8d6c66ea496beff48');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-22 23:46:06.110171+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x2906e5ba3503b90b43fc1cd817f0533a1575ba2c8a4dce0efaefb7feffb8dde4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-22 23:46:06.110683+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x81a4442fb7a7925965d0d5291be2e3e5d9290c5217f3c5e9fb4b3de755d1a26e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-22 23:46:06.125336+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3b48-7df3-a58a-8c7275b5249b","agent":"writer","subject":"cyd"}]', '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 06:31:05.319422+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 06:31:05.37334+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-0256-7a89-a410-ffd5b13fa24b', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 06:31:05.422215+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-0278-765a-b7d5-f99191dd174f', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 06:31:05.469331+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-029f-775d-8491-5838aeb6b5a7', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 06:31:05.496972+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-029f-775d-8491-5838aeb6b5a7', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 06:31:05.514736+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.556829+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.557555+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.560482+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.5639+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.569399+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.57078+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.574121+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.583219+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.584773+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.585495+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.586065+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.589103+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.595189+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.603343+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.604111+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.610971+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.616298+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.620022+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.629728+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:31:05.632119+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-0345-7db8-843f-e3c79caa8989', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 06:31:05.66605+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-0367-74ef-9c8a-b30a126fcba3', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 06:31:05.688576+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205de-0416-793c-9b5d-96a4572de1a4', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 06:31:05.858389+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a205de-0416-793c-9b5d-96a4572de1a4', 'w1', '2026-11-23 06:31:06.123514+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a205de-0416-793c-9b5d-96a4572de1a4', 'w1', '2026-11-23 06:31:06.178865+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 'w1', '2026-11-23 06:31:06.299568+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 'w1', '2026-11-23 06:31:06.350445+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 'w1', '2026-11-23 06:31:06.432362+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a205de-0408-70e2-8871-740018c379fd', 'w1', '2026-11-23 06:31:06.533127+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a205de-0408-70e2-8871-740018c379fd', 'w1', '2026-11-23 06:31:06.607572+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a205de-040f-785d-bd8c-89fa99efa6fc', 'w1', '2026-11-23 06:31:06.67096+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a205de-037d-7934-ab6d-f98bf8240724', 'w1', '2026-11-23 06:31:06.747009+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a205de-000b-7848-be9e-3eb17306ec33');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 06:31:05.004907+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0020-70fe-a99d-96f8ce19416f","agent":"travel","subject":"ada"}]', '\xb3e4b38292dabc8f9328c47efa6492f62cce3fa958ec06c2b16a1be699ad18c3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 06:31:05.257251+05:45', 'holdfast', '[{"action":"task.continued","task":"01a205de-0020-70fe-a99d-96f8ce19416f","agent":"travel"}]', '\x79c8e2885e4cb93bb505edfcce8a35349373bbc0474aa835342f5422eda40faa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 06:31:05.40088+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0256-7a89-a410-ffd5b13fa24b","agent":"travel","subject":"ada"}]', '\xaa1f4c02c9f000728ea9f8ce0def71992e12db56682b396d919ce98190b67cfa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 06:31:05.429161+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0270-70c1-8966-7d5c5f5d4dc9","agent":"travel","subject":"ben"}]', '\x86bac2df3fbc35b2980eb83678c008868f32ada6f032ed52da401588c9ec3b17');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 06:31:05.433016+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0278-765a-b7d5-f99191dd174f","agent":"travel","subject":"ben"}]', '\x5ce6137a4fbff2e4528d3988cf3d7191afc877b5402a07afa48c12c340588905');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 06:31:05.473459+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-029f-775d-8491-5838aeb6b5a7","agent":"travel","subject":"ben"}]', '\x8699f1683ed2067e07fe00d232adee9cf7e928318c15efa55f82c7e614ed2281');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 06:31:05.545297+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-02d4-7bdd-b227-ae45bbc9b8bb","agent":"writer","subject":"ada"}]', '\xca602d35548281afdacac6d1b7d939bb5a8d90926d5858fea944c920810f7b8b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 06:31:05.641267+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0345-7db8-843f-e3c79caa8989","agent":"writer","subject":"cyd"}]', '\x832b8fc045dd6386a2819ebd891bee1560033be4f2759cf449f5bcd31a9a5bee');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 06:31:05.671827+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0367-74ef-9c8a-b30a126fcba3","agent":"writer","subject":"cyd"}]', '\x5aaf954651b5d204f9d93e1977c30d41a066e8a0037874e03606b887b011c198');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 06:31:05.694122+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-037d-7934-ab6d-f98bf8240724","agent":"writer","subject":"cyd"}]', '\x0296f38b4df67aa89a88efb33670e7af583692e26a9febc5f1cac8e346a2364b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 06:31:05.699623+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205de-037d-7934-ab6d-f98bf8240724","agent":"writer"}]', '\xba9ad7ba276a3753e871b0d27698f9384941353c95efd5bafa1bf91683dac1c5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 06:31:05.721405+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0398-7bbb-98e4-3c2beede0c75","agent":"writer","subject":"cyd"}]', '\xd948031cf90bdfd0c0705c27d7977c241a19d76c62becfb01cf7dd4a83488194');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 06:31:05.722837+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205de-0398-7bbb-98e4-3c2beede0c75","agent":"writer"}]', '\xdb869ea555c49720196ab616e57c77d761bdfe2a6872e8c2e1384bf2991940eb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 06:31:05.727057+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-039c-792b-96ac-d2899dc22628","agent":"support","subject":"ben"}]', '\x008e4adc04096072f6f94ac4e5c6bc6bccd0e94c8b9ad96223c5d14a143315b1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 06:31:05.747763+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-03b2-767a-98e9-a05fc4170289","agent":"support","subject":"ben"}]', '\x061893e9143e7c43c2e76a6ebbd3805925649103363128df4ea0481c6ebdfec5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 06:31:05.797927+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-03e5-7422-8187-ec51906b535c","agent":"support","subject":"cyd"}]', '\x9d569935de4c276d3cbf5d9f1b7444d0092324bed833475d166bbc5cda66026d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 06:31:05.820331+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-03f5-76e2-98cc-bd4fd39a4ac5","agent":"support","subject":"cyd"}]', '\x586af5633127e5f2caad57523d0808ec1b3f4a8d79820859f103c44922b94951');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 06:31:05.833153+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0408-70e2-8871-740018c379fd","agent":"support","subject":"cyd"}]', '\x0321f7b1d7ed6dcc687398d2c6d6f72a2a2e6b5db6be3a5cc6e432e136d81abb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 06:31:05.840083+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-040f-785d-bd8c-89fa99efa6fc","agent":"support","subject":"cyd"}]', '\x723a8e0ac3fadd5c1e27113dfe8e3327d0acc2c776f7a68fd6cf793a443d2540');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 06:31:05.847087+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0416-793c-9b5d-96a4572de1a4","agent":"writer","subject":"ada"}]', '\x9bc2027d593e67e07cb5cdc0412026974e0fba0428c73dba3c312d8f14edd4c5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 06:31:05.860966+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0423-722b-909b-c055ab8d98af","agent":"writer","subject":"ben"}]', '\xdeb89436660eeb91543ba066e2322e9d0ea34be9005dd69ca145405796b64e4d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 06:31:05.875056+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-042a-718d-bbc0-f901ea19133a","agent":"support","subject":"ben"}]', '\x3e9e00d4f776205434ee3580d1e203acf829b15efc0cafe2c09a21b988de33a3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 06:31:05.890746+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0442-73d3-9ff1-766dd4edad64","agent":"travel","subject":"ada"}]', '\xdbbfd1b78617324d288cc59f9b00bbf6d3895f18a0ffbf63dad47b5f2ffbb144');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 06:31:05.891719+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-0443-75f7-ac40-8d8c324f8304","agent":"travel","subject":"ada"}]', '\xb86e7c547cc925897c557ba0e7c80e732c59e9164fa02da8710aab0eb0635078');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 06:31:05.94093+05:45', 'holdfast', '[{"action":"push.set","task":"01a205de-0416-793c-9b5d-96a4572de1a4","object":"w1"}]', '\x8a0dfbd267a9b86fa4d1c657af3b57c15e92bb062fbeb8c6118439bb0f7efb81');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 06:31:05.968184+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205de-0416-793c-9b5d-96a4572de1a4","object":"w1"}]', '\x6d3870fe7ca47d30436bac50ed58acf4a256ef3b000af41251ddeac7b0504d06');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 06:31:06.265448+05:45', 'holdfast', '[{"action":"push.set","task":"01a205de-03f5-76e2-98cc-bd4fd39a4ac5","object":"w1"}]', '\xe48c32cde7c1077cd8881ed8a593269d9db886119679dac8edab58bea976a725');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 06:31:06.279385+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205de-03f5-76e2-98cc-bd4fd39a4ac5","object":"w1"}]', '\xb5a175f9f10cafc9a81bcdd0b128b7a3b9995afbb394f079a051a5f283bb2db5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 06:31:06.480632+05:45', 'holdfast', '[{"action":"push.set","task":"01a205de-0408-70e2-8871-740018c379fd","object":"w1"}]', '\x3d235f7c4ce36249cf253d9cdca783e63638f0f459584a8cd52c74962440640f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 06:31:06.488242+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205de-0408-70e2-8871-740018c379fd","object":"w1"}]', '\x7817ea5c5f00a17f62584f8e9c49a1670a855953c9608ff9eee0ed14e3472b70');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 06:31:06.649005+05:45', 'holdfast', '[{"action":"push.set","task":"01a205de-040f-785d-bd8c-89fa99efa6fc","object":"w1"}]', '\x3890fc5697ea12ffcd4a8036471cd8abd4de14bde7ea4f19032dee0f000e2fad');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 06:31:06.652205+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205de-040f-785d-bd8c-89fa99efa6fc","object":"w1"}]', '\x8a6d3897843e1d0a50ef5d465fd5711608db0d94fcd6aaf2a35cecbd4e3aba71');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 06:31:06.712743+05:45', 'holdfast', '[{"action":"push.set","task":"01a205de-037d-7934-ab6d-f98bf8240724","object":"w1"}]', '\x79cbe381475406093807c95531df587977a750a4efa28d5c693c3242bffd07e7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 06:31:06.713293+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205de-037d-7934-ab6d-f98bf8240724","object":"w1"}]', '\x9c1543ffbf27037dccd6d1d7c3715fa163caf943a49f088704360fbba98c53a4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 06:31:06.826772+05:45', 'holdfast', '[{"action":"task.created","task":"01a205de-07c3-78a8-82b6-7a93b2c9c9ad","agent":"writer","subject":"cyd"}]', '\x572330334307cc78a6b8585c6be0d4b254eb76a0b8ff96eee7b2753fcb39c086');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1814,7 +1823,6 @@ INSERT INTO holdfast.audit_chains VALUES (20, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (21, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (22, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (23, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (24, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (25, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (26, 0, '\x', 0, '\x');
@@ -1856,147 +1864,148 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-22 23:46:05.9379+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.95204+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-22 23:46:05.953821+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.949556+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2046b-3aa2-758c-a7bd-ddd1aff71be5', '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.961926+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-22 23:46:05.963712+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.961473+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-22 23:46:05.964824+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.966968+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.968188+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.966497+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-22 23:46:05.968765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.970106+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-22 23:46:05.970658+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.969732+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-22 23:46:05.971186+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.972941+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.973702+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.972481+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.97481+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.974449+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.97589+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.975137+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-22 23:46:05.976363+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.977621+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2046b-3a8d-755d-b975-e4d478052ab7"}', NULL, '2026-11-22 23:46:05.979017+05:45', '01a2046b-3a8d-755d-b975-e4d478052ab7', '2026-11-22 23:46:05.977323+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.980644+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.979876+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-22 23:46:05.981112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.982752+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-22 23:46:05.996445+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.982421+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.996964+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.998237+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.99902+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.997894+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.999461+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.000801+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.001941+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.000356+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-22 23:46:06.002397+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.003646+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.00575+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.003325+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-22 23:46:06.006278+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.007033+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-22 23:46:06.00759+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.009005+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.009491+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.008427+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-22 23:46:06.009954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.011099+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.011578+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.010771+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-22 23:46:06.012065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.013112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-22 23:46:06.013485+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.012837+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.013954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.014894+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.015292+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.014635+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.015671+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.016625+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.017142+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.016316+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.017641+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.018819+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.019878+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.018499+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-22 23:46:06.020344+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.022875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-22 23:46:06.023836+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.024953+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-22 23:46:06.025406+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.026362+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-22 23:46:06.026756+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.026109+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-22 23:46:06.027068+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-22 23:46:06.027959+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-22 23:46:06.122758+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-1', '\x6b2d31', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-2', '\x6b2d32', '01a2046b-3aac-7b6a-95ec-437f5682f063', '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-23 00:46:05.934194+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', '2026-11-22 23:46:05.932567+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', '2026-11-22 23:46:05.933262+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-755d-b975-e4d478052ab7', 'web-2/731', '1.4.0', '2026-11-22 23:46:05.933391+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-22 23:46:06.028724+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.055034+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.078573+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.098201+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-22 23:46:06.108904+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.078246+05:45', '2026-11-22 23:46:06.056512+05:45', false, 3, '2026-11-22 23:46:06.065504+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.096609+05:45', '2026-11-22 23:46:06.079693+05:45', false, 2, '2026-11-22 23:46:06.085426+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.108547+05:45', '2026-11-22 23:46:06.0994+05:45', false, 1, '2026-11-22 23:46:06.108547+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-22 23:46:06.110418+05:45', false, 1, '2026-11-22 23:46:06.120458+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-22 23:46:06.120458+05:45', 'the receiver answered 410 Gone');
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-22 18:01:05.718214');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-22 18:01:05.725429');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-22 18:01:05.754712');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-22 18:01:05.759253');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-22 18:01:05.767054');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-22 18:01:05.777105');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-22 18:01:05.807716');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-22 18:01:05.814025');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xfc36bd51057846e9bb3e1fe85ae68ef65d08d7e12d864c0db0914df958031332', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xf824b4fd033b47a7b7e26ea3a9330dead3af9673c21840ef855af33055462ad4', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2046b-3aac-7b6a-95ec-437f5682f063');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2046b-3ab3-711b-92d9-57ba5c3d5e2c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2046b-3ab8-747b-988a-59c2ca46648a');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2046b-3abd-7064-898d-34fc37137568');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2046b-3acc-7d40-8a1a-883581c3a8e4');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2046b-3acf-7589-b90d-e8b556da6f08');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2046b-3ad6-7308-ac5a-44c93af69608');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2046b-3ad7-7788-96e8-0a5e86e21dc2');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2046b-3ad9-7d8d-9dec-27428caa2310');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2046b-3adc-700d-b3d3-78943fadbef5');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2046b-3add-7da1-bcdf-c58c1147523c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2046b-3adf-7964-9ed2-9945d689ef09');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2046b-3ae1-7840-9466-2031b9b6dff7');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2046b-3ae7-7b23-809e-a38279e5e567');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2046b-3ae9-754c-89bc-7d3d4d2064f4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2046b-3aeb-7060-be8d-5870cd3a40ad');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2046b-3aeb-7dad-8213-75694937ae06');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2046b-3b48-7df3-a58a-8c7275b5249b');
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'writer', '2026-11-22 23:46:06.020344+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'writer', '2026-11-22 23:46:06.023836+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'support', '2026-11-22 23:46:06.026756+05:45', NULL, 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'travel', '2026-11-22 23:46:06.027068+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'travel', '2026-11-22 23:46:06.027959+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'writer', '2026-11-22 23:46:06.122758+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-22 23:46:05.963712+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-22 23:46:05.961473+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.968188+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.966497+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-22 23:46:05.970658+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:05.969732+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:05.968765+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.97589+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-22 23:46:05.975137+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-22 23:46:05.971186+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.980644+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-22 23:46:05.979876+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-22 23:46:05.976363+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-22 23:46:05.996445+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-22 23:46:05.982421+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-22 23:46:05.981112+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.99902+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.997894+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.996964+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:06.001941+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:06.000356+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.999461+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-22 23:46:06.007033+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-22 23:46:06.007033+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.006278+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.009491+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.008427+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.00759+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.011578+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.010771+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.009954+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-22 23:46:06.013485+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.012837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.012065+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-22 23:46:06.00575+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.003325+05:45', true, '2026-11-22 23:46:06.004562+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.002397+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.015292+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.014635+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.013954+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.017142+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.016316+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.015671+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.019878+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.018499+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.017641+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.022875+05:45', 1, 2, 1, 1, 0, '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.021643+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-22 23:46:06.020344+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-22 23:46:06.024953+05:45', 1, 1, 1, 1, 0, '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.024659+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.023836+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.026362+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-22 23:46:06.026109+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.025406+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027068+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027068+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027959+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027959+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.122758+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-22 23:46:06.122758+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-22 23:46:05.932567+05:45', '2026-11-23 00:46:05.932567+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-22 23:46:05.933262+05:45', '2026-11-23 00:46:05.933262+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x572330334307cc78a6b8585c6be0d4b254eb76a0b8ff96eee7b2753fcb39c086', 0, '\x');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 06:31:04.898846+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.121092+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 06:31:05.14909+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.078945+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a205de-016b-7d4b-b3d8-3d38d82379d4', '2026-11-23 06:31:05.165926+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.165926+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.31841+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 06:31:05.378344+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.317746+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0256-7a89-a410-ffd5b13fa24b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 06:31:05.399974+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0256-7a89-a410-ffd5b13fa24b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.421118+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0256-7a89-a410-ffd5b13fa24b', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.422917+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.42034+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0270-70c1-8966-7d5c5f5d4dc9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 06:31:05.424191+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0270-70c1-8966-7d5c5f5d4dc9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.431013+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0270-70c1-8966-7d5c5f5d4dc9', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 06:31:05.431809+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.430499+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0278-765a-b7d5-f99191dd174f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 06:31:05.43258+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0278-765a-b7d5-f99191dd174f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.44395+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0278-765a-b7d5-f99191dd174f', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 06:31:05.445817+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.435278+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0278-765a-b7d5-f99191dd174f', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 06:31:05.467923+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.457887+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0278-765a-b7d5-f99191dd174f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.470843+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.468799+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-029f-775d-8491-5838aeb6b5a7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 06:31:05.472986+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-029f-775d-8491-5838aeb6b5a7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.488531+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-029f-775d-8491-5838aeb6b5a7', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a205de-0009-78b3-9e8e-886fd613f576"}', NULL, '2026-11-23 06:31:05.50366+05:45', '01a205de-0009-78b3-9e8e-886fd613f576', '2026-11-23 06:31:05.484298+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-029f-775d-8491-5838aeb6b5a7', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.520535+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.513897+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 06:31:05.544636+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.554289+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 06:31:05.637186+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.551998+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0345-7db8-843f-e3c79caa8989', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 06:31:05.640794+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0345-7db8-843f-e3c79caa8989', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.660201+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0345-7db8-843f-e3c79caa8989', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.670625+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.64455+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0367-74ef-9c8a-b30a126fcba3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 06:31:05.671419+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0367-74ef-9c8a-b30a126fcba3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.676748+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0367-74ef-9c8a-b30a126fcba3', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.692948+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.672609+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-037d-7934-ab6d-f98bf8240724', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 06:31:05.693683+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-037d-7934-ab6d-f98bf8240724', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.697769+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-037d-7934-ab6d-f98bf8240724', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.715049+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.69711+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0398-7bbb-98e4-3c2beede0c75', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 06:31:05.720894+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0398-7bbb-98e4-3c2beede0c75', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.722632+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-039c-792b-96ac-d2899dc22628', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 06:31:05.726649+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-039c-792b-96ac-d2899dc22628', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.743619+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-039c-792b-96ac-d2899dc22628', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-23 06:31:05.745805+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.733311+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03b2-767a-98e9-a05fc4170289', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 06:31:05.74721+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03b2-767a-98e9-a05fc4170289', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.760628+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03b2-767a-98e9-a05fc4170289', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-23 06:31:05.78499+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.756553+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03e5-7422-8187-ec51906b535c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 06:31:05.797437+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03e5-7422-8187-ec51906b535c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.807266+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03e5-7422-8187-ec51906b535c', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 06:31:05.812648+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.799208+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:31:05.819834+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.828893+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:31:05.831336+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.827974+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0408-70e2-8871-740018c379fd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:31:05.832787+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0408-70e2-8871-740018c379fd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.838565+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0408-70e2-8871-740018c379fd', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:31:05.839119+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.835184+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-040f-785d-bd8c-89fa99efa6fc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:31:05.839618+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-040f-785d-bd8c-89fa99efa6fc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.841476+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-040f-785d-bd8c-89fa99efa6fc', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:31:05.842069+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.841082+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0416-793c-9b5d-96a4572de1a4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 06:31:05.84675+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0416-793c-9b5d-96a4572de1a4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.853526+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0423-722b-909b-c055ab8d98af', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 06:31:05.860564+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0423-722b-909b-c055ab8d98af', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.865257+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-042a-718d-bbc0-f901ea19133a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 06:31:05.874403+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-042a-718d-bbc0-f901ea19133a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:31:05.88905+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-042a-718d-bbc0-f901ea19133a', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 06:31:05.889893+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.877301+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0442-73d3-9ff1-766dd4edad64', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 06:31:05.890351+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-0443-75f7-ac40-8d8c324f8304', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 06:31:05.891443+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205de-07c3-78a8-82b6-7a93b2c9c9ad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 06:31:06.799673+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a205de-0020-70fe-a99d-96f8ce19416f', '2026-11-23 06:31:04.898846+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a205de-0256-7a89-a410-ffd5b13fa24b', '2026-11-23 06:31:05.399974+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 07:31:04.8316+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205de-0009-78b3-9e8e-886fd613f576', 'web-2/731', '1.4.0', '2026-11-23 06:31:04.810748+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205de-000b-7848-be9e-3eb17306ec33', 'web-1/1042', '1.4.0', '2026-11-23 06:31:04.819212+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205de-0017-7d12-8ede-6e6b41e3bac4', 'web-2/988', '1.4.0', '2026-11-23 06:31:04.823941+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205de-0416-793c-9b5d-96a4572de1a4', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 06:31:05.892095+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:31:06.219246+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205de-0408-70e2-8871-740018c379fd', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:31:06.47419+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205de-040f-785d-bd8c-89fa99efa6fc', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:31:06.648118+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205de-037d-7934-ab6d-f98bf8240724', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 06:31:06.711481+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a205de-0416-793c-9b5d-96a4572de1a4', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:31:06.472362+05:45', '2026-11-23 06:31:06.278905+05:45', false, 3, '2026-11-23 06:31:06.339568+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205de-0408-70e2-8871-740018c379fd', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:31:06.647572+05:45', '2026-11-23 06:31:06.483843+05:45', false, 2, '2026-11-23 06:31:06.573127+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205de-040f-785d-bd8c-89fa99efa6fc', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:31:06.71096+05:45', '2026-11-23 06:31:06.651877+05:45', false, 1, '2026-11-23 06:31:06.71096+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205de-037d-7934-ab6d-f98bf8240724', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 06:31:06.713+05:45', false, 1, '2026-11-23 06:31:06.787009+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 06:31:06.787009+05:45', 'the receiver answered 410 Gone');
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 00:44:25.445923');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 00:44:25.496579');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 00:44:25.706663');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 00:44:25.748885');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 00:44:25.826013');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 00:44:25.899055');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 00:44:25.91762');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 00:44:25.925093');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xcd5c44dbbf0b415ea9991d34efaa6ee7a92e9c49e582445d880fb68324afd12c', '2026-11-23 06:29:25.826013+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\xbefffdf6cce647499f91168c7c51503fe129602a774040d89f2038948f802bfb', '2026-11-23 06:29:25.826013+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a205de-0020-70fe-a99d-96f8ce19416f');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a205de-0256-7a89-a410-ffd5b13fa24b');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a205de-0270-70c1-8966-7d5c5f5d4dc9');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a205de-0278-765a-b7d5-f99191dd174f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a205de-029f-775d-8491-5838aeb6b5a7');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a205de-02d4-7bdd-b227-ae45bbc9b8bb');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a205de-0345-7db8-843f-e3c79caa8989');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a205de-0367-74ef-9c8a-b30a126fcba3');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a205de-0398-7bbb-98e4-3c2beede0c75');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a205de-039c-792b-96ac-d2899dc22628');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a205de-03b2-767a-98e9-a05fc4170289');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a205de-03e5-7422-8187-ec51906b535c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a205de-03f5-76e2-98cc-bd4fd39a4ac5');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a205de-0408-70e2-8871-740018c379fd');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a205de-040f-785d-bd8c-89fa99efa6fc');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a205de-0416-793c-9b5d-96a4572de1a4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a205de-0423-722b-909b-c055ab8d98af');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a205de-042a-718d-bbc0-f901ea19133a');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a205de-0442-73d3-9ff1-766dd4edad64');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a205de-0443-75f7-ac40-8d8c324f8304');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a205de-07c3-78a8-82b6-7a93b2c9c9ad');
+INSERT INTO holdfast.task_queue VALUES ('01a205de-0416-793c-9b5d-96a4572de1a4', 'writer', '2026-11-23 06:31:05.84675+05:45', '01a205de-000b-7848-be9e-3eb17306ec33', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205de-0423-722b-909b-c055ab8d98af', 'writer', '2026-11-23 06:31:05.860564+05:45', '01a205de-0017-7d12-8ede-6e6b41e3bac4', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205de-042a-718d-bbc0-f901ea19133a', 'support', '2026-11-23 06:31:05.889893+05:45', NULL, 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205de-0442-73d3-9ff1-766dd4edad64', 'travel', '2026-11-23 06:31:05.890351+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205de-0443-75f7-ac40-8d8c324f8304', 'travel', '2026-11-23 06:31:05.891443+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205de-07c3-78a8-82b6-7a93b2c9c9ad', 'writer', '2026-11-23 06:31:06.799673+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-0020-70fe-a99d-96f8ce19416f', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 06:31:05.378344+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 06:31:05.317746+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 06:31:04.898846+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-0256-7a89-a410-ffd5b13fa24b', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 06:31:05.422917+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:31:05.42034+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 06:31:05.399974+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-0270-70c1-8966-7d5c5f5d4dc9', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 06:31:05.431809+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:31:05.430499+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.424191+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-0278-765a-b7d5-f99191dd174f', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 06:31:05.470843+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 06:31:05.468799+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 06:31:05.43258+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-029f-775d-8491-5838aeb6b5a7', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 06:31:05.520535+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 06:31:05.513897+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 06:31:05.472986+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-02d4-7bdd-b227-ae45bbc9b8bb', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 06:31:05.637186+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 06:31:05.551998+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 06:31:05.544636+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-0345-7db8-843f-e3c79caa8989', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 06:31:05.670625+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:31:05.64455+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 06:31:05.640794+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-0367-74ef-9c8a-b30a126fcba3', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 06:31:05.692948+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:31:05.672609+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 06:31:05.671419+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-0398-7bbb-98e4-3c2beede0c75', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 06:31:05.722632+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 06:31:05.722632+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.720894+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-039c-792b-96ac-d2899dc22628', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 06:31:05.745805+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:31:05.733311+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.726649+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-03b2-767a-98e9-a05fc4170289', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 06:31:05.78499+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:31:05.756553+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.74721+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-03e5-7422-8187-ec51906b535c', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 06:31:05.812648+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:31:05.799208+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.797437+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205de-037d-7934-ab6d-f98bf8240724', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 06:31:05.715049+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:31:05.69711+05:45', true, '2026-11-23 06:31:05.698816+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.693683+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-0423-722b-909b-c055ab8d98af', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 06:31:05.865257+05:45', 1, 1, 1, 1, 0, '01a205de-0017-7d12-8ede-6e6b41e3bac4', '2026-11-23 06:31:05.864597+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.860564+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-0416-793c-9b5d-96a4572de1a4', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 06:31:05.853526+05:45', 1, 2, 1, 1, 0, '01a205de-000b-7848-be9e-3eb17306ec33', '2026-11-23 06:31:05.852901+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 06:31:05.84675+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-03f5-76e2-98cc-bd4fd39a4ac5', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 06:31:05.831336+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:31:05.827974+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.819834+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-0408-70e2-8871-740018c379fd', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 06:31:05.839119+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:31:05.835184+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.832787+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-040f-785d-bd8c-89fa99efa6fc', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 06:31:05.842069+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:31:05.841082+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.839618+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-042a-718d-bbc0-f901ea19133a', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 06:31:05.88905+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 06:31:05.877301+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.874403+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-0442-73d3-9ff1-766dd4edad64', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 06:31:05.890351+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.890351+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-0443-75f7-ac40-8d8c324f8304', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 06:31:05.891443+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:31:05.891443+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205de-07c3-78a8-82b6-7a93b2c9c9ad', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 06:31:06.799673+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 06:31:06.799673+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205de-000b-7848-be9e-3eb17306ec33', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 06:31:04.819212+05:45', '2026-11-23 07:31:04.819212+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205de-0017-7d12-8ede-6e6b41e3bac4', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 06:31:04.823941+05:45', '2026-11-23 07:31:04.823941+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
 SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 8, true);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2005,16 +2014,16 @@ ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261122
-    ADD CONSTRAINT attempts_20261122_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261123
     ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261124
+    ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
-    ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain);
+    ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
 ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
@@ -2023,10 +2032,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261122
-    ADD CONSTRAINT keys_20261122_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261123
     ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261124
+    ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2057,15 +2066,15 @@ ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261122_task_config_id_id_idx ON holdfast.attempts_20261122 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261122_created_at_idx ON holdfast.keys_20261122 USING btree (created_at);
 CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
+CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2095,16 +2104,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261122_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261122_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261122_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261122_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
