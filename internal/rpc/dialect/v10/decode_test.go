@@ -152,7 +152,7 @@ func TestHistoryLength(t *testing.T) {
 func TestWhenStreamsClose(t *testing.T) {
 	t.Parallel()
 	for _, s := range task.States {
-		require.Equal(t, s.Terminal() || s == task.StateInputRequired, v10.Codec{}.Closes(engine.OpStream, s), s.String())
+		require.Equal(t, s.Settled(), v10.Codec{}.Closes(engine.OpStream, s), s.String())
 		require.Equal(t, s.Terminal(), v10.Codec{}.Closes(engine.OpSubscribe, s), s.String())
 	}
 }
