@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 )
 
 // The binding's own errors. No operation returns them.
@@ -44,9 +45,10 @@ type rpcError struct {
 }
 
 // parse reads a request in the order of checks that suits every version. It returns the envelope
-// even with an error, for its id.
+// even with an error, for its id. Halves of surrogate pairs become U+FFFD.
 func parse(body []byte, maxDepth int) (*envelope, *rpcError) {
 	env := &envelope{id: nullID}
+	body, _ = surrogate.Repair(body)
 	refused := strictjson.Check(body, maxDepth)
 	// Check stops at the first fault. Read the rest as well: it may contain the id, so that the
 	// client knows which request failed, or a worse fault.

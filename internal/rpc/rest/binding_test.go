@@ -374,6 +374,20 @@ func TestIDs(t *testing.T) {
 	require.Equal(t, "a:b", got.TaskID, "a suffix that is no action belongs to the id")
 }
 
+// A client whose strings are UTF-16 may cut one in the middle of a character.
+func TestHalfPairsAreRepaired(t *testing.T) {
+	t.Parallel()
+	e := &rpctest.Recorder{Task: sample()}
+	s := serve(t, e, rest.Options{})
+	for path, parts := range map[string]string{"/message:send": "parts", "/v1/message:send": "content"} {
+		a := s.do(t, "POST", path, `{"message":{"messageId":"m","role":"ROLE_USER","`+parts+`":[{"text":"cut \ud83d"}]}}`)
+		require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)
+		sent, ok := e.Last().(*engine.SendRequest)
+		require.True(t, ok)
+		require.Equal(t, "cut \uFFFD", sent.Message.Parts[0].Text)
+	}
+}
+
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}
