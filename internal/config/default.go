@@ -16,7 +16,7 @@ func Default() *Config {
 			MaxBody:       16 * MiB,
 			MaxDepth:      128,
 			MaxParts:      1000,
-			MaxBlock:      60 * time.Second,
+			MaxBlock:      25 * time.Second, // many clients give up after 30 s,
 			MaxStreams:    20000,
 			HeaderTimeout: 10 * time.Second,
 			BodyTimeout:   60 * time.Second,

@@ -15,8 +15,8 @@ const (
 	size   = len(`\ud800`)
 )
 
-// Repair returns JSON in which U+FFFD replaces each half of a surrogate pair, and whether there was
-// one. It does not change text, and returns it if there was none.
+// Repair returns JSON in which U+FFFD replaces each half of a surrogate pair, and reports whether it
+// replaced one. It does not change text, and returns it if it replaced nothing.
 func Repair(text []byte) (out []byte, repaired bool) {
 	out = text
 	for i := 0; ; {

@@ -57,7 +57,7 @@ func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
 	s.ContextMember = traits.ContextMember
 	s.MayReopen = traits.ReopensTasks && o.opt.ReopenTerminal
 	if traits.AdoptsTaskIDs && o.opt.LegacyTaskIDs {
-		if complaint := jsonrw.TaskIDFault(s.TaskID); complaint != "" {
+		if complaint := jsonrw.IDFault(s.TaskID); complaint != "" {
 			return task.InvalidField("message.taskId", "%s", complaint)
 		}
 		s.MayCreate = true

@@ -340,3 +340,15 @@ func TestIDsInDocuments(t *testing.T) {
 		}
 	}
 }
+
+// Some clients write null where they have nothing to say.
+func TestParamsThatAreNull10(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{fake: &fakeEngine{}})
+	for method, code := range map[string]int{"GetExtendedAgentCard": -32004, "SendMessage": -32602, "GetTask": -32602} {
+		a := s.post(t, request("1", method, "null"))
+		require.NotNil(t, a.Error, method)
+		require.Equal(t, code, a.Error.Code, "%s: %s", method, a.body)
+		require.NotContains(t, a.Error.Message, "must be an object")
+	}
+}
