@@ -65,7 +65,7 @@ func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine
 			Operations: operations, Limits: limits, StrictVersion: strict, FormerStatuses: formerStatuses, Log: log,
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
-			Address: cfg.GRPCAddress(p.grpc.Addr().String()), TLS: access.tlsConfig(),
+			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(),
 		})
 	}
 	if ring != nil {

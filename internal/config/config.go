@@ -430,15 +430,6 @@ func (c *Config) ServesGRPC() bool {
 	return c.HasRole(RoleAPI) && c.GRPCListen != GRPCOff
 }
 
-// GRPCAddress returns the gRPC address for cards, as host:port: PublicGRPCAddress, or the address that the listener was
-// bound to. It returns "" if PublicURL is set without PublicGRPCAddress: clients then come by an unknown route.
-func (c *Config) GRPCAddress(bound string) string {
-	if c.PublicGRPCAddress != "" || c.PublicURL != "" {
-		return c.PublicGRPCAddress
-	}
-	return ReachableAddr(bound)
-}
-
 // besideListen returns the default gRPC address: the port after that of listen.
 func besideListen(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
