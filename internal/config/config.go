@@ -304,6 +304,7 @@ type Card struct {
 	IconURL            string   `yaml:"icon_url"`
 	DefaultInputModes  []string `yaml:"default_input_modes"`
 	DefaultOutputModes []string `yaml:"default_output_modes"`
+	Streaming          bool     `yaml:"streaming"` // false: streams are refused
 	Skills             []Skill  `yaml:"skills"`
 
 	Extensions []Extension `yaml:"extensions"`

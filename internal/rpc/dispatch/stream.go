@@ -47,6 +47,9 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	if err := o.prepare(r); err != nil {
 		return nil, err
 	}
+	if agent := o.agents[r.Agent]; agent != nil && agent.NoStreams {
+		return nil, task.Errorf(task.StreamingUnsupported, "the agent declares no streams; use a send or a webhook")
+	}
 	open, err := o.opener(r)
 	if err != nil {
 		return nil, err

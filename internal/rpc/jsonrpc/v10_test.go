@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -350,5 +351,23 @@ func TestParamsThatAreNull10(t *testing.T) {
 		require.NotNil(t, a.Error, method)
 		require.Equal(t, code, a.Error.Code, "%s: %s", method, a.body)
 		require.NotContains(t, a.Error.Message, "must be an object")
+	}
+}
+
+// Every version refuses the streams of an agent whose card declares none, as JSON. Sends are served.
+func TestAgentWithoutStreams(t *testing.T) {
+	t.Parallel()
+	for version, code := range map[string]int{"0.1": -32006, "0.3": -32004, "1.0": -32004} {
+		s := serve(t, options{fake: &fakeEngine{task: sample(version)}, Agents: []dispatch.Agent{{Name: "demo", NoStreams: true}, {Name: "other"}}})
+		for method, params := range calls[version] {
+			op, _ := registry.ByVersion(version).Operation(method)
+			if !op.Streams() {
+				continue
+			}
+			a := s.post(t, request("1", method, params), "A2A-Version", version)
+			require.NotNil(t, a.Error, "%s: %s", method, a.body)
+			require.Equal(t, code, a.Error.Code, method)
+			require.Equal(t, "application/json", a.Header.Get("Content-Type"))
+		}
 	}
 }

@@ -101,7 +101,7 @@ func TestDecodeEveryMember(t *testing.T) {
 			Op: engine.OpStream, Tenant: "demo",
 			Send: &engine.SendRequest{
 				Dialect: "1.0", TaskID: "t", ContextID: "c", Metadata: []byte(`{"a":1.0}`),
-				OutputModes: []string{"text/plain"}, Negotiate: true,
+				OutputModes: []string{"text/plain"},
 				Message: &task.Message{
 					ID: "m", Role: task.RoleUser, Metadata: []byte(`{"b":1e400}`),
 					Extensions: []string{"https://e"}, References: []string{"t-0"},
