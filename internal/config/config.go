@@ -101,8 +101,8 @@ type PerPrincipal struct {
 
 // CORS is for web pages of other origins that call the server from a browser.
 type CORS struct {
-	AllowedOrigins []string      `yaml:"allowed_origins"` // empty: no other origin
-	AllowedHeaders []string      `yaml:"allowed_headers"` // in addition to those of A2A
+	AllowedOrigins []string      `yaml:"allowed_origins" env:"HOLDFAST_CORS_ALLOWED_ORIGINS"` // empty: no other origin
+	AllowedHeaders []string      `yaml:"allowed_headers"`                                     // in addition to those of A2A
 	MaxAge         time.Duration `yaml:"max_age"`
 }
 
