@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
@@ -134,9 +135,15 @@ type Trial struct {
 	ContentType        string
 }
 
+// TrialOf says whose task the delivery of a trial claims to be about.
+type TrialOf struct {
+	Agent string
+	Owner identity.Owner
+}
+
 // TryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the dispatcher does. It signs
 // with the server's keys, and creates them if they are missing.
-func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, version string, log *slog.Logger) (*Trial, error) {
+func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, whose TrialOf, version string, log *slog.Logger) (*Trial, error) {
 	ring := keys.New(keys.Options{Store: s, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log})
 	if err := ring.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
@@ -158,7 +165,7 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 		Status: task.Status{State: task.StateCompleted, Message: &said, At: now, Seq: 1},
 	}
 	e := &task.Event{Task: id, Seq: 1, At: now, Kind: task.EventStatus, State: task.StateCompleted, Message: &said}
-	delivery := &push.Delivery{ID: push.DeliveryID(id, c, e.Seq, false), TaskID: t.TaskID, Config: c}
+	delivery := &push.Delivery{ID: push.DeliveryID(id, c, e.Seq, false), TaskID: t.TaskID, Task: id, Agent: whose.Agent, Owner: whose.Owner, Config: c}
 	if delivery.Body, delivery.ContentType, err = encoder(cfg).Body(c, of, e); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -134,7 +135,10 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 	if err != nil || body == nil {
 		return nil, err
 	}
-	return &Delivery{TaskID: c.PublicID, Config: &c.Config, ContentType: contentType, Body: body}, nil
+	return &Delivery{
+		TaskID: c.PublicID, Task: header.ID, Agent: header.Agent, Owner: identity.Owner{Tenant: header.Tenant, Subject: header.Owner},
+		Config: &c.Config, ContentType: contentType, Body: body,
+	}, nil
 }
 
 // taskAsOf folds the log up to an event. A call for a later event continues from the earlier result, so each event is
