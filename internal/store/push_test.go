@@ -536,6 +536,48 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.Empty(t, f.duePushes(5))
 }
 
+// A connection that dies during a commit leaves the outcome unknown, and the store sends the record again. The first copy
+// may have been committed, or may arrive later than the next record of the claim.
+func TestRecordsThatAreSentTwiceCountOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.setPush(id, hook("c", "h"))
+	p.must(t, status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
+	due := f.duePushes(1)
+	first := delivered(due[0], 2)
+	first.Keep = true
+	for range 2 {
+		ours, more := f.record(first)
+		require.True(t, ours)
+		require.True(t, more)
+	}
+	due[0].Next = 3
+	second := delivered(due[0], 3)
+	second.Keep = true
+	ours, more := f.record(second)
+	require.True(t, ours)
+	require.True(t, more)
+	require.EqualValues(t, 4, f.cursor(id, "c").Next)
+
+	ours, _ = f.record(first)
+	require.False(t, ours, "later than the next record")
+	require.EqualValues(t, 4, f.cursor(id, "c").Next, "no place moves back")
+	ours, _ = f.record(failed(&PushDue{Task: id, Config: due[0].Config, Claim: due[0].Claim, Next: 2}, time.Hour))
+	require.False(t, ours)
+	require.Zero(t, f.cursor(id, "c").Failures)
+	require.Empty(t, f.duePushes(1), "still claimed")
+	due[0].Next = 4
+	ours, more = f.record(delivered(due[0], 4))
+	require.True(t, ours)
+	require.False(t, more)
+
+	tries, err := f.PushAttempts(t.Context(), id, "c", 10)
+	require.NoError(t, err)
+	require.Len(t, tries, 3, "one for each delivery")
+}
+
 // A claim may end, or be held for longer, without an attempt. Then only the claim changes.
 func TestAClaimWithoutAnAttempt(t *testing.T) {
 	t.Parallel()
