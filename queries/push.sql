@@ -171,10 +171,26 @@ SELECT lane.caller::bigint AS caller, lane.host::text AS host,
 
 -- name: PushLog :many
 -- The events of a log from one event up to another: all of them, or those that a configuration
--- wants. By primary key.
-SELECT * FROM holdfast.task_events
- WHERE task = @task AND seq >= @from_seq AND seq <= @upto AND (@everything::boolean OR kind = 2 OR kind = 3 AND @artifacts::boolean)
- ORDER BY seq LIMIT @max_rows;
+-- wants; as many as fit into the budget of bytes, and the first one whatever its size. found is how
+-- many there are, at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
+-- first: PostgreSQL must decompress a payload to know its length.
+SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload,
+       e.request_id, e.created_at, e.worker_id, e.claimed_at, e.found
+  FROM (
+    SELECT s.*, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.seq) AS bytes
+      FROM (
+        SELECT w.*, row_number() OVER (ORDER BY w.seq) AS nth, count(*) OVER () AS found,
+               sum(coalesce(pg_column_size(w.payload), 0)) OVER (ORDER BY w.seq) AS stored
+          FROM (
+            SELECT * FROM holdfast.task_events
+             WHERE task = @task AND seq >= @from_seq AND seq <= @upto AND (@everything::boolean OR kind = 2 OR kind = 3 AND @artifacts::boolean)
+             ORDER BY seq LIMIT @max_rows
+          ) w
+      ) s
+     WHERE s.nth = 1 OR s.stored <= @max_bytes::bigint
+  ) e
+ WHERE e.nth = 1 OR e.bytes <= @max_bytes::bigint
+ ORDER BY e.seq;
 
 -- name: PushAhead :many
 -- What a configuration of each of many tasks wants, without those that have more than

@@ -691,9 +691,23 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 }
 
 const pushLog = `-- name: PushLog :many
-SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
- WHERE task = $1 AND seq >= $2 AND seq <= $3 AND ($4::boolean OR kind = 2 OR kind = 3 AND $5::boolean)
- ORDER BY seq LIMIT $6
+SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload,
+       e.request_id, e.created_at, e.worker_id, e.claimed_at, e.found
+  FROM (
+    SELECT s.task, s.seq, s.kind, s.kept, s.state, s.attempt, s.append, s.last, s.artifact_id, s.payload, s.request_id, s.created_at, s.worker_id, s.claimed_at, s.nth, s.found, s.stored, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.seq) AS bytes
+      FROM (
+        SELECT w.task, w.seq, w.kind, w.kept, w.state, w.attempt, w.append, w.last, w.artifact_id, w.payload, w.request_id, w.created_at, w.worker_id, w.claimed_at, row_number() OVER (ORDER BY w.seq) AS nth, count(*) OVER () AS found,
+               sum(coalesce(pg_column_size(w.payload), 0)) OVER (ORDER BY w.seq) AS stored
+          FROM (
+            SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
+             WHERE task = $1 AND seq >= $2 AND seq <= $3 AND ($4::boolean OR kind = 2 OR kind = 3 AND $5::boolean)
+             ORDER BY seq LIMIT $6
+          ) w
+      ) s
+     WHERE s.nth = 1 OR s.stored <= $7::bigint
+  ) e
+ WHERE e.nth = 1 OR e.bytes <= $7::bigint
+ ORDER BY e.seq
 `
 
 type PushLogParams struct {
@@ -703,11 +717,32 @@ type PushLogParams struct {
 	Everything bool
 	Artifacts  bool
 	MaxRows    int32
+	MaxBytes   int64
+}
+
+type PushLogRow struct {
+	Task       uuid.UUID
+	Seq        int64
+	Kind       int16
+	Kept       bool
+	State      pgtype.Int2
+	Attempt    int32
+	Append     bool
+	Last       bool
+	ArtifactID pgtype.Text
+	Payload    []byte
+	RequestID  *uuid.UUID
+	CreatedAt  time.Time
+	WorkerID   *uuid.UUID
+	ClaimedAt  pgtype.Timestamptz
+	Found      int64
 }
 
 // The events of a log from one event up to another: all of them, or those that a configuration
-// wants. By primary key.
-func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Event, error) {
+// wants; as many as fit into the budget of bytes, and the first one whatever its size. found is how
+// many there are, at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
+// first: PostgreSQL must decompress a payload to know its length.
+func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]PushLogRow, error) {
 	rows, err := db.Query(ctx, pushLog,
 		arg.Task,
 		arg.FromSeq,
@@ -715,14 +750,15 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Ev
 		arg.Everything,
 		arg.Artifacts,
 		arg.MaxRows,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Event
+	var items []PushLogRow
 	for rows.Next() {
-		var i Event
+		var i PushLogRow
 		if err := rows.Scan(
 			&i.Task,
 			&i.Seq,
@@ -738,6 +774,7 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Ev
 			&i.CreatedAt,
 			&i.WorkerID,
 			&i.ClaimedAt,
+			&i.Found,
 		); err != nil {
 			return nil, err
 		}
