@@ -39,13 +39,14 @@ type webhooks struct {
 func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string) (*webhooks, error) {
 	p := &cfg.Push
 	networks, err1 := parsed("push.allowed_networks", p.AllowedNetworks, netip.ParsePrefix)
+	denied, err4 := parsed("push.denied_networks", p.DeniedNetworks, netip.ParsePrefix)
 	ports, err2 := parsed("push.allowed_ports", p.AllowedPorts, guard.ParsePorts)
 	secrets, err3 := parsed("push.webhook_secrets", p.WebhookSecrets, push.ParseSecret)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	w := &webhooks{cfg: p, guard: guard.New(guard.Options{
-		HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate, Networks: networks, Ports: ports,
+		HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate, Networks: networks, Denied: denied, Ports: ports,
 	})}
 	w.sender = push.NewSender(push.SenderOptions{
 		Guard: w.guard, Signer: signer, Issuer: issuer, Secrets: secrets, UserAgent: "Holdfast/" + version,

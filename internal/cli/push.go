@@ -632,7 +632,7 @@ func lookFor(t *app.Trial) string {
 	case push.Server:
 		return "the receiver's log"
 	case push.Refused:
-		return "push.allow_private, allowed_networks, allowed_ports, https_only and validation_challenge of the configuration"
+		return "push.allow_private, allowed_networks, denied_networks, allowed_ports, https_only and validation_challenge of the configuration"
 	case push.DNS:
 		return "whether this machine can resolve the name"
 	case push.TLS:
