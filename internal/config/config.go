@@ -206,6 +206,7 @@ type Push struct {
 	HTTPSOnly       bool     `yaml:"https_only"`
 	AllowPrivate    bool     `yaml:"allow_private"`
 	AllowedNetworks []string `yaml:"allowed_networks"` // in CIDR notation
+	DeniedNetworks  []string `yaml:"denied_networks"`  // even if allowed; in CIDR notation
 	AllowedPorts    []string `yaml:"allowed_ports"`    // ports and port ranges
 	Challenge       bool     `yaml:"validation_challenge"`
 

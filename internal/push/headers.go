@@ -40,7 +40,7 @@ func (s *Sender) headers(d *Delivery, now time.Time) (http.Header, error) {
 	if len(s.opt.Secrets) > 0 {
 		h.Set("Webhook-Id", d.ID)
 		h.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-		h.Set("Webhook-Signature", standardSignature(s.opt.Secrets, d.ID, now.Unix(), d.Body))
+		h.Set("Webhook-Signature", standardSignature(s.opt.Secrets, d.Owner, d.ID, now.Unix(), d.Body))
 	}
 	return h, nil
 }
