@@ -68,8 +68,3 @@ RETURNING until;
 
 -- name: LeaseRelease :exec
 DELETE FROM holdfast.leases WHERE name = @name AND holder = @holder;
-
--- name: ServerUptime :one
--- How long PostgreSQL has been up. A lease that expired while it was down does not mean a dead
--- process.
-SELECT (now() - pg_postmaster_start_time())::interval;

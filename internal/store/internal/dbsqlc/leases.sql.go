@@ -109,19 +109,6 @@ func (q *Queries) RunsRescue(ctx context.Context, db DBTX) ([]RunsRescueRow, err
 	return items, nil
 }
 
-const serverUptime = `-- name: ServerUptime :one
-SELECT (now() - pg_postmaster_start_time())::interval
-`
-
-// How long PostgreSQL has been up. A lease that expired while it was down does not mean a dead
-// process.
-func (q *Queries) ServerUptime(ctx context.Context, db DBTX) (time.Duration, error) {
-	row := db.QueryRow(ctx, serverUptime)
-	var column_1 time.Duration
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const workerCount = `-- name: WorkerCount :one
 SELECT count(*) FROM holdfast.workers WHERE lease_until >= now()
 `
