@@ -322,6 +322,12 @@ func speaks(state task.State, text string, in, out int) *task.Event {
 	return e
 }
 
+func failing(text, cause string) *task.Event {
+	e := speaks(task.StateFailed, text, 0, 0)
+	e.Cause = cause
+	return e
+}
+
 func usageJSON(in, out int) []byte {
 	if in == 0 {
 		return nil
@@ -393,7 +399,7 @@ func (b *book) write() {
 	for i, text := range []string{"My login is broken", "It still is"} {
 		b.begin(14*time.Hour+time.Duration(i)*time.Minute, opening{
 			id: fmt.Sprintf("help-%d", i+1), agent: "support", owner: "ben", context: "c-login", text: text,
-		}).wait(sec).claim("web-2/988").emit(work()).wait(6 * sec).emit(speaks(task.StateFailed, "The agent failed.", 0, 0))
+		}).wait(sec).claim("web-2/988").emit(work()).wait(6 * sec).emit(failing("The agent failed.", "exit status 1: no model is configured"))
 	}
 	b.begin(15*time.Hour, opening{id: "help-3", agent: "support", owner: "cyd", context: "c-refund", text: "Refund everyone"}).
 		wait(sec).claim("web-2/988").emit(work()).wait(sec).emit(speaks(task.StateRejected, "Not without a manager.", 0, 0))

@@ -46,6 +46,7 @@ type Event struct {
 
 	State    State           // EventStatus
 	Direct   bool            // EventStatus: the agent answered with a bare Message, no task intended
+	Cause    string          // EventStatus: why the run failed, for operators; clients never see it
 	Message  *Message        // EventMessage; EventStatus when the status carries one
 	Artifact *Artifact       // EventArtifact
 	Append   bool            // EventArtifact: append the parts to the existing ones

@@ -96,7 +96,7 @@ func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) e
 	case s == task.StateWorking:
 		return e.emit(ctx, e.status(s, msg))
 	case s.Parked(), s == task.StateCompleted, s == task.StateFailed, s == task.StateRejected:
-		return e.settle(ctx, s, msg)
+		return e.settle(ctx, s, msg, "")
 	}
 	return fmt.Errorf("an executor cannot set the state %s; it can set working, input-required, auth-required, completed, failed and rejected", s)
 }
@@ -187,9 +187,11 @@ func (e *emitter) working(ctx context.Context) error {
 	return e.emit(ctx, e.status(task.StateWorking, nil))
 }
 
-// settle emits the status that ends the run.
-func (e *emitter) settle(ctx context.Context, s task.State, msg *task.Message) error {
-	return e.emit(ctx, e.status(s, msg))
+// settle emits the status that ends the run. The cause is for operators.
+func (e *emitter) settle(ctx context.Context, s task.State, msg *task.Message, cause string) error {
+	ev := e.status(s, msg)
+	ev.Cause = cause
+	return e.emit(ctx, ev)
 }
 
 func (e *emitter) status(s task.State, msg *task.Message) *task.Event {
@@ -428,6 +430,22 @@ func (e *emitter) cleanParts(parts []task.Part) (_ []task.Part, err error) {
 		}
 	}
 	return parts, nil
+}
+
+// maxCause bounds the stored text of an error, in bytes.
+const maxCause = 8 << 10
+
+// cleanCause makes the text of an error storable. It cuts the middle out of a long one: the beginning
+// says what failed, and the end is the newest output of the agent.
+func (e *emitter) cleanCause(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if len(text) > maxCause {
+		text = text[:maxCause/4] + " … " + text[len(text)-maxCause*3/4:]
+	}
+	return e.cleanText(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 func (e *emitter) cleanList(list []string) []string {

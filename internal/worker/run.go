@@ -185,7 +185,7 @@ func (r *run) conclude(err error) (string, error) {
 		if after == 0 {
 			after = r.backoff()
 		}
-		return r.giveBack(outcomeRetried, task.RunNote{Outcome: task.RunRetry, Error: r.out.cleanText(err.Error())}, after, false)
+		return r.giveBack(outcomeRetried, task.RunNote{Outcome: task.RunRetry, Error: r.out.cleanCause(err)}, after, false)
 	}
 	msg := "The agent failed."
 	var f *executor.Failure
@@ -195,14 +195,19 @@ func (r *run) conclude(err error) (string, error) {
 	return r.settle(task.StateFailed, msg, err)
 }
 
-// settle writes the status that ends the run, with a message if there is one.
+// settle writes the status that ends the run, with a message if there is one. The cause is stored for
+// operators unless it says what the client reads.
 func (r *run) settle(s task.State, text string, cause error) (string, error) {
 	var msg *task.Message
 	if text != "" {
 		msg = &task.Message{Parts: []task.Part{task.Text(text)}}
 	}
 	// The run's own context may have ended, but its last status must still be written.
-	if err := r.out.settle(context.WithoutCancel(r.ctx), s, msg); err != nil && !errors.Is(err, errSettled) {
+	stored := r.out.cleanCause(cause)
+	if stored == text {
+		stored = ""
+	}
+	if err := r.out.settle(context.WithoutCancel(r.ctx), s, msg, stored); err != nil && !errors.Is(err, errSettled) {
 		return r.unrecorded(err)
 	}
 	if err := r.out.finish(); err != nil {

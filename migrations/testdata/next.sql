@@ -5,6 +5,7 @@
 -- 00005_views.sql da939ca72a14698695f6e84aa2b75311fe86c0bb84e267461d0861002869bb16
 -- 00006_isolation.sql fdaa4402cb74943f1116d202023ac00dcfb14661a14d7e93b97788a934e8c6e3
 -- 00007_retention.sql 34daa205f1f5e139c8e50498f60c28490afd702b9d5262cb267397ab643aa9bc
+-- 00008_away.sql 1a56b7bf09ff4e8e2d75670553d82a97048fb1cd83e6dbc39337c578f540b084
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -437,26 +438,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261122 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261122.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261122.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261122.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261122.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261123 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -477,6 +458,26 @@ COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261124 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -682,16 +683,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261122 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261122.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261123 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -702,6 +693,16 @@ CREATE TABLE holdfast.keys_20261123 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261124 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1428,9 +1429,9 @@ CREATE VIEW holdfast.v_runs AS
         END AS outcome,
         CASE
             WHEN (r.kind = 4) THEN ((r.payload -> 'error'::text) #>> '{}'::text[])
-            WHEN (r.state = ANY (ARRAY[6, 8])) THEN ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
+            WHEN (r.state = ANY (ARRAY[6, 8])) THEN COALESCE(((r.payload -> 'cause'::text) #>> '{}'::text[]), ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
 '::text ORDER BY p.n) AS string_agg
-               FROM json_array_elements(((r.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n))
+               FROM json_array_elements(((r.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n)))
             ELSE NULL::text
         END AS error,
     r.seq
@@ -1481,7 +1482,7 @@ COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
 COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
-COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried.';
+COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 CREATE VIEW holdfast.v_tasks AS
  SELECT t.id AS task,
@@ -1704,94 +1705,94 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261122 FOR VALUES FROM ('2026-11-22 05:45:00+05:45') TO ('2026-11-23 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261122 FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-22 23:46:05.962543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-22 23:46:05.963277+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-22 23:46:05.967667+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-22 23:46:05.975416+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-22 23:46:05.978027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-22 23:46:05.980162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.98353+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984139+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984552+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985433+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985877+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986289+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986728+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987194+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987604+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.988791+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989356+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989927+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.991599+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.992443+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.993162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994144+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994722+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995092+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995675+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.996036+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:05.99867+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:06.001492+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-22 23:46:06.023389+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261122 VALUES (1, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.008096+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (2, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.014696+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (3, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.025504+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (4, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.031718+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (5, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.038246+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (6, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.045426+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (7, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.056609+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (8, '01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', '2026-11-22 23:46:06.068547+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (9, '01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', '2026-11-22 23:46:06.080458+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-22 23:46:05.942733+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel","subject":"ada"}]', '\xb4de2e28bdc10f3751258e088b0cc8c597615699a7e6c40dfb23355ccda417c7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-22 23:46:05.959368+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel"}]', '\x7af667224061199184f2a61ff0098fc1ea45af96bc6ab7e98a3fd3aa7879df7f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-22 23:46:05.965423+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aac-7b6a-95ec-437f5682f063","agent":"travel","subject":"ada"}]', '\xa7498f69a5e92941be6b5b59f286f001dfd0d6db2319bbb1ad500ba591d4e22e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-22 23:46:05.969111+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee","agent":"travel","subject":"ben"}]', '\xe3a0028423748de66f0b537de8044843e60fc5adc971a9f1f17c821490cb35b6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-22 23:46:05.971633+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab3-711b-92d9-57ba5c3d5e2c","agent":"travel","subject":"ben"}]', '\x8c0be2ef5926624a9e41f604007e8bd092ccf93ef431a05f2ba5819018cc5db3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-22 23:46:05.976756+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab8-747b-988a-59c2ca46648a","agent":"travel","subject":"ben"}]', '\x90ced94d423746d64b2708b30819fa118aeb2bf9c9eabfe19836ccf7c0931e35');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-22 23:46:05.981718+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3abd-7064-898d-34fc37137568","agent":"writer","subject":"ada"}]', '\x59cde69d7b937a6c45cf979a28fbb88d0c370cea51454b96a30aa97fba8846e9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-22 23:46:05.997318+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acc-7d40-8a1a-883581c3a8e4","agent":"writer","subject":"cyd"}]', '\xee608ec2ce88e77435d41a8e4f84fe8ee6f240a00c96fc890d1839135ae4dc5c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-22 23:46:05.999799+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acf-7589-b90d-e8b556da6f08","agent":"writer","subject":"cyd"}]', '\xe22c24c99ef2b76a4ad7e6166eaf0117a65daf882e57f2c475ef533c4b6bf5a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-22 23:46:06.002746+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer","subject":"cyd"}]', '\x699cdb08218be2ecf018bf2bcf08db3abcabb4ad45f055b7be9caca6009c0009');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-22 23:46:06.005286+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer"}]', '\x2ebba4ac00a4dfc9048ea7033f57f1f75eeafe8a8dabdfac17937de92f2686af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-22 23:46:06.006572+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer","subject":"cyd"}]', '\x4ea5471b74dce46eb9b7900c3a89df67f8f80f4019ecbc92ab8798f7fd729cd7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-22 23:46:06.007117+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer"}]', '\xf55f0d819640ad6486e44de2b8f57af1f0deda8e2344a109e233b81abece4972');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-22 23:46:06.007874+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad7-7788-96e8-0a5e86e21dc2","agent":"support","subject":"ben"}]', '\x63768204d8c71f0547e877e7cab1ca20df10d09b4611aafeeaf4c6f07f44fbc2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-22 23:46:06.010241+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad9-7d8d-9dec-27428caa2310","agent":"support","subject":"ben"}]', '\xa345ed6d308ae69a43a04569c14c62ed68622a0f940670670833a8837ed9f4b5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-22 23:46:06.012323+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adc-700d-b3d3-78943fadbef5","agent":"support","subject":"cyd"}]', '\x333ee285ba98502fb334c7ed67380d8021e420ef6633ad01b35ea15ebf85c900');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-22 23:46:06.014191+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","agent":"support","subject":"cyd"}]', '\x254ca82bac16bcbb6c0784566a96161a4f6c450c9c0d8bbdc8e9228b503e18ab');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-22 23:46:06.015892+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","agent":"support","subject":"cyd"}]', '\x296e72865900b682f558c8cd77a8f04cacb19b8c9ee9189112616e8237e0cb12');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-22 23:46:06.017853+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","agent":"support","subject":"cyd"}]', '\x2b7693b8d22928d10178dd5f80df8b954eced4e1198540a42ba165c6959957bd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-22 23:46:06.020665+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","agent":"writer","subject":"ada"}]', '\x47f43147c3feaa02f5fdcb91ce378771e3e03b9fcfe9615155b2d7e535fe306c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-22 23:46:06.024146+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae7-7b23-809e-a38279e5e567","agent":"writer","subject":"ben"}]', '\x83e638774685a6e33e0677092a935399c53a16424d14b9efb186bcf568676e21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-22 23:46:06.02564+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae9-754c-89bc-7d3d4d2064f4","agent":"support","subject":"ben"}]', '\x4d7d0e8ffd680d6cf5430ec426e82348eccc0f17adad8996f5efda1c9d4dda87');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-22 23:46:06.027282+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7060-be8d-5870cd3a40ad","agent":"travel","subject":"ada"}]', '\x9aaa37d02591651c4af7ab6070852ba33043aa1f9dc6b9573402f70aae9bd94e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-22 23:46:06.028231+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7dad-8213-75694937ae06","agent":"travel","subject":"ada"}]', '\x0c68f7c5d6bd05eaaf805858db2ebc12a560af06d8889e63fff30cb02be2d163');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-22 23:46:06.032992+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\x59964f0ff718920e7a0dec3672a55e1046616c296237610e3eca65242c89cae5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-22 23:46:06.034692+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\xcd5aa33f25c1d8ce0f7c546e93c41e705d5411590777d3cd8ba4f81056eab213');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-22 23:46:06.056152+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x934938ad8c8b8fd23e0ec633c48ddb105bec5bc289581f97b64acc7053a040a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-22 23:46:06.056814+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x40fcb4e74aeab14c2cabae7dd4e553356634a267925b9c535b2b4fc4a580ea98');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-22 23:46:06.07943+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\xd24a7f6f70bfa449e63584a8b76627ccad1b1e4ab406b236018397a476cafac7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-22 23:46:06.079953+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\x04aa91668e8c0380495a4a22e9f9b715a3a4894f07d65bdd854547d04b05cafb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-22 23:46:06.099174+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\x32347fdd56db5e1576b53775525f7b98136638aa40503024da95395d4cee6fb4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-22 23:46:06.099644+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\xce7abff0cba5c1e52f8aba3212b89f43d78966c175da5cb8d6c66ea496beff48');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-22 23:46:06.110171+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x2906e5ba3503b90b43fc1cd817f0533a1575ba2c8a4dce0efaefb7feffb8dde4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-22 23:46:06.110683+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x81a4442fb7a7925965d0d5291be2e3e5d9290c5217f3c5e9fb4b3de755d1a26e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-22 23:46:06.125336+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3b48-7df3-a58a-8c7275b5249b","agent":"writer","subject":"cyd"}]', '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 05:51:35.070772+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 05:51:35.071443+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d740-7cbe-8c6b-3150fd733c2d', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 05:51:35.075048+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d746-71dc-91de-31fffff82e11', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 05:51:35.081977+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d74a-7ea6-9cbc-2000a86f853a', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 05:51:35.084832+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d74a-7ea6-9cbc-2000a86f853a', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 05:51:35.087581+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.091057+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.091552+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.092092+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.092751+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.093201+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.093701+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.094119+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.094559+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.095022+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.095442+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.09586+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.09628+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.096695+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.097128+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.09755+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.097956+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.098556+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.099024+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.100153+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:51:35.100669+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d75d-7aca-b19e-31e60842e456', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 05:51:35.104102+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d761-7084-be5c-c49e67603942', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 05:51:35.106815+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205b9-d776-7093-a371-d24e1c9c0fcc', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 05:51:35.127618+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a205b9-d776-7093-a371-d24e1c9c0fcc', 'w1', '2026-11-23 05:51:35.111768+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a205b9-d776-7093-a371-d24e1c9c0fcc', 'w1', '2026-11-23 05:51:35.121117+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a205b9-d76f-7c81-b903-64c640ce2263', 'w1', '2026-11-23 05:51:35.12899+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a205b9-d76f-7c81-b903-64c640ce2263', 'w1', '2026-11-23 05:51:35.136247+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a205b9-d76f-7c81-b903-64c640ce2263', 'w1', '2026-11-23 05:51:35.144024+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a205b9-d771-7f39-b653-b263bac6bd76', 'w1', '2026-11-23 05:51:35.152422+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a205b9-d771-7f39-b653-b263bac6bd76', 'w1', '2026-11-23 05:51:35.157617+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a205b9-d773-7e64-87bc-cb5d636c289c', 'w1', '2026-11-23 05:51:35.166943+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a205b9-d763-7abc-8f0f-c3b16e272b5c', 'w1', '2026-11-23 05:51:35.176111+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a205b9-d721-7b43-a85f-8c1a27a4843c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 05:51:35.051576+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d723-7d54-8b78-b8d343a8f0e4","agent":"travel","subject":"ada"}]', '\x061b507a4f6d4c435c2578e761aff2b5b10ec9528f646b9f86bd4e3c3cfcc0ee');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 05:51:35.06765+05:45', 'holdfast', '[{"action":"task.continued","task":"01a205b9-d723-7d54-8b78-b8d343a8f0e4","agent":"travel"}]', '\xec57bee5fbf44911f14f61e14cfe415d0488e4dfbbcf2596d583ad2ae1fb966f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 05:51:35.073511+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d740-7cbe-8c6b-3150fd733c2d","agent":"travel","subject":"ada"}]', '\xfdc56c6e1d1ddcc2e1e7ac6f354b12f0e4432e686383ad29df7731ac4c8247d5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 05:51:35.076348+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d743-7ebb-a6d0-81f3ae5191b0","agent":"travel","subject":"ben"}]', '\x3eeda3cfc47fd936292fc05f968ad8dfdee3e88430cc9fc7e9d6b635376c179a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 05:51:35.078444+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d746-71dc-91de-31fffff82e11","agent":"travel","subject":"ben"}]', '\x8d41a9c183e9e5f2c8bfe043d85a7d39aa6a554f5b2e3cb125001808b07b16dc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 05:51:35.083338+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d74a-7ea6-9cbc-2000a86f853a","agent":"travel","subject":"ben"}]', '\x69e629daed877ee9ac71484b1a296f6e4b2aebf8571569f93684e0d184aa5cf1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 05:51:35.089713+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d750-7865-879e-3969accc5d34","agent":"writer","subject":"ada"}]', '\xd468d2a5035bf80aeef32765f96a52c201f821527946183d56e71011b67d6f9c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 05:51:35.102196+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d75d-7aca-b19e-31e60842e456","agent":"writer","subject":"cyd"}]', '\xdd1825fe3552b93c99f0287c5c7d862280d2147ac2bcf13c3edeb1e9c25dfa6c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 05:51:35.105424+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d761-7084-be5c-c49e67603942","agent":"writer","subject":"cyd"}]', '\x180b4aa1404b71ac3fd0cbe1a3c44cffdb88854cfbc55581e525051a629b83d7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 05:51:35.108104+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d763-7abc-8f0f-c3b16e272b5c","agent":"writer","subject":"cyd"}]', '\x0bf14daa0eda609f34d8ea7fcd2f421f30ccb576fc35d4d58a9b676aae7fcb3a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 05:51:35.110739+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205b9-d763-7abc-8f0f-c3b16e272b5c","agent":"writer"}]', '\xbee27239e7918289ceb2f8ec856b00c3abe9ee28456d0093c5e9aca0407265fe');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 05:51:35.112055+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d767-7adb-980d-822710b77586","agent":"writer","subject":"cyd"}]', '\x44f143a776eb2474419526766e1588f3f42000c96520eefee5777ff96b232489');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 05:51:35.11269+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205b9-d767-7adb-980d-822710b77586","agent":"writer"}]', '\x788a991a603b32f64f40424fc38975febdd3e1412576c33fbb00aff4193827d1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 05:51:35.113439+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d769-71b4-a23f-0763067af535","agent":"support","subject":"ben"}]', '\x4e7712ee243943c2d8caea98c73a5a5b831a6e37ed7ab8e0eb390c696a617a97');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 05:51:35.115813+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d76b-7722-8221-f33f30de4bb3","agent":"support","subject":"ben"}]', '\x5c27780009c387340aabc6b341967f42daae67729bc6521b91eb58db2a7c3cd9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 05:51:35.117899+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d76d-791d-8db8-399f6e430ac5","agent":"support","subject":"cyd"}]', '\x15b2b1a8236ef70f080df463cd15581152f912d9290405099ebaa2afb40a124f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 05:51:35.120113+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d76f-7c81-b903-64c640ce2263","agent":"support","subject":"cyd"}]', '\xfb85a7dfd98e634c630acd4915fc84fa9c5e908829997d0952c7d6dd0dd36b21');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 05:51:35.122336+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d771-7f39-b653-b263bac6bd76","agent":"support","subject":"cyd"}]', '\xa5c4eca265804e37284a8ee984e47359aee7038182a60d90543965cdd00d615f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 05:51:35.124269+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d773-7e64-87bc-cb5d636c289c","agent":"support","subject":"cyd"}]', '\x2539c1c7e9c0ccd9af3e8bee4b2de32efa5abe88a1e170f68d7ea662ddad2923');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 05:51:35.126401+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d776-7093-a371-d24e1c9c0fcc","agent":"writer","subject":"ada"}]', '\x4121fb23471bad1e59caed5e5dbd5589a7b3b9eaccd921d7ffaf46167414e6e1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 05:51:35.128363+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d778-70de-b355-1b7d553cef90","agent":"writer","subject":"ben"}]', '\xa8a82353dc909c7c3c5c4acef33df44087bcbe924b9ff24bed20b054fc4c80c5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 05:51:35.12992+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d779-78db-9847-b2c835e66286","agent":"support","subject":"ben"}]', '\xee48f308c1c3249da6e5a47bc15dcf86349ad9ed61d18659eb959b563b813de8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 05:51:35.132723+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d77c-7591-91c1-dd3db06a8c98","agent":"travel","subject":"ada"}]', '\xf45bbf06a6354fcb9973c1d0c0022c8e6367d6fa83c1d25d759f8db9493d7583');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 05:51:35.133546+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d77d-734a-809f-cf1dd0380baa","agent":"travel","subject":"ada"}]', '\x2998543222adf01ad6c4100daa14762ef9e29fb6021bc1e0656a39992268701f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 05:51:35.138943+05:45', 'holdfast', '[{"action":"push.set","task":"01a205b9-d776-7093-a371-d24e1c9c0fcc","object":"w1"}]', '\x35d1d36bc6985bb6ca60b0d664d5a47c4388cf50ef1ca359593f598dd3d6ea50');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 05:51:35.140213+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205b9-d776-7093-a371-d24e1c9c0fcc","object":"w1"}]', '\x79ef09ce73414051deaaec1962bb32095f357c3ab5620890fa6907dbacbbb025');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 05:51:35.162625+05:45', 'holdfast', '[{"action":"push.set","task":"01a205b9-d76f-7c81-b903-64c640ce2263","object":"w1"}]', '\xe0eb0d961acff10223889b71613fbae5a1a0032a37ad4797902661ad28814122');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 05:51:35.163112+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205b9-d76f-7c81-b903-64c640ce2263","object":"w1"}]', '\x04d33e829f642163360b7b395893d5843ae5cec4a9dea4412dccfa0a7eb84c07');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 05:51:35.185604+05:45', 'holdfast', '[{"action":"push.set","task":"01a205b9-d771-7f39-b653-b263bac6bd76","object":"w1"}]', '\x0c2759902cec5c379a523396089dcda83d958d18e08601eded4fe0e8cc68997b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 05:51:35.186232+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205b9-d771-7f39-b653-b263bac6bd76","object":"w1"}]', '\x5d38b3e32ee12fd2fd871af5039ec81028f1ec6ba4fb8636439c73bf068028e1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 05:51:35.199131+05:45', 'holdfast', '[{"action":"push.set","task":"01a205b9-d773-7e64-87bc-cb5d636c289c","object":"w1"}]', '\xccda1eec7fb4465c3300df95de0dab6efefd312b3dd9867036bd8e9c0bf6be33');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 05:51:35.199828+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205b9-d773-7e64-87bc-cb5d636c289c","object":"w1"}]', '\x11da835e5ab2e55e738eb0712963214f932ffff024bee463d466b88109d9ccda');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 05:51:35.208627+05:45', 'holdfast', '[{"action":"push.set","task":"01a205b9-d763-7abc-8f0f-c3b16e272b5c","object":"w1"}]', '\x14c93ff58a789c3c3127b6cf5bb44c6cbb945300a106c0528a4133c94d7f67c3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 05:51:35.209319+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205b9-d763-7abc-8f0f-c3b16e272b5c","object":"w1"}]', '\x22c5588ef57720c59a02aef46369544f59c57dacd4fb9d42d6baf79c1bd54dc6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 05:51:35.223011+05:45', 'holdfast', '[{"action":"task.created","task":"01a205b9-d7d0-7974-9cf8-9ae54eaaa491","agent":"writer","subject":"cyd"}]', '\x8bb659c421dab9c71c22765b00382200636c0e60e3cf6e83d61e55030e63c4e7');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1814,7 +1815,7 @@ INSERT INTO holdfast.audit_chains VALUES (20, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (21, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (22, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (23, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x8bb659c421dab9c71c22765b00382200636c0e60e3cf6e83d61e55030e63c4e7', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (24, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (25, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (26, 0, '\x', 0, '\x');
@@ -1856,159 +1857,160 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-22 23:46:05.9379+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.95204+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-22 23:46:05.953821+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.949556+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2046b-3aa2-758c-a7bd-ddd1aff71be5', '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.961926+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-22 23:46:05.963712+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.961473+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-22 23:46:05.964824+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.966968+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.968188+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.966497+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-22 23:46:05.968765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.970106+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-22 23:46:05.970658+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.969732+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-22 23:46:05.971186+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.972941+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.973702+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.972481+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.97481+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.974449+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.97589+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.975137+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-22 23:46:05.976363+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.977621+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2046b-3a8d-755d-b975-e4d478052ab7"}', NULL, '2026-11-22 23:46:05.979017+05:45', '01a2046b-3a8d-755d-b975-e4d478052ab7', '2026-11-22 23:46:05.977323+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.980644+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.979876+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-22 23:46:05.981112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.982752+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-22 23:46:05.996445+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.982421+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.996964+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.998237+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.99902+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.997894+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.999461+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.000801+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.001941+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.000356+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-22 23:46:06.002397+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.003646+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.00575+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.003325+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-22 23:46:06.006278+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.007033+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-22 23:46:06.00759+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.009005+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.009491+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.008427+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-22 23:46:06.009954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.011099+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.011578+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.010771+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-22 23:46:06.012065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.013112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-22 23:46:06.013485+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.012837+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.013954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.014894+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.015292+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.014635+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.015671+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.016625+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.017142+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.016316+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.017641+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.018819+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.019878+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.018499+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-22 23:46:06.020344+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.022875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-22 23:46:06.023836+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.024953+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-22 23:46:06.025406+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.026362+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-22 23:46:06.026756+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.026109+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-22 23:46:06.027068+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-22 23:46:06.027959+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-22 23:46:06.122758+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-1', '\x6b2d31', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-2', '\x6b2d32', '01a2046b-3aac-7b6a-95ec-437f5682f063', '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-23 00:46:05.934194+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', '2026-11-22 23:46:05.932567+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', '2026-11-22 23:46:05.933262+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-755d-b975-e4d478052ab7', 'web-2/731', '1.4.0', '2026-11-22 23:46:05.933391+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-22 23:46:06.028724+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.055034+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.078573+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.098201+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-22 23:46:06.108904+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.078246+05:45', '2026-11-22 23:46:06.056512+05:45', false, 3, '2026-11-22 23:46:06.065504+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.096609+05:45', '2026-11-22 23:46:06.079693+05:45', false, 2, '2026-11-22 23:46:06.085426+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.108547+05:45', '2026-11-22 23:46:06.0994+05:45', false, 1, '2026-11-22 23:46:06.108547+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-22 23:46:06.110418+05:45', false, 1, '2026-11-22 23:46:06.120458+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-22 23:46:06.120458+05:45', 'the receiver answered 410 Gone');
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-22 18:01:05.718214');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-22 18:01:05.725429');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-22 18:01:05.754712');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-22 18:01:05.759253');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-22 18:01:05.767054');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-22 18:01:05.777105');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-22 18:01:05.807716');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-22 18:01:05.814025');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xfc36bd51057846e9bb3e1fe85ae68ef65d08d7e12d864c0db0914df958031332', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xf824b4fd033b47a7b7e26ea3a9330dead3af9673c21840ef855af33055462ad4', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2046b-3aac-7b6a-95ec-437f5682f063');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2046b-3ab3-711b-92d9-57ba5c3d5e2c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2046b-3ab8-747b-988a-59c2ca46648a');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2046b-3abd-7064-898d-34fc37137568');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2046b-3acc-7d40-8a1a-883581c3a8e4');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2046b-3acf-7589-b90d-e8b556da6f08');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2046b-3ad6-7308-ac5a-44c93af69608');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2046b-3ad7-7788-96e8-0a5e86e21dc2');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2046b-3ad9-7d8d-9dec-27428caa2310');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2046b-3adc-700d-b3d3-78943fadbef5');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2046b-3add-7da1-bcdf-c58c1147523c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2046b-3adf-7964-9ed2-9945d689ef09');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2046b-3ae1-7840-9466-2031b9b6dff7');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2046b-3ae7-7b23-809e-a38279e5e567');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2046b-3ae9-754c-89bc-7d3d4d2064f4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2046b-3aeb-7060-be8d-5870cd3a40ad');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2046b-3aeb-7dad-8213-75694937ae06');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2046b-3b48-7df3-a58a-8c7275b5249b');
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'writer', '2026-11-22 23:46:06.020344+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'writer', '2026-11-22 23:46:06.023836+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'support', '2026-11-22 23:46:06.026756+05:45', NULL, 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'travel', '2026-11-22 23:46:06.027068+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'travel', '2026-11-22 23:46:06.027959+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'writer', '2026-11-22 23:46:06.122758+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-22 23:46:05.963712+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-22 23:46:05.961473+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.968188+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.966497+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-22 23:46:05.970658+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:05.969732+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:05.968765+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.97589+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-22 23:46:05.975137+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-22 23:46:05.971186+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.980644+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-22 23:46:05.979876+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-22 23:46:05.976363+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-22 23:46:05.996445+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-22 23:46:05.982421+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-22 23:46:05.981112+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.99902+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.997894+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.996964+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:06.001941+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:06.000356+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.999461+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-22 23:46:06.007033+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-22 23:46:06.007033+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.006278+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.009491+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.008427+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.00759+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.011578+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.010771+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.009954+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-22 23:46:06.013485+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.012837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.012065+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-22 23:46:06.00575+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.003325+05:45', true, '2026-11-22 23:46:06.004562+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.002397+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.015292+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.014635+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.013954+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.017142+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.016316+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.015671+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.019878+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.018499+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.017641+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.022875+05:45', 1, 2, 1, 1, 0, '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.021643+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-22 23:46:06.020344+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-22 23:46:06.024953+05:45', 1, 1, 1, 1, 0, '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.024659+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.023836+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.026362+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-22 23:46:06.026109+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.025406+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027068+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027068+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027959+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027959+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.122758+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-22 23:46:06.122758+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-22 23:46:05.932567+05:45', '2026-11-23 00:46:05.932567+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-22 23:46:05.933262+05:45', '2026-11-23 00:46:05.933262+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 05:51:35.046456+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.059799+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 05:51:35.061403+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.05697+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a205b9-d735-7dd6-b1f5-09ff19572e74', '2026-11-23 05:51:35.063221+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.063221+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.070177+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 05:51:35.071968+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.069736+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d740-7cbe-8c6b-3150fd733c2d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 05:51:35.07294+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d740-7cbe-8c6b-3150fd733c2d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.074466+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d740-7cbe-8c6b-3150fd733c2d', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.075527+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.074151+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d743-7ebb-a6d0-81f3ae5191b0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 05:51:35.07604+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d743-7ebb-a6d0-81f3ae5191b0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.077256+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d743-7ebb-a6d0-81f3ae5191b0', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 05:51:35.077731+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.076925+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d746-71dc-91de-31fffff82e11', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 05:51:35.078178+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d746-71dc-91de-31fffff82e11', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.079303+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d746-71dc-91de-31fffff82e11', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 05:51:35.080059+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.079+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d746-71dc-91de-31fffff82e11', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 05:51:35.081119+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.080848+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d746-71dc-91de-31fffff82e11', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.082488+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.081657+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d74a-7ea6-9cbc-2000a86f853a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 05:51:35.083032+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d74a-7ea6-9cbc-2000a86f853a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.084324+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d74a-7ea6-9cbc-2000a86f853a', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a205b9-d723-72f3-b406-7226c20b8f26"}', NULL, '2026-11-23 05:51:35.085978+05:45', '01a205b9-d723-72f3-b406-7226c20b8f26', '2026-11-23 05:51:35.083919+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d74a-7ea6-9cbc-2000a86f853a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.088099+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.087263+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 05:51:35.088666+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.090595+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 05:51:35.101269+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.090314+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d75d-7aca-b19e-31e60842e456', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 05:51:35.101814+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d75d-7aca-b19e-31e60842e456', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.103422+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d75d-7aca-b19e-31e60842e456', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.104577+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.103047+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d761-7084-be5c-c49e67603942', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 05:51:35.105122+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d761-7084-be5c-c49e67603942', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.106335+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d761-7084-be5c-c49e67603942', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.10728+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.106003+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d763-7abc-8f0f-c3b16e272b5c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 05:51:35.107766+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d763-7abc-8f0f-c3b16e272b5c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.109018+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d763-7abc-8f0f-c3b16e272b5c', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.111179+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.10871+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d767-7adb-980d-822710b77586', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 05:51:35.111765+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d767-7adb-980d-822710b77586', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.112602+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d769-71b4-a23f-0763067af535', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 05:51:35.113175+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d769-71b4-a23f-0763067af535', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.114301+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d769-71b4-a23f-0763067af535', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 05:51:35.115002+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.113987+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76b-7722-8221-f33f30de4bb3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 05:51:35.115558+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76b-7722-8221-f33f30de4bb3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.116697+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76b-7722-8221-f33f30de4bb3', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 05:51:35.117174+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.11634+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76d-791d-8db8-399f6e430ac5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 05:51:35.117659+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76d-791d-8db8-399f6e430ac5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.118795+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76d-791d-8db8-399f6e430ac5', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 05:51:35.119362+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.118443+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76f-7c81-b903-64c640ce2263', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 05:51:35.119869+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76f-7c81-b903-64c640ce2263', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.121115+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d76f-7c81-b903-64c640ce2263', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 05:51:35.121582+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.120812+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d771-7f39-b653-b263bac6bd76', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 05:51:35.122087+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d771-7f39-b653-b263bac6bd76', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.123106+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d771-7f39-b653-b263bac6bd76', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 05:51:35.123532+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.122834+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d773-7e64-87bc-cb5d636c289c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 05:51:35.124026+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d773-7e64-87bc-cb5d636c289c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.125121+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d773-7e64-87bc-cb5d636c289c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 05:51:35.125602+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.124802+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d776-7093-a371-d24e1c9c0fcc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 05:51:35.12615+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d776-7093-a371-d24e1c9c0fcc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.127188+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d778-70de-b355-1b7d553cef90', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 05:51:35.128121+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d778-70de-b355-1b7d553cef90', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.129186+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d779-78db-9847-b2c835e66286', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 05:51:35.129642+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d779-78db-9847-b2c835e66286', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:51:35.13074+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d7d0-7974-9cf8-9ae54eaaa491', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 05:51:35.219477+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d779-78db-9847-b2c835e66286', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 05:51:35.131191+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.130412+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d77c-7591-91c1-dd3db06a8c98', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 05:51:35.13242+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205b9-d77d-734a-809f-cf1dd0380baa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 05:51:35.133304+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a205b9-d723-7d54-8b78-b8d343a8f0e4', '2026-11-23 05:51:35.046456+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a205b9-d740-7cbe-8c6b-3150fd733c2d', '2026-11-23 05:51:35.07294+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 06:51:35.043597+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205b9-d721-7b43-a85f-8c1a27a4843c', 'web-1/1042', '1.4.0', '2026-11-23 05:51:35.042431+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205b9-d722-7f25-8743-11df2318e5c8', 'web-2/988', '1.4.0', '2026-11-23 05:51:35.043075+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205b9-d723-72f3-b406-7226c20b8f26', 'web-2/731', '1.4.0', '2026-11-23 05:51:35.043227+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205b9-d776-7093-a371-d24e1c9c0fcc', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 05:51:35.133987+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205b9-d76f-7c81-b903-64c640ce2263', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 05:51:35.161521+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205b9-d771-7f39-b653-b263bac6bd76', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 05:51:35.184463+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205b9-d773-7e64-87bc-cb5d636c289c', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 05:51:35.19795+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205b9-d763-7abc-8f0f-c3b16e272b5c', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 05:51:35.207396+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a205b9-d776-7093-a371-d24e1c9c0fcc', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205b9-d76f-7c81-b903-64c640ce2263', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 06:51:35.184024+05:45', '2026-11-23 05:51:35.162867+05:45', false, 3, '2026-11-23 05:51:35.16899+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205b9-d771-7f39-b653-b263bac6bd76', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 06:51:35.197617+05:45', '2026-11-23 05:51:35.185914+05:45', false, 2, '2026-11-23 05:51:35.192422+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205b9-d773-7e64-87bc-cb5d636c289c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 06:51:35.206943+05:45', '2026-11-23 05:51:35.199486+05:45', false, 1, '2026-11-23 05:51:35.206943+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205b9-d763-7abc-8f0f-c3b16e272b5c', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 05:51:35.208977+05:45', false, 1, '2026-11-23 05:51:35.216111+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 05:51:35.216111+05:45', 'the receiver answered 410 Gone');
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 00:03:36.09745');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 00:03:36.111893');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 00:03:36.158148');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 00:03:36.166271');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 00:03:36.179904');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 00:03:36.196779');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 00:03:36.233228');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 00:03:36.242892');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 00:03:36.247729');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x4905a592488a4c1daf7ddd25828a193ddec4a70c10094af29390347cc8049807', '2026-11-23 05:48:36.179904+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x97a2fc0e9da64264b352698e3472c917e360b89a6ecf451fb89563b379075f3d', '2026-11-23 05:48:36.179904+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a205b9-d723-7d54-8b78-b8d343a8f0e4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a205b9-d740-7cbe-8c6b-3150fd733c2d');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a205b9-d743-7ebb-a6d0-81f3ae5191b0');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a205b9-d746-71dc-91de-31fffff82e11');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a205b9-d74a-7ea6-9cbc-2000a86f853a');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a205b9-d750-7865-879e-3969accc5d34');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a205b9-d75d-7aca-b19e-31e60842e456');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a205b9-d761-7084-be5c-c49e67603942');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a205b9-d767-7adb-980d-822710b77586');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a205b9-d769-71b4-a23f-0763067af535');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a205b9-d76b-7722-8221-f33f30de4bb3');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a205b9-d76d-791d-8db8-399f6e430ac5');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a205b9-d76f-7c81-b903-64c640ce2263');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a205b9-d771-7f39-b653-b263bac6bd76');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a205b9-d773-7e64-87bc-cb5d636c289c');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a205b9-d776-7093-a371-d24e1c9c0fcc');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a205b9-d778-70de-b355-1b7d553cef90');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a205b9-d779-78db-9847-b2c835e66286');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a205b9-d77c-7591-91c1-dd3db06a8c98');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a205b9-d77d-734a-809f-cf1dd0380baa');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a205b9-d7d0-7974-9cf8-9ae54eaaa491');
+INSERT INTO holdfast.task_queue VALUES ('01a205b9-d776-7093-a371-d24e1c9c0fcc', 'writer', '2026-11-23 05:51:35.12615+05:45', '01a205b9-d721-7b43-a85f-8c1a27a4843c', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205b9-d778-70de-b355-1b7d553cef90', 'writer', '2026-11-23 05:51:35.128121+05:45', '01a205b9-d722-7f25-8743-11df2318e5c8', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205b9-d779-78db-9847-b2c835e66286', 'support', '2026-11-23 05:51:35.131191+05:45', NULL, 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205b9-d77c-7591-91c1-dd3db06a8c98', 'travel', '2026-11-23 05:51:35.13242+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205b9-d77d-734a-809f-cf1dd0380baa', 'travel', '2026-11-23 05:51:35.133304+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205b9-d7d0-7974-9cf8-9ae54eaaa491', 'writer', '2026-11-23 05:51:35.219477+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d723-7d54-8b78-b8d343a8f0e4', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 05:51:35.071968+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 05:51:35.069736+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 05:51:35.046456+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d740-7cbe-8c6b-3150fd733c2d', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 05:51:35.075527+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 05:51:35.074151+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 05:51:35.07294+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d743-7ebb-a6d0-81f3ae5191b0', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 05:51:35.077731+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:51:35.076925+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.07604+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d746-71dc-91de-31fffff82e11', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 05:51:35.082488+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 05:51:35.081657+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 05:51:35.078178+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d74a-7ea6-9cbc-2000a86f853a', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 05:51:35.088099+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 05:51:35.087263+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 05:51:35.083032+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d750-7865-879e-3969accc5d34', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 05:51:35.101269+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 05:51:35.090314+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 05:51:35.088666+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d75d-7aca-b19e-31e60842e456', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 05:51:35.104577+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 05:51:35.103047+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 05:51:35.101814+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d761-7084-be5c-c49e67603942', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 05:51:35.10728+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 05:51:35.106003+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 05:51:35.105122+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d767-7adb-980d-822710b77586', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 05:51:35.112602+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 05:51:35.112602+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.111765+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d769-71b4-a23f-0763067af535', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 05:51:35.115002+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:51:35.113987+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.113175+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d76b-7722-8221-f33f30de4bb3', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 05:51:35.117174+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:51:35.11634+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.115558+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d76d-791d-8db8-399f6e430ac5', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 05:51:35.119362+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:51:35.118443+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.117659+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205b9-d763-7abc-8f0f-c3b16e272b5c', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 05:51:35.111179+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:51:35.10871+05:45', true, '2026-11-23 05:51:35.110037+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.107766+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d778-70de-b355-1b7d553cef90', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 05:51:35.129186+05:45', 1, 1, 1, 1, 0, '01a205b9-d722-7f25-8743-11df2318e5c8', '2026-11-23 05:51:35.128884+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.128121+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d776-7093-a371-d24e1c9c0fcc', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 05:51:35.127188+05:45', 1, 2, 1, 1, 0, '01a205b9-d721-7b43-a85f-8c1a27a4843c', '2026-11-23 05:51:35.126875+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 05:51:35.12615+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d76f-7c81-b903-64c640ce2263', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 05:51:35.121582+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:51:35.120812+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.119869+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d771-7f39-b653-b263bac6bd76', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 05:51:35.123532+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:51:35.122834+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.122087+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d773-7e64-87bc-cb5d636c289c', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 05:51:35.125602+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:51:35.124802+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.124026+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d779-78db-9847-b2c835e66286', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 05:51:35.13074+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 05:51:35.130412+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.129642+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d77c-7591-91c1-dd3db06a8c98', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 05:51:35.13242+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.13242+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d77d-734a-809f-cf1dd0380baa', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 05:51:35.133304+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:51:35.133304+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205b9-d7d0-7974-9cf8-9ae54eaaa491', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 05:51:35.219477+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 05:51:35.219477+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205b9-d721-7b43-a85f-8c1a27a4843c', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 05:51:35.042431+05:45', '2026-11-23 06:51:35.042431+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205b9-d722-7f25-8743-11df2318e5c8', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 05:51:35.043075+05:45', '2026-11-23 06:51:35.043075+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 8, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 9, true);
 ALTER TABLE ONLY holdfast.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (key_id);
 ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261122
-    ADD CONSTRAINT attempts_20261122_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261123
     ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261124
+    ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
@@ -2023,10 +2025,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261122
-    ADD CONSTRAINT keys_20261122_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261123
     ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261124
+    ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2057,15 +2059,15 @@ ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261122_task_config_id_id_idx ON holdfast.attempts_20261122 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261122_created_at_idx ON holdfast.keys_20261122 USING btree (created_at);
 CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
+CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2095,16 +2097,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261122_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261122_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261122_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261122_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;

@@ -91,6 +91,9 @@ func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) erro
 		}
 		return nil
 	case ctx.Err() != nil:
+		if said := stderr.cause(); said != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), said)
+		}
 		return context.Cause(ctx)
 	case v.played != nil && !errors.Is(v.played, errInterrupted):
 		stderr.report("agent run ended early", v.played.Error())
@@ -99,7 +102,7 @@ func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) erro
 		return nil
 	}
 	stderr.report("agent process failed", v.exit.String())
-	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String()}
+	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String(), Cause: stderr.cause()}
 	status, ok := v.exit.Sys().(syscall.WaitStatus)
 	if v.exit.ExitCode() == exitTempFail || ok && status.Signaled() {
 		// A signal (often from the kernel when memory is short) is a crash of the process and not the agent's answer.
