@@ -62,6 +62,7 @@ func (e *Event) Streamed() bool { return e.Kind == EventStatus || e.Kind == Even
 const (
 	RunLost       = "lost"       // the worker stopped renewing its lease
 	RunRetry      = "retry"      // it failed with a retryable error
+	RunAway       = "away"       // the agent did not begin it: it was away or too busy
 	RunReturned   = "returned"   // the worker shut down and gave it back
 	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
 )

@@ -39,12 +39,13 @@ var (
 // emitter writes the events of one run and keeps their order. The database assigns seq; the emitter
 // counts ordinal.
 type emitter struct {
-	r      *run
-	window *semaphore.Weighted
-	last   atomic.Int64 // unix nanoseconds of the last emission
-	held   atomic.Int64 // number of calls that wait for the database
-	size   atomic.Int64 // bytes of the task's artifacts, including those of earlier runs
-	spent  atomic.Bool  // size went past MaxArtifacts: refuse further events of the executor
+	r       *run
+	window  *semaphore.Weighted
+	last    atomic.Int64 // unix nanoseconds of the last emission
+	held    atomic.Int64 // number of calls that wait for the database
+	size    atomic.Int64 // bytes of the task's artifacts, including those of earlier runs
+	emitted atomic.Bool  // the executor emitted something
+	spent   atomic.Bool  // size went past MaxArtifacts: refuse further events of the executor
 
 	mu       sync.Mutex
 	ordinal  int64
@@ -90,6 +91,7 @@ func (e *emitter) hold() (release func()) {
 
 // Status implements executor.Emitter.
 func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) error {
+	e.began()
 	switch {
 	case e.spent.Load():
 		return errSpent
@@ -103,6 +105,7 @@ func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) e
 
 // Artifact implements executor.Emitter.
 func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+	e.began()
 	a := c.Artifact
 	if len(a.Parts) == 0 {
 		return "", errors.New("artifact.parts: must hold at least one part")
@@ -129,6 +132,7 @@ func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error
 
 // Reply implements executor.Emitter.
 func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
+	e.began()
 	if msg == nil {
 		return errors.New("a reply needs a message")
 	}
@@ -148,6 +152,7 @@ func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
 
 // Checkpoint implements executor.Emitter.
 func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
+	e.began()
 	if len(data) == 0 {
 		return errors.New("checkpoint: not valid JSON")
 	}
@@ -159,6 +164,13 @@ func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
 		return err
 	}
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
+}
+
+// began records the first emission of the executor: the agent is there.
+func (e *emitter) began() {
+	if !e.emitted.Swap(true) {
+		e.r.pool.begin(e.r, false)
+	}
 }
 
 // spend adds size to the bytes of the task's artifacts. Above MaxArtifacts it ends the run.

@@ -196,11 +196,7 @@ func (p *process) log(h *task.Task) []*task.Event {
 // errorOf returns what operators read about the last run.
 func (p *process) errorOf(h *task.Task) (text string) {
 	p.t.Helper()
-	conn, err := pgx.Connect(p.t.Context(), p.url)
-	require.NoError(p.t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // nothing to lose
-	require.NoError(p.t, conn.QueryRow(p.t.Context(),
-		"SELECT coalesce(error, '') FROM holdfast.v_runs WHERE task = $1 ORDER BY run DESC LIMIT 1", h.ID.String()).Scan(&text))
+	p.scan(&text, "SELECT coalesce(error, '') FROM holdfast.v_runs WHERE task = $1 ORDER BY run DESC LIMIT 1", h.ID.String())
 	return text
 }
 

@@ -41,8 +41,9 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	stderr := newErrorLog(log)
 	child, err := p.start(doc, stderr)
 	if err != nil {
-		return executor.Retryable(fmt.Errorf("start the agent's command: %w", err), 0)
+		return &executor.Unavailable{Err: fmt.Errorf("start the agent's command: %w", err)}
 	}
+	run.Began()
 	unwatch := context.AfterFunc(ctx, child.stop)
 	defer unwatch()
 
