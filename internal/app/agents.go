@@ -71,7 +71,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			Name: a.Name, Executor: exec, Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
-			MaxArtifacts: int64(a.Limits.MaxArtifacts),
+			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
 		})
 	}
 	return out, errors.Join(mistakes...)

@@ -386,6 +386,7 @@ type AgentLimits struct {
 	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none
 	MaxAttempts       int           `yaml:"max_attempts"`
+	UnreachableFor    time.Duration `yaml:"unreachable_for"` // how long tasks wait for an agent that is away
 	Backoff           time.Duration `yaml:"backoff"`
 	CancelGrace       time.Duration `yaml:"cancel_grace"`
 	MaxEvent          Size          `yaml:"max_event"`

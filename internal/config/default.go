@@ -83,11 +83,12 @@ func (a *Agent) setDefaults() {
 			Command: CommandExecutor{StopGrace: 5 * time.Second, History: 100},
 		},
 		Limits: AgentLimits{
-			RunTimeout:  time.Hour,
-			MaxAttempts: 3,
-			Backoff:     time.Second,
-			CancelGrace: 10 * time.Second,
-			MaxEvent:    16 * MiB,
+			RunTimeout:     time.Hour,
+			MaxAttempts:    3,
+			UnreachableFor: time.Hour,
+			Backoff:        time.Second,
+			CancelGrace:    10 * time.Second,
+			MaxEvent:       16 * MiB,
 		},
 	}
 }

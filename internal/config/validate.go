@@ -341,6 +341,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".run_timeout", lim.RunTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".inactivity_timeout", lim.InactivityTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".max_attempts", lim.MaxAttempts, 1, 1000)
+	inRange(l, limits+".unreachable_for", lim.UnreachableFor, time.Second, 30*24*time.Hour)
 	inRange(l, limits+".backoff", lim.Backoff, time.Millisecond, time.Hour)
 	inRange(l, limits+".cancel_grace", lim.CancelGrace, 0, time.Hour)
 	inRange(l, limits+".max_event", lim.MaxEvent, 1*KiB, 1*GiB)
