@@ -29,8 +29,9 @@ DELETE FROM holdfast.workers WHERE lease_until < now() - @grace::interval RETURN
 -- worker from this commit on. It locks tasks first, then their queue rows, and skips locked rows;
 -- the next round finds those again. Index task_queue_owned.
 --
--- Any of the runs may have ended its process, so all are suspects. If there were several, the try of
--- each is spared, except that of a run that was a suspect already.
+-- Any of the runs may have ended its process. If there were several, the try of each is spared, and
+-- those that were spared before become suspects: a message that ends processes is in two such groups,
+-- the runs of a machine that fails in one. A run that was alone or a suspect loses the try.
 --
 -- With arrays the plan does not depend on what ANALYZE saw, which is often an empty queue. A join
 -- planned then would compare every run with every open task.
@@ -54,7 +55,8 @@ WITH orphan AS MATERIALIZED (
       FROM mine WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id = mine.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), queued AS (
     UPDATE holdfast.task_queue q
-       SET worker_id = NULL, available_at = now(), away_since = NULL, suspect = true,
+       SET worker_id = NULL, available_at = now(), away_since = NULL,
+           suspect = q.suspect OR q.spared > 0 OR q.worker_id <> ALL(ARRAY(SELECT * FROM crowds)),
            spared = q.spared + (NOT q.suspect AND q.worker_id = ANY(ARRAY(SELECT * FROM crowds)))::integer
      WHERE q.id = ANY(ARRAY(SELECT id FROM mine))
     RETURNING q.id, q.agent

@@ -233,7 +233,9 @@ func TestCrashTakesNoBystanderAlong(t *testing.T) {
 	for i := range 20 {
 		others = append(others, p.create("a", fmt.Sprint(i)))
 	}
-	require.Len(t, p.crash("a", 100), 21)
+	for range 2 {
+		require.Len(t, p.crash("a", 100), 21, "after one crash, all start at once")
+	}
 	for range 3 {
 		require.Equal(t, []string{"poison"}, p.crash("a", 100), "suspects start one at a time")
 		p.exec("UPDATE holdfast.task_queue SET available_at = now() - interval '1 hour' WHERE id = $1", poison.ID.String())
@@ -278,7 +280,9 @@ func TestSuspectIsAcquitted(t *testing.T) {
 	a.MaxAttempts, a.Concurrency = 3, 2
 	p := start(t, setup{}, worker.Agent{Name: "other"})
 	tasks := []*task.Task{p.create("a", "x"), p.create("a", "y")}
-	require.Len(t, p.crash("a", 2), 2)
+	for range 2 {
+		require.Len(t, p.crash("a", 2), 2)
+	}
 	q := start(t, setup{url: p.url}, a)
 	for _, h := range tasks {
 		q.become(h, task.StateWorking)
