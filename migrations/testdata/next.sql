@@ -5,6 +5,7 @@
 -- 00005_views.sql da939ca72a14698695f6e84aa2b75311fe86c0bb84e267461d0861002869bb16
 -- 00006_isolation.sql fdaa4402cb74943f1116d202023ac00dcfb14661a14d7e93b97788a934e8c6e3
 -- 00007_retention.sql 34daa205f1f5e139c8e50498f60c28490afd702b9d5262cb267397ab643aa9bc
+-- 00009_role_per_database.sql 30f5d60e846d6cfd8aff721c3bb816b31227cea916621248834eb66f38ad4563
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -18,39 +19,62 @@ SET row_security = off;
 CREATE SCHEMA holdfast;
 CREATE FUNCTION holdfast.admit_callers() RETURNS boolean
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
+DECLARE
+    api text := holdfast.api_role();
+    settable boolean := current_setting('server_version_num')::integer >= 160000;
+    todo text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'holdfast_api') THEN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = api) THEN
         BEGIN
-            CREATE ROLE holdfast_api NOLOGIN NOINHERIT;
+            EXECUTE format('CREATE ROLE %I NOLOGIN NOINHERIT', api);
         EXCEPTION
             WHEN insufficient_privilege THEN RETURN false;
-            WHEN duplicate_object OR unique_violation THEN NULL; -- another database's migration created it at this moment
+            WHEN duplicate_object OR unique_violation THEN NULL; -- another replica created it at this moment
         END;
     END IF;
-    IF NOT pg_has_role(current_user, 'holdfast_api',
-                       CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
+    IF NOT pg_has_role(current_user, api, CASE WHEN settable THEN 'SET' ELSE 'MEMBER' END) THEN
         BEGIN
-            GRANT holdfast_api TO CURRENT_USER;
+            EXECUTE format('GRANT %I TO CURRENT_USER', api) || CASE WHEN settable THEN ' WITH INHERIT FALSE, SET TRUE' ELSE '' END;
         EXCEPTION WHEN insufficient_privilege THEN
             NULL; -- another login owns the role and has to grant it
         END;
     END IF;
-    GRANT USAGE ON SCHEMA holdfast TO holdfast_api;
-    GRANT SELECT, INSERT, UPDATE ON holdfast.tasks TO holdfast_api;
-    GRANT SELECT, INSERT ON holdfast.task_events TO holdfast_api;
-    GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors TO holdfast_api;
-    GRANT SELECT, INSERT, DELETE ON holdfast.idempotency_keys TO holdfast_api;
-    GRANT SELECT, DELETE ON holdfast.task_names TO holdfast_api;
-    GRANT SELECT ON holdfast.callers_log TO holdfast_api;
-    GRANT EXECUTE ON FUNCTION holdfast.caller(), holdfast.task_exists(uuid) TO holdfast_api;
-    GRANT EXECUTE ON FUNCTION holdfast.audit(text) TO holdfast_api;
+    -- A database that was renamed, cloned or restored has grants to the role of its origin.
+    FOR todo IN
+        SELECT DISTINCT format('%s FROM %I', granted.what, r.rolname)
+          FROM (SELECT 'SCHEMA holdfast', nspacl FROM pg_namespace WHERE nspname = 'holdfast'
+                UNION ALL
+                SELECT 'TABLE ' || oid::regclass, relacl FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace
+                UNION ALL
+                SELECT 'FUNCTION ' || oid::regprocedure, proacl FROM pg_proc WHERE pronamespace = 'holdfast'::regnamespace) granted (what, acl),
+               aclexplode(granted.acl) a JOIN pg_roles r ON r.oid = a.grantee
+         WHERE r.rolname ~ '^holdfast_api(_|$)' AND r.rolname <> api
+    LOOP
+        EXECUTE 'REVOKE ALL ON ' || todo;
+    END LOOP;
+    FOREACH todo IN ARRAY ARRAY[
+        'USAGE ON SCHEMA holdfast',
+        'SELECT, INSERT, UPDATE ON holdfast.tasks',
+        'SELECT, INSERT ON holdfast.task_events',
+        'SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors',
+        'SELECT, INSERT, DELETE ON holdfast.idempotency_keys',
+        'SELECT, DELETE ON holdfast.task_names',
+        'SELECT ON holdfast.callers_log',
+        'EXECUTE ON FUNCTION holdfast.caller(), holdfast.api_role(), holdfast.task_exists(uuid), holdfast.audit(text)'
+    ] LOOP
+        EXECUTE format('GRANT %s TO %I', todo, api);
+    END LOOP;
     RETURN true;
 EXCEPTION WHEN insufficient_privilege THEN
     RETURN false;
 END
-$$;
-COMMENT ON FUNCTION holdfast.admit_callers() IS 'Creates the role holdfast_api, if the login may, and grants it what statements for callers need. It may be called again.';
+$_$;
+COMMENT ON FUNCTION holdfast.admit_callers() IS 'Creates the role of this database for callers'' statements, if the login may, and grants it what they need. It may be called again.';
+CREATE FUNCTION holdfast.api_role() RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN ('holdfast_api_'::text || CASE WHEN (octet_length((current_database())::text) <= 50) THEN (current_database())::text ELSE md5((current_database())::text) END);
+COMMENT ON FUNCTION holdfast.api_role() IS 'The name of the role for callers'' statements in this database.';
 CREATE FUNCTION holdfast.audit(entries text) RETURNS bigint
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -437,26 +461,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261122 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261122.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261122.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261122.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261122.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261123 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -477,6 +481,26 @@ COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261124 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -602,7 +626,9 @@ CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
    FROM (holdfast.tasks t
      JOIN holdfast.task_events e ON ((e.task = t.id)))
   WHERE (((t.tenant, t.owner) = ( SELECT (holdfast.caller())[1] AS caller,
-            (holdfast.caller())[2] AS caller)) OR (t.tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name));
+            (holdfast.caller())[2] AS caller)) OR (t.tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR ( SELECT pg_has_role(CURRENT_USER, c.relowner, 'USAGE'::text) AS pg_has_role
+           FROM pg_class c
+          WHERE (c.oid = ('holdfast.tasks'::regclass)::oid)));
 COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
 CREATE TABLE holdfast.erasures (
     task uuid NOT NULL,
@@ -682,16 +708,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261122 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261122.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261123 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -702,6 +718,16 @@ CREATE TABLE holdfast.keys_20261123 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261124 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -1704,94 +1730,94 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261122 FOR VALUES FROM ('2026-11-22 05:45:00+05:45') TO ('2026-11-23 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261122 FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-22 23:46:05.962543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-22 23:46:05.963277+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-22 23:46:05.967667+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-22 23:46:05.975416+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-22 23:46:05.978027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-22 23:46:05.980162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.98353+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984139+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984552+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985433+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985877+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986289+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986728+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987194+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987604+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.988791+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989356+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989927+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.991599+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.992443+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.993162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994144+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994722+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995092+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995675+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.996036+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:05.99867+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:06.001492+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-22 23:46:06.023389+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261122 VALUES (1, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.008096+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (2, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.014696+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (3, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.025504+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (4, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.031718+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (5, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.038246+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (6, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.045426+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (7, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.056609+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (8, '01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', '2026-11-22 23:46:06.068547+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (9, '01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', '2026-11-22 23:46:06.080458+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-22 23:46:05.942733+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel","subject":"ada"}]', '\xb4de2e28bdc10f3751258e088b0cc8c597615699a7e6c40dfb23355ccda417c7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-22 23:46:05.959368+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel"}]', '\x7af667224061199184f2a61ff0098fc1ea45af96bc6ab7e98a3fd3aa7879df7f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-22 23:46:05.965423+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aac-7b6a-95ec-437f5682f063","agent":"travel","subject":"ada"}]', '\xa7498f69a5e92941be6b5b59f286f001dfd0d6db2319bbb1ad500ba591d4e22e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-22 23:46:05.969111+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee","agent":"travel","subject":"ben"}]', '\xe3a0028423748de66f0b537de8044843e60fc5adc971a9f1f17c821490cb35b6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-22 23:46:05.971633+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab3-711b-92d9-57ba5c3d5e2c","agent":"travel","subject":"ben"}]', '\x8c0be2ef5926624a9e41f604007e8bd092ccf93ef431a05f2ba5819018cc5db3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-22 23:46:05.976756+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab8-747b-988a-59c2ca46648a","agent":"travel","subject":"ben"}]', '\x90ced94d423746d64b2708b30819fa118aeb2bf9c9eabfe19836ccf7c0931e35');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-22 23:46:05.981718+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3abd-7064-898d-34fc37137568","agent":"writer","subject":"ada"}]', '\x59cde69d7b937a6c45cf979a28fbb88d0c370cea51454b96a30aa97fba8846e9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-22 23:46:05.997318+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acc-7d40-8a1a-883581c3a8e4","agent":"writer","subject":"cyd"}]', '\xee608ec2ce88e77435d41a8e4f84fe8ee6f240a00c96fc890d1839135ae4dc5c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-22 23:46:05.999799+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acf-7589-b90d-e8b556da6f08","agent":"writer","subject":"cyd"}]', '\xe22c24c99ef2b76a4ad7e6166eaf0117a65daf882e57f2c475ef533c4b6bf5a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-22 23:46:06.002746+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer","subject":"cyd"}]', '\x699cdb08218be2ecf018bf2bcf08db3abcabb4ad45f055b7be9caca6009c0009');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-22 23:46:06.005286+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer"}]', '\x2ebba4ac00a4dfc9048ea7033f57f1f75eeafe8a8dabdfac17937de92f2686af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-22 23:46:06.006572+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer","subject":"cyd"}]', '\x4ea5471b74dce46eb9b7900c3a89df67f8f80f4019ecbc92ab8798f7fd729cd7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-22 23:46:06.007117+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer"}]', '\xf55f0d819640ad6486e44de2b8f57af1f0deda8e2344a109e233b81abece4972');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-22 23:46:06.007874+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad7-7788-96e8-0a5e86e21dc2","agent":"support","subject":"ben"}]', '\x63768204d8c71f0547e877e7cab1ca20df10d09b4611aafeeaf4c6f07f44fbc2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-22 23:46:06.010241+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad9-7d8d-9dec-27428caa2310","agent":"support","subject":"ben"}]', '\xa345ed6d308ae69a43a04569c14c62ed68622a0f940670670833a8837ed9f4b5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-22 23:46:06.012323+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adc-700d-b3d3-78943fadbef5","agent":"support","subject":"cyd"}]', '\x333ee285ba98502fb334c7ed67380d8021e420ef6633ad01b35ea15ebf85c900');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-22 23:46:06.014191+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","agent":"support","subject":"cyd"}]', '\x254ca82bac16bcbb6c0784566a96161a4f6c450c9c0d8bbdc8e9228b503e18ab');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-22 23:46:06.015892+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","agent":"support","subject":"cyd"}]', '\x296e72865900b682f558c8cd77a8f04cacb19b8c9ee9189112616e8237e0cb12');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-22 23:46:06.017853+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","agent":"support","subject":"cyd"}]', '\x2b7693b8d22928d10178dd5f80df8b954eced4e1198540a42ba165c6959957bd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-22 23:46:06.020665+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","agent":"writer","subject":"ada"}]', '\x47f43147c3feaa02f5fdcb91ce378771e3e03b9fcfe9615155b2d7e535fe306c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-22 23:46:06.024146+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae7-7b23-809e-a38279e5e567","agent":"writer","subject":"ben"}]', '\x83e638774685a6e33e0677092a935399c53a16424d14b9efb186bcf568676e21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-22 23:46:06.02564+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae9-754c-89bc-7d3d4d2064f4","agent":"support","subject":"ben"}]', '\x4d7d0e8ffd680d6cf5430ec426e82348eccc0f17adad8996f5efda1c9d4dda87');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-22 23:46:06.027282+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7060-be8d-5870cd3a40ad","agent":"travel","subject":"ada"}]', '\x9aaa37d02591651c4af7ab6070852ba33043aa1f9dc6b9573402f70aae9bd94e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-22 23:46:06.028231+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7dad-8213-75694937ae06","agent":"travel","subject":"ada"}]', '\x0c68f7c5d6bd05eaaf805858db2ebc12a560af06d8889e63fff30cb02be2d163');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-22 23:46:06.032992+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\x59964f0ff718920e7a0dec3672a55e1046616c296237610e3eca65242c89cae5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-22 23:46:06.034692+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\xcd5aa33f25c1d8ce0f7c546e93c41e705d5411590777d3cd8ba4f81056eab213');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-22 23:46:06.056152+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x934938ad8c8b8fd23e0ec633c48ddb105bec5bc289581f97b64acc7053a040a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-22 23:46:06.056814+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x40fcb4e74aeab14c2cabae7dd4e553356634a267925b9c535b2b4fc4a580ea98');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-22 23:46:06.07943+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\xd24a7f6f70bfa449e63584a8b76627ccad1b1e4ab406b236018397a476cafac7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-22 23:46:06.079953+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\x04aa91668e8c0380495a4a22e9f9b715a3a4894f07d65bdd854547d04b05cafb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-22 23:46:06.099174+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\x32347fdd56db5e1576b53775525f7b98136638aa40503024da95395d4cee6fb4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-22 23:46:06.099644+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\xce7abff0cba5c1e52f8aba3212b89f43d78966c175da5cb8d6c66ea496beff48');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-22 23:46:06.110171+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x2906e5ba3503b90b43fc1cd817f0533a1575ba2c8a4dce0efaefb7feffb8dde4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-22 23:46:06.110683+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x81a4442fb7a7925965d0d5291be2e3e5d9290c5217f3c5e9fb4b3de755d1a26e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-22 23:46:06.125336+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3b48-7df3-a58a-8c7275b5249b","agent":"writer","subject":"cyd"}]', '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 05:57:30.05256+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 05:57:30.056582+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-41ea-7b03-8d04-1ecc70ff12e7', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 05:57:30.126198+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-423f-7b60-bb44-e94257a48e24', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 05:57:30.170902+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-4262-7662-8c80-77b2ad2b2d3f', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 05:57:30.18594+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-4262-7662-8c80-77b2ad2b2d3f', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 05:57:30.216044+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.239716+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.240611+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.243355+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.24405+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.245822+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.251266+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.252172+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.252805+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.253431+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.256554+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.260544+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.261179+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.261751+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.262272+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.262785+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.265223+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.267238+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.267756+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.275791+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 05:57:30.279012+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-42cd-7a3f-aee8-24dd12354068', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 05:57:30.291676+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-42d8-7834-b096-1ebe739dddcb', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 05:57:30.308075+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205bf-4423-75d0-a5ae-44e8e4e5055c', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 05:57:30.640924+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a205bf-4423-75d0-a5ae-44e8e4e5055c', 'w1', '2026-11-23 05:57:30.655558+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a205bf-4423-75d0-a5ae-44e8e4e5055c', 'w1', '2026-11-23 05:57:30.667813+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a205bf-4343-7512-acf9-35f2288cf187', 'w1', '2026-11-23 05:57:30.676944+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a205bf-4343-7512-acf9-35f2288cf187', 'w1', '2026-11-23 05:57:31.72227+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a205bf-4343-7512-acf9-35f2288cf187', 'w1', '2026-11-23 05:57:31.773524+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a205bf-43f4-7239-b39a-2fc6f660793b', 'w1', '2026-11-23 05:57:31.866355+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a205bf-43f4-7239-b39a-2fc6f660793b', 'w1', '2026-11-23 05:57:31.919013+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a205bf-4420-7a48-b608-08c221109871', 'w1', '2026-11-23 05:57:31.966125+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a205bf-42e7-787c-9e6a-a775ed6aab31', 'w1', '2026-11-23 05:57:32.033699+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a205bf-411a-75d0-a20d-79d51a885b55');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 05:57:29.882157+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-411b-751c-8064-f3b107f7f801","agent":"travel","subject":"ada"}]', '\x9000f578d0b2cff7f8502cdca864e0b2cdbd058503cbce4271226b0ad250846f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 05:57:29.985703+05:45', 'holdfast', '[{"action":"task.continued","task":"01a205bf-411b-751c-8064-f3b107f7f801","agent":"travel"}]', '\xa7a49148299e2ca65764204d0bdb9ca79751de9a66fc0aef2d15c82c8fe434d4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 05:57:30.064666+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-41ea-7b03-8d04-1ecc70ff12e7","agent":"travel","subject":"ada"}]', '\x6d1d12cdc2437fac4613a2e615e7520a51d5f4a5975f0277a5ff1133e4c68171');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 05:57:30.136965+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4238-751a-9266-d909880a0a19","agent":"travel","subject":"ben"}]', '\x1455741813d2b52bc35c42dd28d3b353be1ab4fda7a0d6ae3a18d773e104944e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 05:57:30.144374+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-423f-7b60-bb44-e94257a48e24","agent":"travel","subject":"ben"}]', '\xe9ac2f328a6c9b2f7b8fefdfc3626e3ac32abbde35699cace767c6e22ef59b3e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 05:57:30.179131+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4262-7662-8c80-77b2ad2b2d3f","agent":"travel","subject":"ben"}]', '\x5611d88422c72eae0bbaa91a15c68fe2faab76078422e4e8398a061f9f13f5fc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 05:57:30.234846+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-428b-7116-93af-b2c1e99d89d7","agent":"writer","subject":"ada"}]', '\x19f5329ee50af2d5a63cea619a1966de4b5c5bdebc11870cfe5640232ba8a9f4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 05:57:30.286545+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-42cd-7a3f-aee8-24dd12354068","agent":"writer","subject":"cyd"}]', '\x45c8805916f8915b3b61fd071856e7b37500d44a5e24f82b246da4abb1c25e1e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 05:57:30.297145+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-42d8-7834-b096-1ebe739dddcb","agent":"writer","subject":"cyd"}]', '\x27850985aca50d3d89b270a46ad19f840adcf1351f71c41c9eaea356fba3ca12');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 05:57:30.315605+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-42e7-787c-9e6a-a775ed6aab31","agent":"writer","subject":"cyd"}]', '\xaa59fcbb169b0dc964f86c3bb3d40f99aaa82470d839ccea9ab86bda21d8d5ad');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 05:57:30.34768+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205bf-42e7-787c-9e6a-a775ed6aab31","agent":"writer"}]', '\x99d23bfda6795faf3f9eb6c858ac66a08324fc2f631b237998153052c52277c0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 05:57:30.353186+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-430e-780a-9b70-0d9330f358fb","agent":"writer","subject":"cyd"}]', '\x0d5ae51a8d09110ce63c50047d7517404c6b054094ed24a4a629f6b6907b14fd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 05:57:30.355634+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205bf-430e-780a-9b70-0d9330f358fb","agent":"writer"}]', '\xad8f7bdcdde0325aec6e50af46613c755cd2c03741d76c8f6a8c1318b728e646');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 05:57:30.359311+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4314-72c8-bc9b-394cad26b157","agent":"support","subject":"ben"}]', '\xe9c37e681fce2a5dc943760500dff6e5a4222e7ec5ab36050a24e38d2f55989e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 05:57:30.380736+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-432a-7a56-a80e-c1fcdfc4cd40","agent":"support","subject":"ben"}]', '\x1a991f51d828c06ddfd811f7e916d41eacfc99c94cf76bb4c32c94bb7a4d1d2f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 05:57:30.395164+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4339-710a-8ce2-31494081d83a","agent":"support","subject":"cyd"}]', '\x91ecd501fe0031bb92276efae4bbfded63df09d899a2341f1a91eecb416b18a3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 05:57:30.413287+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4343-7512-acf9-35f2288cf187","agent":"support","subject":"cyd"}]', '\x640d6ab1eb72627e516711176099c4db3d29fc23f00e350014f07c041fc72941');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 05:57:30.586718+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-43f4-7239-b39a-2fc6f660793b","agent":"support","subject":"cyd"}]', '\x8b4c0ab65b240e5543b35bb763d5d3b5c09ab65f57833bc9e8091452cc58d5cf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 05:57:30.625253+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4420-7a48-b608-08c221109871","agent":"support","subject":"cyd"}]', '\xf718910cdd305896d4dae8b844193f940fa4f1cf850343cd6ed3ff9a27de44d1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 05:57:30.627859+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4423-75d0-a5ae-44e8e4e5055c","agent":"writer","subject":"ada"}]', '\x164f9c7a611fbf9ae0560717e5a7f3e800277c56affcdeda80b6c0d90a2e1749');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 05:57:30.644968+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4431-7c35-8749-6027384e8825","agent":"writer","subject":"ben"}]', '\xa67403fa394d29a4eaf337e5bbb28fd50d4d9fba7bdcfd149493a59ad365f86e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 05:57:30.66578+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-4449-7048-b716-e6438447c123","agent":"support","subject":"ben"}]', '\xd72e0e9f0f5584735af70cb07c0eea8c50e567099da3abb932a93117bdd3fd67');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 05:57:30.66916+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-444c-7a03-b6cc-15392f53fd53","agent":"travel","subject":"ada"}]', '\xea29c4b1f75ee97dceae9ca341bdc3701e328a98a57d3ceb3640350912dc8feb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 05:57:30.671579+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-444f-71f7-8157-ee675c65e72f","agent":"travel","subject":"ada"}]', '\xd0f30679c6232e66778a1a8a05952f14f15613835a825b5702e86a5c8e42f058');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 05:57:30.678407+05:45', 'holdfast', '[{"action":"push.set","task":"01a205bf-4423-75d0-a5ae-44e8e4e5055c","object":"w1"}]', '\xfee5c79d5421e53b40fb10bfe0ebd07418ae0c247c6756b4bf601d3cfd60db4c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 05:57:30.683663+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205bf-4423-75d0-a5ae-44e8e4e5055c","object":"w1"}]', '\xcdaccceff91f448e042f5776f9c11fa0a2961b0e8c91590a8266b74b48bdc089');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 05:57:30.709397+05:45', 'holdfast', '[{"action":"push.set","task":"01a205bf-4343-7512-acf9-35f2288cf187","object":"w1"}]', '\x462353e17096e037f685e5d4faf8d066155cdcfd7d4412b85433c210c8c1777e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 05:57:30.710126+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205bf-4343-7512-acf9-35f2288cf187","object":"w1"}]', '\xdffa9000ea6cc90a1dd2b55098eb88d4c93f23817aa657436e2f1c02f2848258');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 05:57:31.830202+05:45', 'holdfast', '[{"action":"push.set","task":"01a205bf-43f4-7239-b39a-2fc6f660793b","object":"w1"}]', '\xabbb7effe0ae44249b49d41b2ec5207a2ea265e5727815f8e32aada29dfd05f1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 05:57:31.839307+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205bf-43f4-7239-b39a-2fc6f660793b","object":"w1"}]', '\x5e2db4d4583669f6463d89437555ea5d1151faa5d3873eed15bbd9eba604d0fb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 05:57:31.960226+05:45', 'holdfast', '[{"action":"push.set","task":"01a205bf-4420-7a48-b608-08c221109871","object":"w1"}]', '\x5574358947a43773f2feba2af1417c330af62b712df707c6dcd8287ac07c9b11');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 05:57:31.960851+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205bf-4420-7a48-b608-08c221109871","object":"w1"}]', '\x841d632f6e94f1c7ae71f654856cf688d61bce154f282d29b064eb8eda441592');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 05:57:32.007715+05:45', 'holdfast', '[{"action":"push.set","task":"01a205bf-42e7-787c-9e6a-a775ed6aab31","object":"w1"}]', '\x48650c847e3ea59466a98209a291d72e639b70ea52ef7a7063ef2fb361cd5c72');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 05:57:32.020621+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205bf-42e7-787c-9e6a-a775ed6aab31","object":"w1"}]', '\xb872c26f7bd6be5f6b1ec0ef832d44b2d2fe2057446d79f8c79b44644f2b0b70');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 05:57:32.119219+05:45', 'holdfast', '[{"action":"task.created","task":"01a205bf-49ca-7130-bc49-9a69badc9fc5","agent":"writer","subject":"cyd"}]', '\x916984d8aebf64bda3b49989d23f38c739ebbfe2d9225f0ed3c1a8ef8c60528d');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1814,7 +1840,7 @@ INSERT INTO holdfast.audit_chains VALUES (20, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (21, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (22, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (23, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d', 0, '\x');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x916984d8aebf64bda3b49989d23f38c739ebbfe2d9225f0ed3c1a8ef8c60528d', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (24, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (25, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (26, 0, '\x', 0, '\x');
@@ -1856,159 +1882,160 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-22 23:46:05.9379+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.95204+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-22 23:46:05.953821+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.949556+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2046b-3aa2-758c-a7bd-ddd1aff71be5', '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.961926+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-22 23:46:05.963712+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.961473+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-22 23:46:05.964824+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.966968+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.968188+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.966497+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-22 23:46:05.968765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.970106+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-22 23:46:05.970658+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.969732+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-22 23:46:05.971186+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.972941+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.973702+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.972481+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.97481+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.974449+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.97589+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.975137+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-22 23:46:05.976363+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.977621+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2046b-3a8d-755d-b975-e4d478052ab7"}', NULL, '2026-11-22 23:46:05.979017+05:45', '01a2046b-3a8d-755d-b975-e4d478052ab7', '2026-11-22 23:46:05.977323+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.980644+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.979876+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-22 23:46:05.981112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.982752+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-22 23:46:05.996445+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.982421+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.996964+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.998237+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.99902+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.997894+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.999461+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.000801+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.001941+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.000356+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-22 23:46:06.002397+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.003646+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.00575+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.003325+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-22 23:46:06.006278+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.007033+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-22 23:46:06.00759+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.009005+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.009491+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.008427+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-22 23:46:06.009954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.011099+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.011578+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.010771+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-22 23:46:06.012065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.013112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-22 23:46:06.013485+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.012837+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.013954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.014894+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.015292+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.014635+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.015671+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.016625+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.017142+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.016316+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.017641+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.018819+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.019878+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.018499+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-22 23:46:06.020344+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.022875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-22 23:46:06.023836+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.024953+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-22 23:46:06.025406+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.026362+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-22 23:46:06.026756+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.026109+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-22 23:46:06.027068+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-22 23:46:06.027959+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-22 23:46:06.122758+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-1', '\x6b2d31', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-2', '\x6b2d32', '01a2046b-3aac-7b6a-95ec-437f5682f063', '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-23 00:46:05.934194+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', '2026-11-22 23:46:05.932567+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', '2026-11-22 23:46:05.933262+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-755d-b975-e4d478052ab7', 'web-2/731', '1.4.0', '2026-11-22 23:46:05.933391+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-22 23:46:06.028724+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.055034+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.078573+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.098201+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-22 23:46:06.108904+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.078246+05:45', '2026-11-22 23:46:06.056512+05:45', false, 3, '2026-11-22 23:46:06.065504+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.096609+05:45', '2026-11-22 23:46:06.079693+05:45', false, 2, '2026-11-22 23:46:06.085426+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.108547+05:45', '2026-11-22 23:46:06.0994+05:45', false, 1, '2026-11-22 23:46:06.108547+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-22 23:46:06.110418+05:45', false, 1, '2026-11-22 23:46:06.120458+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-22 23:46:06.120458+05:45', 'the receiver answered 410 Gone');
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-22 18:01:05.718214');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-22 18:01:05.725429');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-22 18:01:05.754712');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-22 18:01:05.759253');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-22 18:01:05.767054');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-22 18:01:05.777105');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-22 18:01:05.807716');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-22 18:01:05.814025');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xfc36bd51057846e9bb3e1fe85ae68ef65d08d7e12d864c0db0914df958031332', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xf824b4fd033b47a7b7e26ea3a9330dead3af9673c21840ef855af33055462ad4', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2046b-3aac-7b6a-95ec-437f5682f063');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2046b-3ab3-711b-92d9-57ba5c3d5e2c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2046b-3ab8-747b-988a-59c2ca46648a');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2046b-3abd-7064-898d-34fc37137568');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2046b-3acc-7d40-8a1a-883581c3a8e4');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2046b-3acf-7589-b90d-e8b556da6f08');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2046b-3ad6-7308-ac5a-44c93af69608');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2046b-3ad7-7788-96e8-0a5e86e21dc2');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2046b-3ad9-7d8d-9dec-27428caa2310');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2046b-3adc-700d-b3d3-78943fadbef5');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2046b-3add-7da1-bcdf-c58c1147523c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2046b-3adf-7964-9ed2-9945d689ef09');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2046b-3ae1-7840-9466-2031b9b6dff7');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2046b-3ae7-7b23-809e-a38279e5e567');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2046b-3ae9-754c-89bc-7d3d4d2064f4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2046b-3aeb-7060-be8d-5870cd3a40ad');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2046b-3aeb-7dad-8213-75694937ae06');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2046b-3b48-7df3-a58a-8c7275b5249b');
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'writer', '2026-11-22 23:46:06.020344+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'writer', '2026-11-22 23:46:06.023836+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'support', '2026-11-22 23:46:06.026756+05:45', NULL, 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'travel', '2026-11-22 23:46:06.027068+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'travel', '2026-11-22 23:46:06.027959+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'writer', '2026-11-22 23:46:06.122758+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-22 23:46:05.963712+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-22 23:46:05.961473+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.968188+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.966497+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-22 23:46:05.970658+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:05.969732+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:05.968765+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.97589+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-22 23:46:05.975137+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-22 23:46:05.971186+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.980644+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-22 23:46:05.979876+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-22 23:46:05.976363+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-22 23:46:05.996445+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-22 23:46:05.982421+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-22 23:46:05.981112+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.99902+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.997894+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.996964+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:06.001941+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:06.000356+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.999461+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-22 23:46:06.007033+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-22 23:46:06.007033+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.006278+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.009491+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.008427+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.00759+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.011578+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.010771+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.009954+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-22 23:46:06.013485+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.012837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.012065+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-22 23:46:06.00575+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.003325+05:45', true, '2026-11-22 23:46:06.004562+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.002397+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.015292+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.014635+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.013954+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.017142+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.016316+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.015671+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.019878+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.018499+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.017641+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.022875+05:45', 1, 2, 1, 1, 0, '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.021643+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-22 23:46:06.020344+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-22 23:46:06.024953+05:45', 1, 1, 1, 1, 0, '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.024659+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.023836+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.026362+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-22 23:46:06.026109+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.025406+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027068+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027068+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027959+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027959+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.122758+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-22 23:46:06.122758+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-22 23:46:05.932567+05:45', '2026-11-23 00:46:05.932567+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-22 23:46:05.933262+05:45', '2026-11-23 00:46:05.933262+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 05:57:29.859542+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:29.936553+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 05:57:29.943735+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:29.918348+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a205bf-4178-7a45-bd8e-8bf38b638963', '2026-11-23 05:57:29.946673+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 05:57:29.946673+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.049995+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 05:57:30.057506+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.047532+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-41ea-7b03-8d04-1ecc70ff12e7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 05:57:30.063948+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-41ea-7b03-8d04-1ecc70ff12e7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.124925+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-41ea-7b03-8d04-1ecc70ff12e7', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.129868+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.124046+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4238-751a-9266-d909880a0a19', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 05:57:30.136457+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4238-751a-9266-d909880a0a19', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.14203+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4238-751a-9266-d909880a0a19', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 05:57:30.142823+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.140806+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-423f-7b60-bb44-e94257a48e24', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 05:57:30.143856+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-423f-7b60-bb44-e94257a48e24', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.145701+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-423f-7b60-bb44-e94257a48e24', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 05:57:30.14722+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.145173+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-423f-7b60-bb44-e94257a48e24', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 05:57:30.169927+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.169462+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-423f-7b60-bb44-e94257a48e24', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.177478+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.170434+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4262-7662-8c80-77b2ad2b2d3f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 05:57:30.178566+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4262-7662-8c80-77b2ad2b2d3f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.185124+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4262-7662-8c80-77b2ad2b2d3f', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a205bf-411a-71d0-98e5-31ebe02e7c87"}', NULL, '2026-11-23 05:57:30.207208+05:45', '01a205bf-411a-71d0-98e5-31ebe02e7c87', '2026-11-23 05:57:30.181465+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4262-7662-8c80-77b2ad2b2d3f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.218338+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.21494+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 05:57:30.222696+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.236789+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 05:57:30.279781+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.236223+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42cd-7a3f-aee8-24dd12354068', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 05:57:30.28594+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42cd-7a3f-aee8-24dd12354068', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.290563+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42cd-7a3f-aee8-24dd12354068', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.295887+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.287963+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42d8-7834-b096-1ebe739dddcb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 05:57:30.296697+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42d8-7834-b096-1ebe739dddcb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.303605+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42d8-7834-b096-1ebe739dddcb', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.310689+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.302588+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42e7-787c-9e6a-a775ed6aab31', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 05:57:30.314947+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42e7-787c-9e6a-a775ed6aab31', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.336481+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-42e7-787c-9e6a-a775ed6aab31', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.348565+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.322587+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-430e-780a-9b70-0d9330f358fb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 05:57:30.350832+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-430e-780a-9b70-0d9330f358fb', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.355462+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4314-72c8-bc9b-394cad26b157', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 05:57:30.356716+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4314-72c8-bc9b-394cad26b157', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.369432+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4314-72c8-bc9b-394cad26b157', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-23 05:57:30.376716+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.361334+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-432a-7a56-a80e-c1fcdfc4cd40', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 05:57:30.379182+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-432a-7a56-a80e-c1fcdfc4cd40', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.384893+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-432a-7a56-a80e-c1fcdfc4cd40', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-23 05:57:30.386757+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.383654+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4339-710a-8ce2-31494081d83a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 05:57:30.393219+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4339-710a-8ce2-31494081d83a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.399254+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4339-710a-8ce2-31494081d83a', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 05:57:30.401799+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.397708+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4343-7512-acf9-35f2288cf187', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 05:57:30.403791+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4343-7512-acf9-35f2288cf187', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.416373+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4343-7512-acf9-35f2288cf187', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 05:57:30.46579+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.414276+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-43f4-7239-b39a-2fc6f660793b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 05:57:30.583384+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-43f4-7239-b39a-2fc6f660793b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.618086+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-43f4-7239-b39a-2fc6f660793b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 05:57:30.623715+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.601319+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4420-7a48-b608-08c221109871', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 05:57:30.624807+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4420-7a48-b608-08c221109871', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.626276+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4420-7a48-b608-08c221109871', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 05:57:30.626911+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.625874+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4423-75d0-a5ae-44e8e4e5055c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 05:57:30.627493+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4423-75d0-a5ae-44e8e4e5055c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.636526+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4431-7c35-8749-6027384e8825', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 05:57:30.64454+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4431-7c35-8749-6027384e8825', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.656979+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4449-7048-b716-e6438447c123', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 05:57:30.665188+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4449-7048-b716-e6438447c123', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 05:57:30.667047+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-4449-7048-b716-e6438447c123', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 05:57:30.667658+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.666615+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-444c-7a03-b6cc-15392f53fd53', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 05:57:30.668777+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-444f-71f7-8157-ee675c65e72f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 05:57:30.67121+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205bf-49ca-7130-bc49-9a69badc9fc5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 05:57:32.080042+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a205bf-411b-751c-8064-f3b107f7f801', '2026-11-23 05:57:29.859542+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a205bf-41ea-7b03-8d04-1ecc70ff12e7', '2026-11-23 05:57:30.063948+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 06:57:29.850989+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205bf-4107-7384-9191-cc7298fa3a4f', 'web-2/988', '1.4.0', '2026-11-23 05:57:29.849259+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205bf-411a-71d0-98e5-31ebe02e7c87', 'web-2/731', '1.4.0', '2026-11-23 05:57:29.850234+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205bf-411a-75d0-a20d-79d51a885b55', 'web-1/1042', '1.4.0', '2026-11-23 05:57:29.850468+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205bf-4423-75d0-a5ae-44e8e4e5055c', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 05:57:30.672292+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205bf-4343-7512-acf9-35f2288cf187', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 05:57:30.708212+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205bf-43f4-7239-b39a-2fc6f660793b', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 05:57:31.816069+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205bf-4420-7a48-b608-08c221109871', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 05:57:31.959363+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205bf-42e7-787c-9e6a-a775ed6aab31', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 05:57:32.006482+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a205bf-4423-75d0-a5ae-44e8e4e5055c', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205bf-4343-7512-acf9-35f2288cf187', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 06:57:31.813524+05:45', '2026-11-23 05:57:30.709742+05:45', false, 3, '2026-11-23 05:57:30.716944+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205bf-43f4-7239-b39a-2fc6f660793b', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 06:57:31.959013+05:45', '2026-11-23 05:57:31.832999+05:45', false, 2, '2026-11-23 05:57:31.906355+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205bf-4420-7a48-b608-08c221109871', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 06:57:32.006125+05:45', '2026-11-23 05:57:31.960472+05:45', false, 1, '2026-11-23 05:57:32.006125+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205bf-42e7-787c-9e6a-a775ed6aab31', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 05:57:32.012871+05:45', false, 1, '2026-11-23 05:57:32.073699+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 05:57:32.073699+05:45', 'the receiver answered 410 Gone');
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 00:12:25.459915');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 00:12:25.515814');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 00:12:26.692635');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 00:12:26.765089');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 00:12:27.188532');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 00:12:27.307901');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 00:12:27.409952');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 00:12:27.435044');
+INSERT INTO holdfast.schema_version VALUES (9, 9, true, '2026-11-23 00:12:27.442461');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xc2a9088a325f4a80878c5c456f82911b7659df2d58c942649ea83ba86d5dcbfb', '2026-11-23 05:57:27.188532+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x247440a347624f89825034c1d450bc03935752e42d884ba7b9f0d94586d9deca', '2026-11-23 05:57:27.188532+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a205bf-411b-751c-8064-f3b107f7f801');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a205bf-41ea-7b03-8d04-1ecc70ff12e7');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a205bf-4238-751a-9266-d909880a0a19');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a205bf-423f-7b60-bb44-e94257a48e24');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a205bf-4262-7662-8c80-77b2ad2b2d3f');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a205bf-428b-7116-93af-b2c1e99d89d7');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a205bf-42cd-7a3f-aee8-24dd12354068');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a205bf-42d8-7834-b096-1ebe739dddcb');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a205bf-430e-780a-9b70-0d9330f358fb');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a205bf-4314-72c8-bc9b-394cad26b157');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a205bf-432a-7a56-a80e-c1fcdfc4cd40');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a205bf-4339-710a-8ce2-31494081d83a');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a205bf-4343-7512-acf9-35f2288cf187');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a205bf-43f4-7239-b39a-2fc6f660793b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a205bf-4420-7a48-b608-08c221109871');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a205bf-4423-75d0-a5ae-44e8e4e5055c');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a205bf-4431-7c35-8749-6027384e8825');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a205bf-4449-7048-b716-e6438447c123');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a205bf-444c-7a03-b6cc-15392f53fd53');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a205bf-444f-71f7-8157-ee675c65e72f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a205bf-49ca-7130-bc49-9a69badc9fc5');
+INSERT INTO holdfast.task_queue VALUES ('01a205bf-4423-75d0-a5ae-44e8e4e5055c', 'writer', '2026-11-23 05:57:30.627493+05:45', '01a205bf-411a-75d0-a20d-79d51a885b55', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205bf-4431-7c35-8749-6027384e8825', 'writer', '2026-11-23 05:57:30.64454+05:45', '01a205bf-4107-7384-9191-cc7298fa3a4f', 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205bf-4449-7048-b716-e6438447c123', 'support', '2026-11-23 05:57:30.667658+05:45', NULL, 1, 1, 1);
+INSERT INTO holdfast.task_queue VALUES ('01a205bf-444c-7a03-b6cc-15392f53fd53', 'travel', '2026-11-23 05:57:30.668777+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205bf-444f-71f7-8157-ee675c65e72f', 'travel', '2026-11-23 05:57:30.67121+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205bf-49ca-7130-bc49-9a69badc9fc5', 'writer', '2026-11-23 05:57:32.080042+05:45', NULL, 1, 1, 0);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-411b-751c-8064-f3b107f7f801', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 05:57:30.057506+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 05:57:30.047532+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 05:57:29.859542+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-41ea-7b03-8d04-1ecc70ff12e7', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 05:57:30.129868+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 05:57:30.124046+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 05:57:30.063948+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-4238-751a-9266-d909880a0a19', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 05:57:30.142823+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:57:30.140806+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.136457+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-423f-7b60-bb44-e94257a48e24', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 05:57:30.177478+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 05:57:30.170434+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 05:57:30.143856+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-4262-7662-8c80-77b2ad2b2d3f', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 05:57:30.218338+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 05:57:30.21494+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 05:57:30.178566+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-428b-7116-93af-b2c1e99d89d7', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 05:57:30.279781+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 05:57:30.236223+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 05:57:30.222696+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-42cd-7a3f-aee8-24dd12354068', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 05:57:30.295887+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 05:57:30.287963+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 05:57:30.28594+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-42d8-7834-b096-1ebe739dddcb', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 05:57:30.310689+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 05:57:30.302588+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 05:57:30.296697+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-430e-780a-9b70-0d9330f358fb', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 05:57:30.355462+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 05:57:30.355462+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.350832+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-4314-72c8-bc9b-394cad26b157', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 05:57:30.376716+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:57:30.361334+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.356716+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-432a-7a56-a80e-c1fcdfc4cd40', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 05:57:30.386757+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:57:30.383654+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.379182+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-4339-710a-8ce2-31494081d83a', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 05:57:30.401799+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:57:30.397708+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.393219+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205bf-42e7-787c-9e6a-a775ed6aab31', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 05:57:30.348565+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:57:30.322587+05:45', true, '2026-11-23 05:57:30.346247+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.314947+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-4431-7c35-8749-6027384e8825', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 05:57:30.656979+05:45', 1, 1, 1, 1, 0, '01a205bf-4107-7384-9191-cc7298fa3a4f', '2026-11-23 05:57:30.64931+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.64454+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-4423-75d0-a5ae-44e8e4e5055c', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 05:57:30.636526+05:45', 1, 2, 1, 1, 0, '01a205bf-411a-75d0-a20d-79d51a885b55', '2026-11-23 05:57:30.633317+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 05:57:30.627493+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-4343-7512-acf9-35f2288cf187', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 05:57:30.46579+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:57:30.414276+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.403791+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-43f4-7239-b39a-2fc6f660793b', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 05:57:30.623715+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:57:30.601319+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.583384+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-4420-7a48-b608-08c221109871', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 05:57:30.626911+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 05:57:30.625874+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.624807+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-4449-7048-b716-e6438447c123', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 05:57:30.667047+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 05:57:30.666615+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.665188+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-444c-7a03-b6cc-15392f53fd53', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 05:57:30.668777+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.668777+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-444f-71f7-8157-ee675c65e72f', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 05:57:30.67121+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 05:57:30.67121+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205bf-49ca-7130-bc49-9a69badc9fc5', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 05:57:32.080042+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 05:57:32.080042+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205bf-4107-7384-9191-cc7298fa3a4f', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 05:57:29.849259+05:45', '2026-11-23 06:57:29.849259+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205bf-411a-75d0-a20d-79d51a885b55', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 05:57:29.850468+05:45', '2026-11-23 06:57:29.850468+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 8, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 9, true);
 ALTER TABLE ONLY holdfast.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (key_id);
 ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261122
-    ADD CONSTRAINT attempts_20261122_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261123
     ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261124
+    ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
@@ -2023,10 +2050,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261122
-    ADD CONSTRAINT keys_20261122_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261123
     ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261124
+    ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2057,15 +2084,15 @@ ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261122_task_config_id_id_idx ON holdfast.attempts_20261122 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261122_created_at_idx ON holdfast.keys_20261122 USING btree (created_at);
 CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
+CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2095,16 +2122,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261122_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261122_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261122_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261122_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
@@ -2129,16 +2156,16 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
-CREATE POLICY callers ON holdfast.idempotency_keys USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
-    (holdfast.caller())[2] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
-CREATE POLICY callers ON holdfast.push_configs USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(task)));
-CREATE POLICY callers ON holdfast.push_cursors USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(task)));
-CREATE POLICY callers ON holdfast.task_events USING ((( SELECT (CURRENT_USER <> 'holdfast_api'::name)) OR holdfast.task_exists(task)));
+CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)));
+CREATE POLICY callers ON holdfast.push_configs USING (holdfast.task_exists(task));
+CREATE POLICY callers ON holdfast.push_cursors USING (holdfast.task_exists(task));
+CREATE POLICY callers ON holdfast.task_events USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
-    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
-CREATE POLICY callers ON holdfast.task_queue USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(id)));
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
+CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
-    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
@@ -2146,20 +2173,8 @@ ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
-GRANT USAGE ON SCHEMA holdfast TO holdfast_api;
 GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
 REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
-GRANT ALL ON FUNCTION holdfast.audit(entries text) TO holdfast_api;
-GRANT ALL ON FUNCTION holdfast.caller() TO holdfast_api;
-GRANT ALL ON FUNCTION holdfast.task_exists(of uuid) TO holdfast_api;
-GRANT SELECT,INSERT ON TABLE holdfast.task_events TO holdfast_api;
-GRANT SELECT,INSERT,UPDATE ON TABLE holdfast.tasks TO holdfast_api;
-GRANT SELECT ON TABLE holdfast.callers_log TO holdfast_api;
-GRANT SELECT,INSERT,DELETE ON TABLE holdfast.idempotency_keys TO holdfast_api;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.push_configs TO holdfast_api;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.push_cursors TO holdfast_api;
-GRANT SELECT,DELETE ON TABLE holdfast.task_names TO holdfast_api;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.task_queue TO holdfast_api;
 GRANT SELECT ON TABLE holdfast.v_artifacts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_audit TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_events TO holdfast_reader;
