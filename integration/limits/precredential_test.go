@@ -161,3 +161,27 @@ func held(r *clustertest.Replica) (goroutines, memory int) {
 	require.NoError(r.T, err)
 	return int(all["go_goroutines"]), int(all["go_memstats_heap_alloc_bytes"] + all["go_memstats_stack_inuse_bytes"])
 }
+
+// The admin address has a bound of its own, so that clients of the public ports take no connections of the probes.
+func TestAdminConnections(t *testing.T) {
+	t.Parallel()
+	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: clustertest.NewDB(t).URL, Config: clustertest.Settings})
+	connect := func(n int) (refused error) {
+		c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}}).Dial("tcp", a2atest.Host(r.Admin))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(waittest.Patience)))
+		if err == nil {
+			_, err = c.Read(make([]byte, 1))
+		}
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, n)
+		return err
+	}
+	for n := range 64 {
+		require.NoError(t, connect(n))
+	}
+	require.Error(t, connect(64))
+	status, _ := r.Ready()
+	require.Equal(t, http.StatusOK, status, "another address")
+}
