@@ -371,6 +371,8 @@ type CommandExecutor struct {
 	Dir       string            `yaml:"dir"`
 	Env       map[string]string `yaml:"env"`
 	Inherit   []string          `yaml:"inherit"` // names of the server's environment variables
+	UID       int               `yaml:"uid"`     // 0: the server's
+	GID       int               `yaml:"gid"`     // 0: the server's
 	StopGrace time.Duration     `yaml:"stop_grace"`
 	History   int               `yaml:"history"` // previous messages sent with a run
 }
