@@ -185,9 +185,20 @@ func reachable(address string) bool {
 	return err != nil || !at.IP.IsLoopback()
 }
 
-// LocalOnly reports whether agents need no credential because only this machine can reach them.
+// LocalOnly reports whether agents need no credential because only this machine can reach them: by the addresses of the
+// server, or, behind a port that a container publishes on loopback, by public_url.
 func (c *Config) LocalOnly() bool {
-	return len(c.OpenAgents()) > 0 && len(c.Exposed()) == 0 && !c.Auth.None
+	return len(c.OpenAgents()) > 0 && (len(c.Exposed()) == 0 && !c.Auth.None || c.publicIsLocal())
+}
+
+// publicIsLocal reports whether public_url names this machine. A host name, which only DNS can resolve, is another one.
+func (c *Config) publicIsLocal() bool {
+	u, err := url.Parse(c.PublicURL)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // schemeName is the form of a scheme's name: the names are keys in cards.

@@ -86,7 +86,7 @@ type Limits struct {
 	// MaxConnections bounds the open connections of the public ports, ConnectionsPerAddress those from one address (0:
 	// no limit).
 	MaxConnections        int `yaml:"max_connections"`
-	ConnectionsPerAddress int `yaml:"connections_per_address"`
+	ConnectionsPerAddress int `yaml:"connections_per_address" env:"HOLDFAST_CONNECTIONS_PER_ADDRESS"`
 	// FailedAuthentications is the limit per second from one address; 0: no limit.
 	FailedAuthentications int `yaml:"failed_authentications"`
 }
