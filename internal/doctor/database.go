@@ -319,7 +319,7 @@ func (d *database) connections(ctx context.Context) ([]Finding, error) {
 	if err != nil && ctx.Err() != nil {
 		return nil, err // else the table is missing, so no replica is live
 	}
-	each := d.Config.Store.PoolSize + 2*d.Config.Store.WriterConns + 3 + 2
+	each := store.Connections(d.Config.Store.PoolSize, d.Config.Store.WriterConns) + 2 // LISTEN, NOTIFY
 	room := most - reserved
 	for _, limit := range []int{ofRole, ofDatabase} {
 		if limit >= 0 {

@@ -222,7 +222,7 @@ func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	run := f.running("a")
-	f.hot.within, f.api.within = 2*time.Second, 2*time.Second
+	f.hot.within, f.api.within, f.write.within = 2*time.Second, 2*time.Second, 2*time.Second
 	silent := proxy.Lose("EventsAppend", pgproxytest.Silence, 1)
 	run.must(t, chunk("1"))
 	await(t, silent)

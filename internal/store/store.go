@@ -80,7 +80,8 @@ type Options struct {
 type Store struct {
 	View           // the server's own
 	api      *pool // requests: reads, messages, cancels
-	hot      *pool // writers, claims, leases: never starved by requests
+	hot      *pool // claims, leases, the hub: never starved by requests
+	write    *pool // writers; waits for a lock for blockedAfter only
 	q        *dbsqlc.Queries
 	log      *slog.Logger
 	listener Listener
@@ -89,6 +90,8 @@ type Store struct {
 	appends []*batcher[*Append]
 	creates []*batcher[*create]
 	records *batcher[*record]
+
+	turns turnstile
 
 	withoutAudit       bool
 	rowSecurity        bool
@@ -114,18 +117,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	api, err := openPool(ctx, o, o.APIConns, 5*time.Second)
+	api, err := openPool(ctx, o, o.APIConns, 5*time.Second, lockTimeout)
 	if err != nil {
 		return nil, err
 	}
-	hot, err := openPool(ctx, o, 2*o.Writers+4, 30*time.Second)
+	hot, err := openPool(ctx, o, hotConns, 30*time.Second, lockTimeout)
 	if err != nil {
 		api.Close()
 		return nil, err
 	}
+	write, err := openPool(ctx, o, writeConns(o.Writers), 30*time.Second, blockedAfter)
+	if err != nil {
+		api.Close()
+		hot.Close()
+		return nil, err
+	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
-		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
+		api: api, hot: hot, write: write, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, secretKeys: o.SecretKeys,
 		widths: o.Widths, withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
 	}
@@ -133,17 +142,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.RowSecurity {
 		if s.withoutRowSecurity, err = admitCallers(ctx, api.Pool); err != nil {
 			s.cancel()
-			api.Close()
-			hot.Close()
+			s.disconnect()
 			return nil, fmt.Errorf("row-level security: %w", err)
 		}
 		s.rowSecurity = s.withoutRowSecurity == ""
 	}
-	s.records = newBatcher(o.Batch, s.flushRecords)
+	s.records = newBatcher(o.Batch, s.writeRecords, s.stuck("push_record"))
 	s.writers.Go(func() { s.records.run(run, s.stop) })
 	for range o.Writers {
-		a := newBatcher(o.Batch, s.flushAppends)
-		c := newBatcher(o.Batch, s.flushCreates)
+		a := newBatcher(o.Batch, s.writeAppends, s.stuck("append"))
+		c := newBatcher(o.Batch, s.writeCreates, s.stuck("create"))
 		s.appends, s.creates = append(s.appends, a), append(s.creates, c)
 		s.writers.Go(func() { a.run(run, s.stop) })
 		s.writers.Go(func() { c.run(run, s.stop) })
@@ -151,7 +159,25 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-func openPool(ctx context.Context, o Options, conns int, statementTimeout time.Duration) (*pool, error) {
+// hotConns is the size of the pool hot: claim, catch-up, poll, keeper, claim of deliveries, and one
+// for what gives back and extends claims.
+const hotConns = 6
+
+// writeConns is the size of the pool write: the writers of appends and creates, and one of records,
+// and a second writer of each for what is blocked.
+func writeConns(writers int) int { return 2 * (2*writers + 1) }
+
+// Connections is the number of connections that a store's pools open at most.
+func Connections(apiConns, writers int) int { return apiConns + hotConns + writeConns(writers) }
+
+// lockTimeout bounds how long a statement waits for a lock.
+const lockTimeout = 4 * time.Second
+
+// blockedAfter bounds how long a writer waits for a lock. All items of its statement wait with it;
+// then the second writer retries them, one task at a time.
+const blockedAfter = 100 * time.Millisecond
+
+func openPool(ctx context.Context, o Options, conns int, statementTimeout, lockTimeout time.Duration) (*pool, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("database url: %w", err)
@@ -180,7 +206,7 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout time.D
 	for name, value := range map[string]string{
 		"timezone":                            "UTC",
 		"statement_timeout":                   strconv.FormatInt(statementTimeout.Milliseconds(), 10),
-		"lock_timeout":                        "4s",
+		"lock_timeout":                        strconv.FormatInt(lockTimeout.Milliseconds(), 10),
 		"idle_in_transaction_session_timeout": "10s",
 		// Every hot statement is an index plan by design. A partition that was analyzed while it
 		// was empty would otherwise get a sequential scan, and the cached plan would keep it.
@@ -209,8 +235,13 @@ func (s *Store) Close(ctx context.Context) {
 	}
 	s.cancel()
 	<-done
+	s.disconnect()
+}
+
+func (s *Store) disconnect() {
 	s.api.Close()
 	s.hot.Close()
+	s.write.Close()
 }
 
 // WithoutRowSecurity returns why callers' statements run without the requested row-level security.
@@ -224,7 +255,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Pools returns the connection pools for metrics, by name.
 func (s *Store) Pools() map[string]*pgxpool.Pool {
-	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool}
+	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool, "write": s.write.Pool}
 }
 
 // shard sends all writes of one task through one writer. The tail of a UUIDv7 is random.
@@ -248,6 +279,13 @@ func (s *Store) retried(ctx context.Context, kind string, err error, try int) {
 	var pg *pgconn.PgError
 	if try == 0 && (!errors.As(err, &pg) || pg.Code != moved) {
 		s.log.Warn("write failed; retrying", "kind", kind, "error", err)
+	}
+}
+
+// stuck returns the report of a batcher about a task that another session has locked for seconds.
+func (s *Store) stuck(kind string) func(task.ID) {
+	return func(id task.ID) {
+		s.log.Warn("another session's lock blocks writes of a task; they are retried", "kind", kind, "task", id)
 	}
 }
 

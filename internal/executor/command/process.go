@@ -62,7 +62,7 @@ func (p *program) start(doc []byte, stderr io.Writer) (*process, error) {
 func (p *program) attributes() *syscall.SysProcAttr {
 	a := groupLeader()
 	if p.opts.UID != 0 {
-		a.Credential = &syscall.Credential{Uid: uint32(p.opts.UID), Gid: uint32(p.opts.GID)} //nolint:gosec // resolve has checked them
+		a.Credential = &syscall.Credential{Uid: uint32(p.opts.UID), Gid: uint32(p.opts.GID)}
 	}
 	return a
 }
