@@ -101,8 +101,8 @@ type PerPrincipal struct {
 
 // CORS is for web pages of other origins that call the server from a browser.
 type CORS struct {
-	AllowedOrigins []string      `yaml:"allowed_origins"` // empty: no other origin
-	AllowedHeaders []string      `yaml:"allowed_headers"` // in addition to those of A2A
+	AllowedOrigins []string      `yaml:"allowed_origins" env:"HOLDFAST_CORS_ALLOWED_ORIGINS"` // empty: no other origin
+	AllowedHeaders []string      `yaml:"allowed_headers"`                                     // in addition to those of A2A
 	MaxAge         time.Duration `yaml:"max_age"`
 }
 
@@ -304,6 +304,7 @@ type Card struct {
 	IconURL            string   `yaml:"icon_url"`
 	DefaultInputModes  []string `yaml:"default_input_modes"`
 	DefaultOutputModes []string `yaml:"default_output_modes"`
+	Streaming          bool     `yaml:"streaming"` // false: streams are refused
 	Skills             []Skill  `yaml:"skills"`
 
 	Extensions []Extension `yaml:"extensions"`
@@ -430,15 +431,6 @@ const GRPCOff = "off"
 // ServesGRPC reports whether the server offers gRPC.
 func (c *Config) ServesGRPC() bool {
 	return c.HasRole(RoleAPI) && c.GRPCListen != GRPCOff
-}
-
-// GRPCAddress returns the gRPC address for cards, as host:port: PublicGRPCAddress, or the address that the listener was
-// bound to. It returns "" if PublicURL is set without PublicGRPCAddress: clients then come by an unknown route.
-func (c *Config) GRPCAddress(bound string) string {
-	if c.PublicGRPCAddress != "" || c.PublicURL != "" {
-		return c.PublicGRPCAddress
-	}
-	return ReachableAddr(bound)
 }
 
 // besideListen returns the default gRPC address: the port after that of listen.

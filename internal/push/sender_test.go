@@ -145,6 +145,42 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
+// The credentials of an API key may name its header. Credentials that name no usable header are the key.
+func TestAPIKeysInTheirOwnHeader(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	s := sender(t, push.SenderOptions{Signer: ring(t, storetest.New(t).URL), Issuer: "https://a.example"})
+	send := func(credentials string) http.Header {
+		t.Helper()
+		a := s.Send(t.Context(), delivery(url, func(c *task.PushConfig) {
+			c.Schemes, c.Credentials, c.Dialect = []string{"apikey"}, credentials, "0.3"
+		}))
+		require.Equal(t, push.Delivered, a.Class, a.Error)
+		return (<-got).Header
+	}
+	for _, credentials := range []string{`{"in":"header","name":"X-K","value":"v"}`, ` {"name":"x-k","value":"v","in":"header","more":1}`} {
+		h := send(credentials)
+		require.Equal(t, "v", h.Get("X-K"), credentials)
+		require.Empty(t, h.Get("X-Api-Key"), credentials)
+		require.Equal(t, "Bearer "+h.Get("X-A2A-Signature"), h.Get("Authorization"))
+	}
+	h := send(`{"in":"header","name":"authorization","value":"Key v"}`)
+	require.Equal(t, []string{"Key v"}, h.Values("Authorization"))
+	require.Empty(t, h.Get("X-Api-Key"))
+	for _, credentials := range []string{
+		"k", `{"in":"query","name":"X-K","value":"v"}`, `{"in":"header","name":"X K","value":"v"}`, `{"in":"header","name":"X-K","value":"a\nb"}`,
+		`{"in":"header","name":"X-K"}`, `{"in":"header","name":"content-type","value":"text/html"}`, `{"in":"header","name":"Host","value":"other"}`,
+		`{"in":"header","name":"Transfer-Encoding","value":"gzip"}`, `{"in":"header","name":"x-a2a-signature","value":"forged"}`,
+		`{"in":"header","name":"Content-Length","value":"0"}`, `{"in":"header","name":"Connection","value":"X-A2A-Signature"}`, `{"in":`,
+	} {
+		h := send(credentials)
+		require.Equal(t, []string{credentials}, h.Values("X-Api-Key"), credentials)
+		require.Equal(t, "application/json", h.Get("Content-Type"))
+		require.Equal(t, "Bearer "+h.Get("X-A2A-Signature"), h.Get("Authorization"))
+		require.Empty(t, h.Get("X-K")+h.Get("Connection"))
+	}
+}
+
 func TestDeliveryIDsNameTheEvent(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 11, 21, 1, 2, 3, 4000, time.UTC)

@@ -43,6 +43,7 @@ type Metrics struct {
 	pushActive   prometheus.Gauge
 	conns        prometheus.Gauge
 	connsOver    prometheus.Counter
+	origins      prometheus.Counter
 	callers      *prometheus.CounterVec
 	keySets      *prometheus.CounterVec
 	duties       *prometheus.CounterVec
@@ -179,6 +180,8 @@ func New(reg prometheus.Registerer, dialects ...string) *Metrics {
 			Name: "holdfast_connections_refused_total",
 			Help: "Connections that were closed because their address had reached its limit.",
 		})),
+		origins: counter("holdfast_origins_refused_total",
+			"Requests of web pages whose origin may not use the server."),
 		callers: counters("holdfast_authentications_total",
 			"Requests by scheme and outcome of authentication.", "scheme", "outcome"),
 		keySets: counters("holdfast_issuer_fetches_total",
@@ -318,6 +321,9 @@ func (m *Metrics) ConnectionOpened() (closed func()) {
 
 // ConnectionRefused counts a connection beyond the limit.
 func (m *Metrics) ConnectionRefused() { m.connsOver.Inc() }
+
+// OriginRefused counts a request of a web page that may not use the server.
+func (m *Metrics) OriginRefused() { m.origins.Inc() }
 
 // Authenticated counts a request by scheme and outcome. scheme is a name from the configuration or "".
 func (m *Metrics) Authenticated(scheme, outcome string) {

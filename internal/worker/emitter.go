@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -442,7 +443,7 @@ func (e *emitter) cleanText(s string) string {
 	if strings.IndexByte(s, 0) < 0 {
 		return s
 	}
-	e.logNUL()
+	e.logReplaced()
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
@@ -455,20 +456,21 @@ func (e *emitter) cleanJSON(member string, raw json.RawMessage) (json.RawMessage
 		return nil, fmt.Errorf("%s: %w", member, err)
 	}
 	if replaced {
-		e.logNUL()
+		e.logReplaced()
 	}
 	return json.RawMessage(out), nil
 }
 
 // storable returns a copy of JSON on one line, as an event of a stream requires. U+FFFD replaces
-// each NUL character, which PostgreSQL cannot store. The copy is validated last, because the
+// each NUL character, which PostgreSQL cannot store, and each half of a surrogate pair. The copy is validated last, because the
 // replacement may make two names of an object equal.
 func storable(raw []byte) (out jsontext.Value, replaced bool, err error) {
+	raw, replaced = surrogate.Repair(raw)
 	out = bytes.Clone(raw)
 	if out.Compact() != nil {
 		return nil, false, errNotJSON
 	}
-	replaced = replaceNUL(out)
+	replaced = replaceNUL(out) || replaced
 	if !out.IsValid() {
 		return nil, false, errNotJSON
 	}
@@ -495,6 +497,6 @@ func replaceNUL(text []byte) (replaced bool) {
 	return replaced
 }
 
-func (e *emitter) logNUL() {
-	e.r.pool.opt.Log.Warn("replaced a NUL character in the agent's output", "task_id", e.r.claim.Task.PublicID, "agent", e.r.agent.Name)
+func (e *emitter) logReplaced() {
+	e.r.pool.opt.Log.Warn("replaced characters of the agent's output that cannot be stored", "task_id", e.r.claim.Task.PublicID, "agent", e.r.agent.Name)
 }
