@@ -96,7 +96,7 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 	case config.ExecutorCommand:
 		c := a.Executor.Command
 		return command.New(command.Options{
-			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, Grace: c.StopGrace,
+			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, UID: c.UID, GID: c.GID, Grace: c.StopGrace,
 			History: historyOption(c.History), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	}

@@ -86,7 +86,7 @@ type Limits struct {
 	// MaxConnections bounds the open connections of the public ports, ConnectionsPerAddress those from one address (0:
 	// no limit).
 	MaxConnections        int `yaml:"max_connections"`
-	ConnectionsPerAddress int `yaml:"connections_per_address"`
+	ConnectionsPerAddress int `yaml:"connections_per_address" env:"HOLDFAST_CONNECTIONS_PER_ADDRESS"`
 	// FailedAuthentications is the limit per second from one address; 0: no limit.
 	FailedAuthentications int `yaml:"failed_authentications"`
 }
@@ -373,6 +373,8 @@ type CommandExecutor struct {
 	Dir       string            `yaml:"dir"`
 	Env       map[string]string `yaml:"env"`
 	Inherit   []string          `yaml:"inherit"` // names of the server's environment variables
+	UID       int               `yaml:"uid"`     // 0: the server's
+	GID       int               `yaml:"gid"`     // 0: the server's
 	StopGrace time.Duration     `yaml:"stop_grace"`
 	History   int               `yaml:"history"` // previous messages sent with a run
 }

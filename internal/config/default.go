@@ -23,6 +23,7 @@ func Default() *Config {
 			IdleTimeout:   120 * time.Second,
 
 			MaxConnections:        50_000,
+			ConnectionsPerAddress: 1_000,
 			FailedAuthentications: 50,
 		},
 		CORS: CORS{MaxAge: time.Hour},

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"math"
 	"mime"
 	"net"
 	"net/netip"
@@ -468,6 +469,11 @@ func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 		if !envName.MatchString(name) {
 			l.at(fmt.Sprintf("%s.inherit[%d]", path, i), "%q is not the name of an environment variable", name)
 		}
+	}
+	inRange(l, path+".uid", c.UID, 0, math.MaxInt32)
+	inRange(l, path+".gid", c.GID, 0, math.MaxInt32)
+	if (c.UID == 0) != (c.GID == 0) {
+		l.at(path+".uid", "needs gid, and gid needs uid; set both to numbers above 0, or neither")
 	}
 	inRange(l, path+".stop_grace", c.StopGrace, 10*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".history", c.History, 0, 10_000)

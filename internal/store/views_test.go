@@ -627,7 +627,8 @@ func TestMigrateWithoutTheRightToCreateRoles(t *testing.T) {
 	require.NoError(t, err)
 	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
 	for _, sql := range []string{
-		"DROP OWNED BY holdfast_reader, holdfast_api", "DROP ROLE holdfast_reader, holdfast_api", // from the migrated database of the test server
+		// From the migrated database of the test server.
+		"DROP OWNED BY holdfast_reader, holdfast_api", "DROP ROLE holdfast_reader, holdfast_api",
 		"CREATE ROLE modest LOGIN PASSWORD 'modest'", "CREATE DATABASE modest OWNER modest",
 	} {
 		_, err = admin.Exec(t.Context(), sql)

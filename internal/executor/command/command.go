@@ -21,11 +21,15 @@ type program struct {
 	opts Options
 }
 
-// New makes an executor that starts opts.Argv for each run.
+// New makes an executor that starts opts.Argv for each run. From then on, other processes of this user cannot read the
+// memory and the environment of this process (on Linux).
 func New(opts Options) (executor.Executor, error) {
 	path, err := opts.resolve()
 	if err != nil {
 		return nil, err
+	}
+	if err := protect(); err != nil {
+		return nil, fmt.Errorf("command: protect the server's memory: %w", err)
 	}
 	opts = opts.withDefaults()
 	return &program{path: path, env: opts.environment(), opts: opts}, nil
