@@ -70,7 +70,7 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append, repeated bool
 			s.finishAppends(ctx, groups, rows, repeated)
 			return
 		}
-		switch f := classify(err); {
+		switch f := classifyTry(err, try); {
 		case f == failFinal && len(groups) > 1:
 			for _, g := range groups {
 				s.writeAppends(ctx, g.items, repeated)
@@ -210,7 +210,11 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup, repea
 		}
 		arg.Lowest, arg.Highest = span(arg.Ids)
 		for try := 0; ; try++ {
-			rows, err := s.q.RunStates(ctx, s.hot, arg)
+			var rows []dbsqlc.RunStatesRow
+			err := s.proven(ctx, s.hot, func(db dbsqlc.DBTX) (err error) {
+				rows, err = s.q.RunStates(ctx, db, arg)
+				return err
+			})
 			if err == nil {
 				for _, r := range rows {
 					stands[task.ID(r.ID)] = r

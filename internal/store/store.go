@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -76,11 +77,34 @@ type Options struct {
 	Log          *slog.Logger
 }
 
+const (
+	// leaseConns is one more than the keeper uses: after a statement that was given up, its connection
+	// takes up to 15 seconds to close.
+	leaseConns = 2
+	// hintConns are those of the hub: LISTEN and NOTIFY.
+	hintConns = 2
+)
+
+func hotConns(writers int) int { return 2*writers + 4 }
+
+func (o Options) sized() Options {
+	o.APIConns = cmp.Or(o.APIConns, 8)
+	o.Writers = cmp.Or(o.Writers, 1)
+	return o
+}
+
+// Conns returns how many connections a replica opens at most, with those of the hub.
+func (o Options) Conns() int {
+	o = o.sized()
+	return o.APIConns + hotConns(o.Writers) + leaseConns + hintConns
+}
+
 // Store is the database. It is safe for concurrent use.
 type Store struct {
 	View           // the server's own
 	api      *pool // requests: reads, messages, cancels
-	hot      *pool // writers, claims, leases: never starved by requests
+	hot      *pool // writers, claims: never starved by requests
+	lease    *pool // the lease of this process: never starved by anything
 	q        *dbsqlc.Queries
 	log      *slog.Logger
 	listener Listener
@@ -89,6 +113,9 @@ type Store struct {
 	appends []*batcher[*Append]
 	creates []*batcher[*create]
 	records *batcher[*record]
+	flushes waits // of the writers
+	health  health
+	moves   failover
 
 	withoutAudit       bool
 	rowSecurity        bool
@@ -100,6 +127,7 @@ type Store struct {
 	ring       *seal.Keys // created on first use
 	lanes      lanes
 
+	base    context.Context // of the writers
 	cancel  context.CancelFunc
 	stop    chan struct{}
 	writers sync.WaitGroup
@@ -107,43 +135,37 @@ type Store struct {
 
 // Open connects and starts the writers. The schema must exist (Migrate).
 func Open(ctx context.Context, o Options) (*Store, error) {
-	o.APIConns = cmp.Or(o.APIConns, 8)
-	o.Writers = cmp.Or(o.Writers, 1)
+	o = o.sized()
 	// The size of a flush bounds how long the rest of the queue waits for it.
 	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	api, err := openPool(ctx, o, o.APIConns, 5*time.Second)
-	if err != nil {
-		return nil, err
-	}
-	hot, err := openPool(ctx, o, 2*o.Writers+4, 30*time.Second)
-	if err != nil {
-		api.Close()
-		return nil, err
-	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
-		api: api, hot: hot, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
+		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, secretKeys: o.SecretKeys,
-		widths: o.Widths, withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
+		widths: o.Widths, withoutAudit: o.WithoutAudit, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
-	s.View = View{s: s, db: api, by: o.By}
+	if err := s.openPools(ctx, o); err != nil {
+		cancel()
+		return nil, err
+	}
+	s.View = View{s: s, db: s.api, by: o.By}
 	if o.RowSecurity {
-		if s.withoutRowSecurity, err = CheckRowSecurity(ctx, api.Pool); err != nil {
+		var err error
+		if s.withoutRowSecurity, err = CheckRowSecurity(ctx, s.api.Pool); err != nil {
 			s.cancel()
-			api.Close()
-			hot.Close()
+			s.closePools()
 			return nil, fmt.Errorf("row-level security: %w", err)
 		}
 		s.rowSecurity = s.withoutRowSecurity == ""
 	}
-	s.records = newBatcher(o.Batch, s.flushRecords)
+	s.records = newBatcher(o.Batch, timed(s, s.flushRecords))
 	s.writers.Go(func() { s.records.run(run, s.stop) })
 	for range o.Writers {
-		a := newBatcher(o.Batch, s.flushAppends)
-		c := newBatcher(o.Batch, s.flushCreates)
+		a := newBatcher(o.Batch, timed(s, s.flushAppends))
+		c := newBatcher(o.Batch, timed(s, s.flushCreates))
 		s.appends, s.creates = append(s.appends, a), append(s.creates, c)
 		s.writers.Go(func() { a.run(run, s.stop) })
 		s.writers.Go(func() { c.run(run, s.stop) })
@@ -151,19 +173,33 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-func openPool(ctx context.Context, o Options, conns int, statementTimeout time.Duration) (*pool, error) {
-	cfg, err := pgxpool.ParseConfig(o.URL)
+// pingTimeout bounds the ping of a connection that was idle for a second or more. Without an answer
+// the pool replaces the connection.
+const pingTimeout = 2 * time.Second
+
+func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTimeout time.Duration) (*pool, error) {
+	cfg, err := pgurl.ParsePool(o.URL)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, err
 	}
 	cfg.MaxConns = int32(conns)
 	cfg.MinIdleConns = 1
 	cfg.HealthCheckPeriod = 15 * time.Second
-	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	cfg.PingTimeout = pingTimeout
 	// Otherwise the driver would format each UUID as text and parse it again.
 	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
 		pgxuuid.Register(c.TypeMap())
+		if conns == leaseConns {
+			s.moves.leased(c)
+		}
 		return nil
+	}
+	closes := cfg.ConnConfig.OnPgError
+	cfg.ConnConfig.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
+		if err.Code == readOnly {
+			go s.moves.refused()
+		}
+		return closes(c, err)
 	}
 	p := cfg.ConnConfig.RuntimeParams
 	if p["application_name"] == "" {
@@ -178,9 +214,11 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout time.D
 		return newPool(ctx, cfg, statementTimeout)
 	}
 	for name, value := range map[string]string{
-		"timezone":                            "UTC",
-		"statement_timeout":                   strconv.FormatInt(statementTimeout.Milliseconds(), 10),
-		"lock_timeout":                        "4s",
+		"timezone":          "UTC",
+		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10),
+		"lock_timeout":      "4s",
+		// Some statements call functions that must see what others have committed meanwhile.
+		"default_transaction_isolation":       "read committed",
 		"idle_in_transaction_session_timeout": "10s",
 		// Every hot statement is an index plan by design. A partition that was analyzed while it
 		// was empty would otherwise get a sequential scan, and the cached plan would keep it.
@@ -209,22 +247,37 @@ func (s *Store) Close(ctx context.Context) {
 	}
 	s.cancel()
 	<-done
-	s.api.Close()
-	s.hot.Close()
+	s.closePools()
+}
+
+func (s *Store) openPools(ctx context.Context, o Options) (err error) {
+	for _, p := range []struct {
+		to               **pool
+		conns            int
+		statementTimeout time.Duration
+	}{{&s.api, o.APIConns, 5 * time.Second}, {&s.hot, hotConns(o.Writers), 30 * time.Second}, {&s.lease, leaseConns, 5 * time.Second}} {
+		if *p.to, err = s.openPool(ctx, o, p.conns, p.statementTimeout); err != nil {
+			s.closePools()
+			return err
+		}
+		s.moves.add(*p.to)
+	}
+	return nil
+}
+
+func (s *Store) closePools() {
+	for _, p := range s.moves.pools {
+		p.Close()
+	}
 }
 
 // WithoutRowSecurity returns why callers' statements run without the requested row-level security.
 // It returns "" if they run under it, or if it was not requested.
 func (s *Store) WithoutRowSecurity() string { return s.withoutRowSecurity }
 
-// Ping checks that the database answers.
-func (s *Store) Ping(ctx context.Context) error {
-	return translate("ping", s.api.Ping(ctx))
-}
-
 // Pools returns the connection pools for metrics, by name.
 func (s *Store) Pools() map[string]*pgxpool.Pool {
-	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool}
+	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool, "lease": s.lease.Pool}
 }
 
 // shard sends all writes of one task through one writer. The tail of a UUIDv7 is random.
@@ -233,6 +286,7 @@ func (s *Store) shard(id task.ID) int {
 }
 
 func (s *Store) flushed(kind string, items int, since time.Time) {
+	s.health.trouble.Store(nil)
 	if s.observe.Flushed != nil {
 		s.observe.Flushed(kind, items, time.Since(since))
 	}
@@ -242,6 +296,7 @@ func (s *Store) flushed(kind string, items int, since time.Time) {
 // each retry.
 func (s *Store) retried(ctx context.Context, kind string, err error, try int) {
 	s.provide(ctx, err)
+	s.health.trouble.Store(&trouble{err, time.Now()})
 	if s.observe.Retried != nil {
 		s.observe.Retried(kind)
 	}
