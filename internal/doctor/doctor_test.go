@@ -405,7 +405,8 @@ func TestWebhookSecrets(t *testing.T) {
 
 func TestNotificationsDoNotArrive(t *testing.T) {
 	t.Parallel()
-	url := storetest.New(t).URL
+	db := storetest.New(t)
+	url := db.URL
 	p := pgproxytest.New(t, url)
 	p.Deafen(true)
 	cfg := configuration(t, url)
@@ -413,6 +414,10 @@ func TestNotificationsDoNotArrive(t *testing.T) {
 	r := examine(t, Options{Config: cfg, Timeout: 20 * time.Second})
 	r.is(t, "notify", Warn, "notifications do not arrive")
 	r.is(t, "session", Warn, "enable_seqscan is on instead of off")
+
+	connect(t, url)("ALTER DATABASE " + db.Name + " SET default_transaction_isolation = 'repeatable read'")
+	r = examine(t, Options{Config: cfg, Timeout: 20 * time.Second})
+	r.is(t, "session", Warn, "default_transaction_isolation is repeatable read instead of read committed")
 
 	p.Deafen(false)
 	examine(t, Options{Config: cfg}).is(t, "notify", OK, "arrives")

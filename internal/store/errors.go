@@ -41,8 +41,6 @@ func classify(err error) failure {
 	}
 	var pg *pgconn.PgError
 	switch {
-	case errors.Is(err, errAbandoned):
-		return failUnknown
 	case strings.HasSuffix(err.Error(), "message body too large"):
 		// The driver calls this safe to retry, because nothing was sent. But every retry would
 		// fail, too.

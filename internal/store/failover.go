@@ -1,9 +1,14 @@
 package store
 
 import (
+	"context"
+	"errors"
+	"net"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // failover leaves a server that is no longer the primary. New connections go only to a server that
@@ -11,10 +16,55 @@ import (
 type failover struct {
 	mu    sync.Mutex
 	pools []*pool
+	open  map[*serverConn]struct{}
+	left  map[string]time.Time // addresses that are not dialed before a time
 	// Of the connections that renew the lease:
 	newest  string // address of the server of the newest one
 	proven  string // address at the last renewal
 	failing bool   // no renewal since
+}
+
+// avoidFor is for how long a silent server is not dialed. The driver takes as long to give up a
+// connection whose server cannot be told to cancel its statement.
+const avoidFor = 15 * time.Second
+
+var errLeft = errors.New("another server is the primary now")
+
+// serverConn is an open connection of a pool.
+type serverConn struct {
+	net.Conn
+	of *failover
+}
+
+func (c *serverConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// dials makes a dialer keep the connections that it opens.
+func (f *failover) dials(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		f.mu.Lock()
+		avoid := time.Now().Before(f.left[addr])
+		f.mu.Unlock()
+		if avoid {
+			return nil, errLeft
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c := &serverConn{conn, f}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.open == nil {
+			f.open = map[*serverConn]struct{}{}
+		}
+		f.open[c] = struct{}{}
+		return c, nil
+	}
 }
 
 func (f *failover) add(p *pool) {
@@ -31,8 +81,8 @@ func (f *failover) leased(c *pgx.Conn) {
 }
 
 // renewal notes the outcome of a renewal. If renewals failed and then succeed on another server,
-// the former one may be silent, so nothing waits for its answers any longer. The outcome of the
-// statements is then unknown.
+// the former one may be silent, so its connections are closed. The outcome of their statements is
+// then unknown.
 func (f *failover) renewal(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,14 +90,15 @@ func (f *failover) renewal(err error) {
 		f.failing = true
 		return
 	}
-	moved := f.failing && f.proven != "" && f.proven != f.newest
-	f.failing, f.proven = false, f.newest
-	if moved {
-		for _, p := range f.pools {
-			p.Reset()
-			p.abandon()
+	if f.failing && f.proven != "" && f.proven != f.newest {
+		f.left = map[string]time.Time{f.proven: time.Now().Add(avoidFor)}
+		for c := range f.open {
+			if c.RemoteAddr().String() == f.proven {
+				_ = c.Conn.Close()
+			}
 		}
 	}
+	f.failing, f.proven = false, f.newest
 }
 
 // refused leaves a server that has become read-only. Connections that only read would stay on it.

@@ -80,7 +80,6 @@ func TestSilentServerIsLeft(t *testing.T) {
 	f := openFixture(t, url, host.ReplaceAllString(first.URL, host.FindString(first.URL)+","+host.FindString(second.URL)))
 	f.bound(10 * time.Minute)
 	run, w := f.running("a"), f.worker(time.Hour)
-	require.NoError(t, f.Renew(t.Context(), w, time.Hour))
 	first.Stall(true)
 	defer first.Stall(false)
 	queued := run.write(chunk("1"))

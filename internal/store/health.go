@@ -45,7 +45,7 @@ func timed[T any](s *Store, flush func(context.Context, []T)) func(context.Conte
 	return func(ctx context.Context, items []T) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := s.flushes.add(cancel)
-		defer func() { _ = w.end(nil) }()
+		defer w.end()
 		flush(ctx, items)
 	}
 }

@@ -25,6 +25,7 @@ func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) erro
 	_, err := s.q.WorkerRegister(ctx, s.lease, dbsqlc.WorkerRegisterParams{
 		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
 	})
+	s.moves.renewal(err)
 	return translate("register", err)
 }
 

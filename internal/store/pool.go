@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -28,10 +26,9 @@ type waits struct {
 }
 
 type wait struct {
-	of        *waits
-	began     time.Time
-	cancel    context.CancelFunc
-	abandoned bool
+	of     *waits
+	began  time.Time
+	cancel context.CancelFunc
 }
 
 func newPool(ctx context.Context, cfg *pgxpool.Config, statementTimeout time.Duration) (*pool, error) {
@@ -58,33 +55,11 @@ func (s *waits) add(cancel context.CancelFunc) *wait {
 	return w
 }
 
-// errAbandoned ends a statement whose server is silent. Its outcome is unknown.
-var errAbandoned = errors.New("the database server fell silent")
-
-// end ends the wait. It returns err, which says if the statement was abandoned.
-func (w *wait) end(err error) error {
+func (w *wait) end() {
 	w.cancel()
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
 	delete(w.of.all, w)
-	return w.because(err)
-}
-
-func (w *wait) because(err error) error {
-	if err != nil && w.abandoned {
-		return fmt.Errorf("%w: %w", errAbandoned, err)
-	}
-	return err
-}
-
-// abandon gives up all waits, and closes the connections of their statements.
-func (s *waits) abandon() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for w := range s.all {
-		w.abandoned = true
-		w.cancel()
-	}
 }
 
 // longest returns for how long the oldest wait has lasted.
@@ -99,17 +74,13 @@ func (s *waits) longest() (d time.Duration) {
 
 func (p *pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	ctx, w := p.begin(ctx)
-	tag, err := p.Pool.Exec(ctx, sql, args...)
-	return tag, w.end(err)
+	defer w.end()
+	return p.Pool.Exec(ctx, sql, args...)
 }
 
 func (p *pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	ctx, w := p.begin(ctx)
-	rows, err := p.Pool.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks it
-	if err != nil {
-		return nil, w.end(err)
-	}
-	return &boundedRows{Rows: rows, wait: w}, nil
+	return bounded(w)(p.Pool.Query(ctx, sql, args...)) //nolint:rowserrcheck // the reader of the rows checks it
 }
 
 func (p *pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
@@ -119,9 +90,10 @@ func (p *pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 
 // Begin begins a transaction in which each statement and the end have the bound of a statement.
 func (p *pool) Begin(ctx context.Context) (pgx.Tx, error) {
-	bounded, w := p.begin(ctx)
-	tx, err := p.Pool.Begin(bounded)
-	if err = w.end(err); err != nil {
+	ctx, w := p.begin(ctx)
+	defer w.end()
+	tx, err := p.Pool.Begin(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return &boundedTx{tx, p}, nil
@@ -134,17 +106,13 @@ type boundedTx struct {
 
 func (t *boundedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	ctx, w := t.pool.begin(ctx)
-	tag, err := t.Tx.Exec(ctx, sql, args...)
-	return tag, w.end(err)
+	defer w.end()
+	return t.Tx.Exec(ctx, sql, args...)
 }
 
 func (t *boundedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	ctx, w := t.pool.begin(ctx)
-	rows, err := t.Tx.Query(ctx, sql, args...) //nolint:rowserrcheck // the reader of the rows checks it
-	if err != nil {
-		return nil, w.end(err)
-	}
-	return &boundedRows{Rows: rows, wait: w}, nil
+	return bounded(w)(t.Tx.Query(ctx, sql, args...)) //nolint:rowserrcheck // the reader of the rows checks it
 }
 
 func (t *boundedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
@@ -154,12 +122,25 @@ func (t *boundedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 
 func (t *boundedTx) Commit(ctx context.Context) error {
 	ctx, w := t.pool.begin(ctx)
-	return w.end(t.Tx.Commit(ctx))
+	defer w.end()
+	return t.Tx.Commit(ctx)
 }
 
 func (t *boundedTx) Rollback(ctx context.Context) error {
 	ctx, w := t.pool.begin(ctx)
-	return w.end(t.Tx.Rollback(ctx))
+	defer w.end()
+	return t.Tx.Rollback(ctx)
+}
+
+// bounded makes rows end the wait when they are closed.
+func bounded(w *wait) func(pgx.Rows, error) (pgx.Rows, error) {
+	return func(rows pgx.Rows, err error) (pgx.Rows, error) {
+		if err != nil {
+			w.end()
+			return nil, err
+		}
+		return &boundedRows{rows, w}, nil
+	}
 }
 
 type boundedRows struct {
@@ -169,13 +150,7 @@ type boundedRows struct {
 
 func (r *boundedRows) Close() {
 	r.Rows.Close()
-	_ = r.wait.end(nil)
-}
-
-func (r *boundedRows) Err() error {
-	r.wait.of.mu.Lock()
-	defer r.wait.of.mu.Unlock()
-	return r.wait.because(r.Rows.Err())
+	r.wait.end()
 }
 
 type boundedRow struct {
@@ -184,5 +159,6 @@ type boundedRow struct {
 }
 
 func (r *boundedRow) Scan(dest ...any) error {
-	return r.wait.end(r.Row.Scan(dest...))
+	defer r.wait.end()
+	return r.Row.Scan(dest...)
 }

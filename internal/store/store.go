@@ -183,7 +183,9 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		return nil, err
 	}
 	cfg.MaxConns = int32(conns)
-	cfg.MinIdleConns = 1
+	if conns > leaseConns {
+		cfg.MinIdleConns = 1
+	}
 	cfg.HealthCheckPeriod = 15 * time.Second
 	cfg.PingTimeout = pingTimeout
 	// Otherwise the driver would format each UUID as text and parse it again.
@@ -194,6 +196,7 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 		}
 		return nil
 	}
+	cfg.ConnConfig.DialFunc = s.moves.dials(cfg.ConnConfig.DialFunc)
 	closes := cfg.ConnConfig.OnPgError
 	cfg.ConnConfig.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
 		if err.Code == readOnly {

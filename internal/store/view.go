@@ -90,7 +90,8 @@ func (c *callers) send(ctx context.Context, sql string, args []any) (pgx.BatchRe
 	sent := c.pool.SendBatch(ctx, b)
 	if _, err := sent.Exec(); err != nil {
 		_ = sent.Close()
-		return nil, nil, w.end(err)
+		w.end()
+		return nil, nil, err
 	}
 	return sent, w, nil
 }
@@ -101,11 +102,12 @@ func (c *callers) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
+	defer w.end()
 	tag, err := sent.Exec()
 	if end := sent.Close(); err == nil {
 		err = end
 	}
-	return tag, w.end(err)
+	return tag, err
 }
 
 // Query implements dbsqlc.DBTX.
@@ -117,7 +119,8 @@ func (c *callers) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 	rows, err := sent.Query() //nolint:rowserrcheck // the reader of the rows checks it
 	if err != nil {
 		_ = sent.Close()
-		return nil, w.end(err)
+		w.end()
+		return nil, err
 	}
 	return &sentRows{Rows: rows, sent: sent, wait: w}, nil
 }
@@ -183,7 +186,7 @@ func (r *sentRows) Close() {
 	if err := r.Rows.Err(); err != nil {
 		r.err = err
 	}
-	r.err = r.wait.end(r.err)
+	r.wait.end()
 }
 
 func (r *sentRows) Err() error {
