@@ -4,8 +4,8 @@
 -- Writes the events of any number of runs in one commit. Inputs have one element per event; the
 -- events of a run are adjacent and in order. ordinal is the number of events that the run wrote
 -- before its first one here. A run writes only while its attempt is the task's, it has a worker,
--- and its ordinal fits. A run without a row in the result was fenced, or this is a retry of a
--- committed statement.
+-- and its ordinal fits. A run without a row in the result was fenced, another session has locked its
+-- task, or this is a retry of a committed statement; RunStates tells which.
 --
 -- A run that parks while a message is already waiting does not park. The task goes back to
 -- submitted for that message, with the run's status message. A run that parks after the client
@@ -43,7 +43,7 @@ WITH inp AS MATERIALIZED (
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
-       FOR NO KEY UPDATE OF t
+       FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
     SELECT l.id, l.kept, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
            s.rn AS status_rn,
@@ -91,10 +91,11 @@ SELECT id, attempt, last_seq::bigint AS base, coalesce(state, 0)::smallint AS st
   FROM eff;
 
 -- name: RunStates :many
--- Tells a fenced run from one whose append was committed before its connection died.
+-- Tells a fenced run from one whose task another session has locked, and from one whose append was
+-- committed before its connection died.
 SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.run_ordinal, x.state, x.last_seq, x.pushes FROM holdfast.tasks x
+    SELECT x.id, x.attempt, x.run_ordinal, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN @lowest AND @highest OFFSET 0
  ) t;
 

@@ -325,7 +325,7 @@ func (d *database) connections(ctx context.Context) ([]Finding, error) {
 	if err != nil && ctx.Err() != nil {
 		return nil, err // else the table is missing, so no replica is live
 	}
-	each := store.Options{APIConns: d.Config.Store.PoolSize, Writers: d.Config.Store.WriterConns}.Conns()
+	each := store.Connections(d.Config.Store.PoolSize, d.Config.Store.WriterConns)
 	room := most - reserved
 	for _, limit := range []int{ofRole, ofDatabase} {
 		if limit >= 0 {

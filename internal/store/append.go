@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +25,8 @@ type Append struct {
 
 	payloads []string
 }
+
+func (a *Append) task() task.ID { return a.Task }
 
 func (a *Append) size() (n int) {
 	for _, p := range a.payloads {
@@ -56,33 +59,30 @@ type runKey struct {
 	attempt task.Attempt
 }
 
-func (s *Store) flushAppends(ctx context.Context, items []*Append) { s.writeAppends(ctx, items, false) }
-
-// writeAppends writes items in one commit. repeated says that an earlier try may have been
-// committed.
-func (s *Store) writeAppends(ctx context.Context, items []*Append, repeated bool) {
+// writeAppends writes items in one commit. It returns those whose rows another session has locked.
+func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*Append) {
 	start := time.Now()
 	groups, arg := groupAppends(items)
 	for try := 0; ; try++ {
-		rows, err := s.q.EventsAppend(ctx, s.hot, arg)
+		rows, err := s.q.EventsAppend(ctx, s.write, arg)
 		if err == nil {
 			s.flushed("append", len(arg.Tasks), start)
-			s.finishAppends(ctx, groups, rows, repeated)
-			return
+			return s.finishAppends(ctx, groups, rows)
 		}
 		switch f := classifyTry(err, try); {
 		case f == failFinal && len(groups) > 1:
 			for _, g := range groups {
-				s.writeAppends(ctx, g.items, repeated)
+				blocked = append(blocked, s.writeAppends(ctx, g.items)...)
 			}
-			return
+			return blocked
 		case f == failFinal || ctx.Err() != nil:
 			for _, a := range items {
 				a.Done(false, translate("append", err))
 			}
-			return
-		case f == failUnknown:
-			repeated = true
+			return nil
+		case f == failBlocked:
+			s.retried(ctx, "append", err, try)
+			return items
 		}
 		// The run waits while the database is unavailable. If it loses its lease meanwhile, the
 		// fence refuses the write when the database is back.
@@ -136,7 +136,7 @@ func groupAppends(items []*Append) ([]*appendGroup, dbsqlc.EventsAppendParams) {
 	return groups, arg
 }
 
-func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows []dbsqlc.EventsAppendRow, repeated bool) {
+func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows []dbsqlc.EventsAppendRow) (blocked []*Append) {
 	wrote := make(map[runKey]*dbsqlc.EventsAppendRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -167,9 +167,10 @@ func (s *Store) finishAppends(ctx context.Context, groups []*appendGroup, rows [
 			}
 		}
 	}
-	if len(missing) > 0 {
-		s.finishMissing(ctx, missing, repeated)
+	if len(missing) == 0 {
+		return nil
 	}
+	return s.finishMissing(ctx, missing)
 }
 
 // stamp sets the seq and the time of the events. Nobody else sees them before.
@@ -199,59 +200,83 @@ func (g *appendGroup) done(requeued bool, err error) {
 	}
 }
 
-// finishMissing answers the groups without a row. It tells fenced runs from those whose first try
-// was committed before its connection died.
-func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup, repeated bool) {
-	stands := map[task.ID]dbsqlc.RunStatesRow{}
-	if repeated {
-		arg := dbsqlc.RunStatesParams{Ids: make([]uuid.UUID, len(missing))}
-		for i, g := range missing {
-			arg.Ids[i] = uuid.UUID(g.items[0].Task)
+// finishMissing handles the groups without a row. Their rows tell whether another session has locked
+// the task, an earlier try was committed before its connection died, or the run was fenced. It
+// returns the first kind and answers the others.
+func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (blocked []*Append) {
+	arg := dbsqlc.RunStatesParams{Ids: make([]uuid.UUID, len(missing))}
+	for i, g := range missing {
+		arg.Ids[i] = uuid.UUID(g.items[0].Task)
+	}
+	arg.Lowest, arg.Highest = span(arg.Ids)
+	var now map[task.ID]dbsqlc.RunStatesRow
+	read := func(db dbsqlc.DBTX) error {
+		rows, err := s.q.RunStates(ctx, db, arg)
+		now = make(map[task.ID]dbsqlc.RunStatesRow, len(missing))
+		for _, r := range rows {
+			now[task.ID(r.ID)] = r
 		}
-		arg.Lowest, arg.Highest = span(arg.Ids)
-		for try := 0; ; try++ {
-			var rows []dbsqlc.RunStatesRow
-			err := s.proven(ctx, s.hot, func(db dbsqlc.DBTX) (err error) {
-				rows, err = s.q.RunStates(ctx, db, arg)
-				return err
-			})
-			if err == nil {
-				for _, r := range rows {
-					stands[task.ID(r.ID)] = r
-				}
-				break
-			}
-			if !unavailable(err) || ctx.Err() != nil {
-				for _, g := range missing {
-					g.done(false, translate("append", err))
-				}
-				return
-			}
-			s.retried(ctx, "append", err, try)
-			_ = pause(ctx, try)
+		return err
+	}
+	for try := 0; ; try++ {
+		err := read(s.write)
+		if err == nil && slices.ContainsFunc(missing, func(g *appendGroup) bool { return g.isIn(now) }) {
+			err = s.proven(ctx, s.write, read)
 		}
+		if err == nil {
+			break
+		}
+		if !unavailable(err) || ctx.Err() != nil {
+			for _, g := range missing {
+				g.done(false, translate("append", err))
+			}
+			return nil
+		}
+		s.retried(ctx, "append", err, try)
+		_ = pause(ctx, try)
 	}
 	for _, g := range missing {
 		first := g.items[0]
-		r, ok := stands[first.Task]
-		if ok && task.Attempt(r.Attempt) == first.Attempt && r.RunOrdinal >= first.Ordinal+int64(g.events) {
-			if s.listener != nil {
-				s.listener.Advanced(first.Task, task.Seq(r.LastSeq))
+		r, ok := now[first.Task]
+		ours := ok && task.Attempt(r.Attempt) == first.Attempt
+		switch {
+		case ours && r.Owned && r.RunOrdinal == first.Ordinal:
+			if s.observe.Retried != nil {
+				s.observe.Retried("append")
 			}
-			if r.Pushes {
-				s.marked(1) // maybe
+			blocked = append(blocked, g.items...)
+		case g.isIn(now):
+			s.committedBefore(g, &r)
+		default:
+			if s.observe.Fenced != nil {
+				s.observe.Fenced(len(g.items))
 			}
-			last, now := g.items[len(g.items)-1].Events, task.State(r.State)
-			requeued := last[len(last)-1].State.Parked() && !now.Settled()
-			g.done(requeued, nil)
-			if requeued && s.listener != nil {
-				s.listener.Ready(first.Agent)
-			}
-			continue
+			g.done(false, task.LeaseLost)
 		}
-		if s.observe.Fenced != nil {
-			s.observe.Fenced(len(g.items))
-		}
-		g.done(false, task.LeaseLost)
+	}
+	return blocked
+}
+
+// isIn reports whether the group is among what the runs have written.
+func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
+	first := g.items[0]
+	r, ok := now[first.Task]
+	return ok && task.Attempt(r.Attempt) == first.Attempt && r.RunOrdinal >= first.Ordinal+int64(g.events)
+}
+
+// committedBefore answers a group that an earlier try has written.
+func (s *Store) committedBefore(g *appendGroup, r *dbsqlc.RunStatesRow) {
+	first := g.items[0]
+	if s.listener != nil {
+		s.listener.Advanced(first.Task, task.Seq(r.LastSeq))
+	}
+	if r.Pushes {
+		s.marked(1) // maybe
+	}
+	last, now := g.items[len(g.items)-1].Events, task.State(r.State)
+	requeued := last[len(last)-1].State.Parked() && !now.Settled()
+	g.done(requeued, nil)
+	if requeued && s.listener != nil {
+		s.listener.Ready(first.Agent)
 	}
 }

@@ -23,7 +23,7 @@ func (f *fixture) asOneFlush(items ...*Append) {
 			a.payloads[i] = EncodePayload(e)
 		}
 	}
-	f.flushAppends(f.t.Context(), items)
+	f.writeAppends(f.t.Context(), items)
 }
 
 func TestFlushOfManyRuns(t *testing.T) {

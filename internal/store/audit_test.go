@@ -107,7 +107,8 @@ func TestAuditEntryIsInCommitOfAct(t *testing.T) {
 	require.ErrorIs(t, err, ErrTaken)
 	c := newCreate(first)
 	c.audit = f.audited(auditCreated, first.Task.ID, "a", "")
-	f.writeCreates(t.Context(), []*create{c}, true) // as after a lost connection
+	c.unknown = true
+	f.writeCreates(t.Context(), []*create{c}) // as after a lost connection
 	require.True(t, (<-c.done).made)
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit"))
 
@@ -310,7 +311,7 @@ func BenchmarkAudit(b *testing.B) {
 						arg[i] = newCreate(n)
 						arg[i].audit = s.As(alice, Visibility{Agent: "a"}).audited(auditCreated, n.Task.ID, "a", "")
 					}
-					s.writeCreates(b.Context(), arg, false)
+					s.writeCreates(b.Context(), arg)
 					for _, c := range arg {
 						require.NoError(b, (<-c.done).err)
 					}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,15 +74,19 @@ type create struct {
 	payload string
 	secrets []byte // sealed secrets of the webhook
 	audit   string
+	queued  time.Time
+	unknown bool // an earlier try may have been committed
 	done    chan createResult
 }
 
 func newCreate(n *NewTask) *create {
 	return &create{
-		NewTask: n, done: make(chan createResult, 1),
+		NewTask: n, queued: time.Now(), done: make(chan createResult, 1),
 		payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message}),
 	}
 }
+
+func (c *create) task() task.ID { return c.Task.ID }
 
 func (c *create) size() int { return len(c.payload) + len(c.Task.Metadata) + len(c.audit) }
 
@@ -172,42 +177,54 @@ func (v View) forgetName(ctx context.Context, n *NewTask) (freed bool, err error
 	return rows > 0, translate("task name", err)
 }
 
-// createPatience bounds how long a create with an unknown outcome is retried before its caller gets
-// an error.
+// createPatience bounds how long a create is retried while its outcome is unknown, or another
+// session's lock blocks it. Then its caller gets an error.
 const createPatience = 8 * time.Second
 
-func (s *Store) flushCreates(ctx context.Context, items []*create) { s.writeCreates(ctx, items, false) }
-
-// writeCreates writes items in one commit. unknown says that an earlier try may have been
-// committed.
-func (s *Store) writeCreates(ctx context.Context, items []*create, unknown bool) {
+// writeCreates writes items in one commit. It returns those that another session's lock blocks, for
+// example the transaction of a create with the same id elsewhere.
+func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*create) {
 	start := time.Now()
 	arg := createParams(items)
 	for try := 0; ; try++ {
-		arg.Repeated = unknown
-		rows, err := s.q.TaskCreate(ctx, s.hot, arg)
+		rows, err := s.q.TaskCreate(ctx, s.write, arg)
 		if err == nil {
 			s.flushed("create", len(items), start)
-			s.finishCreates(ctx, items, rows, unknown)
-			return
+			s.finishCreates(ctx, items, rows)
+			return nil
 		}
 		f := classify(err)
-		unknown = unknown || f == failUnknown
+		if f == failUnknown {
+			arg.Repeated = true
+			for _, c := range items {
+				c.unknown = true
+			}
+		}
 		switch {
 		case f == failFinal && len(items) > 1:
 			// The database refuses one of the items. Written one by one, only that one fails.
 			for _, c := range items {
-				s.writeCreates(ctx, []*create{c}, unknown)
+				blocked = append(blocked, s.writeCreates(ctx, []*create{c})...)
 			}
-			return
-		case f == failFinal || f == failCancelled,
+			return blocked
+		case f == failBlocked && ctx.Err() == nil:
+			s.retried(ctx, "create", err, try)
+			for _, c := range items {
+				if time.Since(c.queued) < createPatience {
+					blocked = append(blocked, c)
+				} else {
+					c.done <- createResult{err: translate("create", err)}
+				}
+			}
+			return blocked
+		case f == failFinal || f == failCancelled || ctx.Err() != nil,
 			// Nothing was written, so let the clients decide when to retry.
-			!unknown && try >= 2,
+			!arg.Repeated && try >= 2,
 			time.Since(start) > createPatience:
 			for _, c := range items {
 				c.done <- createResult{err: translate("create", err)}
 			}
-			return
+			return nil
 		}
 		s.retried(ctx, "create", err, try)
 		_ = pause(ctx, try)
@@ -225,6 +242,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 	}
 	hooks := 0
 	for _, c := range items {
+		arg.Repeated = arg.Repeated || c.unknown
 		if c.Push != nil {
 			hooks++
 		}
@@ -263,7 +281,7 @@ func createParams(items []*create) dbsqlc.TaskCreateParams {
 
 // finishCreates answers the callers. After a retry, a row may be missing because the first try was
 // committed. Then the task exists under its id, which only this process knows.
-func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsqlc.TaskCreateRow, repeated bool) {
+func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsqlc.TaskCreateRow) {
 	made, refused := make(map[uuid.UUID]time.Time, len(rows)), map[uuid.UUID]int32{}
 	for _, r := range rows {
 		if r.Refused != 0 {
@@ -273,12 +291,12 @@ func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsql
 		}
 	}
 	var lost error // why it is not known whether the first try was committed
-	if repeated && len(made) < len(items) {
+	if slices.ContainsFunc(items, func(c *create) bool { return c.unknown && made[uuid.UUID(c.Task.ID)].IsZero() }) {
 		lost = s.madeBefore(ctx, items, made)
 	}
 	for _, c := range items {
 		at, ok := made[uuid.UUID(c.Task.ID)]
-		if !ok && lost != nil {
+		if !ok && c.unknown && lost != nil {
 			c.done <- createResult{err: translate("create", lost)}
 			continue
 		}
@@ -293,10 +311,10 @@ func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsql
 // madeBefore adds to made the tasks that an earlier try has created.
 func (s *Store) madeBefore(ctx context.Context, items []*create, made map[uuid.UUID]time.Time) error {
 	before := map[uuid.UUID]time.Time{}
-	err := s.proven(ctx, s.hot, func(db dbsqlc.DBTX) error {
+	err := s.proven(ctx, s.write, func(db dbsqlc.DBTX) error {
 		for _, c := range items {
 			id := uuid.UUID(c.Task.ID)
-			if _, ok := made[id]; ok {
+			if _, ok := made[id]; ok || !c.unknown {
 				continue
 			}
 			row, err := s.q.TaskByID(ctx, db, id)

@@ -343,6 +343,8 @@ type record struct {
 // abandoned reports whether an outcome would extend a claim for a caller who has stopped waiting.
 func (r *record) abandoned() bool { return r.Keep && !r.Delivered && !r.Failed && r.ctx.Err() != nil }
 
+func (r *record) task() task.ID { return r.Task }
+
 func (r *record) size() int { return len(r.Error) + 128 }
 
 type recorded struct {
@@ -368,13 +370,14 @@ func (s *Store) RecordPush(ctx context.Context, o *PushOutcome) (ours, more bool
 	}
 }
 
-func (s *Store) flushRecords(ctx context.Context, items []*record) {
+// writeRecords writes items in one commit. It returns those whose rows another session has locked.
+func (s *Store) writeRecords(ctx context.Context, items []*record) (blocked []*record) {
 	start := time.Now()
 	for try := 0; ; try++ {
 		if items = slices.DeleteFunc(items, (*record).abandoned); len(items) == 0 {
-			return
+			return nil
 		}
-		rows, err := s.q.PushRecord(ctx, s.hot, recordParams(items))
+		rows, err := s.q.PushRecord(ctx, s.write, recordParams(items))
 		if err == nil {
 			s.flushed("push_record", len(items), start)
 			more := make(map[uuid.UUID]bool, len(rows))
@@ -385,19 +388,22 @@ func (s *Store) flushRecords(ctx context.Context, items []*record) {
 				m, ours := more[r.Claim]
 				r.done <- recorded{ours: ours, more: m}
 			}
-			return
+			return nil
 		}
-		switch f := classify(err); {
+		switch f := classifyTry(err, try); {
 		case f == failFinal && len(items) > 1:
 			for _, r := range items {
-				s.flushRecords(ctx, []*record{r})
+				blocked = append(blocked, s.writeRecords(ctx, []*record{r})...)
 			}
-			return
+			return blocked
 		case f == failFinal || ctx.Err() != nil:
 			for _, r := range items {
 				r.done <- recorded{err: translate("record push", err)}
 			}
-			return
+			return nil
+		case f == failBlocked:
+			s.retried(ctx, "push_record", err, try)
+			return items
 		}
 		s.retried(ctx, "push_record", err, try)
 		_ = pause(ctx, try)

@@ -15,6 +15,9 @@
 //
 // # Locks
 //
+// Writers share statements, so they wait for nobody's lock: appends skip locked tasks, and other
+// waits end after 100 ms. The batcher's second writer retries blocked items, one task at a time.
+//
 // A statement locks the tasks row, then its task_queue row. Only QueueClaim starts at the queue. It
 // skips rows that are locked there or in tasks, so it never waits for a lock.
 //

@@ -28,6 +28,7 @@ const (
 	failUnsent                   // the server cannot have seen it
 	failAborted                  // the server rolled it back
 	failOddly                    // the server rolled it back for a reason that usually passes, but may stay
+	failBlocked                  // the server rolled it back: it waited for a lock, or ran, for too long
 	failUnknown                  // it may or may not have been committed
 	failCancelled                // the caller gave up
 )
@@ -52,9 +53,11 @@ func classify(err error) failure {
 			// statement.
 			return failUnknown
 		case strings.HasPrefix(pg.Code, "40"), strings.HasPrefix(pg.Code, "53"),
-			pg.Code == "55P03", pg.Code == "57014", pg.Code == "25006":
-			// Deadlock, serialization, out of resources, lock or statement timeout, read-only standby.
+			pg.Code == "25006":
+			// Deadlock, serialization, out of resources, read-only standby.
 			return failAborted
+		case pg.Code == "55P03", pg.Code == "57014":
+			return failBlocked
 		}
 		if _, missing := partition.Missing(err); missing {
 			return failAborted
@@ -114,7 +117,7 @@ func passing(err error) bool {
 // statement is wrong.
 func unavailable(err error) bool {
 	f := classify(err)
-	return f == failUnsent || f == failAborted || f == failOddly || f == failUnknown
+	return f == failUnsent || f == failAborted || f == failOddly || f == failBlocked || f == failUnknown
 }
 
 // translate turns a driver's error into a domain error.

@@ -143,7 +143,7 @@ func TestReadinessNamesCause(t *testing.T) {
 	for range 3 {
 		require.ErrorContains(t, health(), "has not answered a commit")
 	}
-	require.LessOrEqual(t, f.hot.Stat().AcquiredConns(), int32(1), "one probe at a time")
+	require.LessOrEqual(t, f.write.Stat().AcquiredConns(), int32(1), "one probe at a time")
 	proxy.Stall(false)
 	eventually(t, "the replica is ready again", func() bool { return health() == nil })
 }
@@ -212,7 +212,7 @@ func TestLeaseHasConnectionsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	w := f.worker(time.Hour)
-	for _, p := range []*pgxpool.Pool{f.api.Pool, f.hot.Pool} {
+	for _, p := range []*pgxpool.Pool{f.api.Pool, f.hot.Pool, f.write.Pool} {
 		for range p.Config().MaxConns {
 			c, err := p.Acquire(t.Context())
 			require.NoError(t, err)
@@ -229,16 +229,14 @@ func TestLeaseHasConnectionsOfItsOwn(t *testing.T) {
 // The numbers of docs/deployment.md are those of the code.
 func TestConnectionsAreDocumented(t *testing.T) {
 	t.Parallel()
-	o := Options{APIConns: 10}
-	o.URL = storetest.New(t).URL
-	s, err := Open(t.Context(), o)
+	s, err := Open(t.Context(), Options{URL: storetest.New(t).URL, APIConns: 10})
 	require.NoError(t, err)
 	defer s.Close(t.Context())
 	most := hintConns
 	for _, p := range s.Pools() {
 		most += int(p.Config().MaxConns)
 	}
-	require.Equal(t, most, o.Conns())
+	require.Equal(t, most, Connections(10, 1))
 	doc, err := os.ReadFile("../../docs/deployment.md")
 	require.NoError(t, err)
 	table := regexp.MustCompile(`(?s)\| pool \| connections \| default \|.*?\n\n`).FindString(string(doc))
@@ -248,6 +246,6 @@ func TestConnectionsAreDocumented(t *testing.T) {
 		require.NoError(t, err)
 		sum += n
 	}
-	require.Equal(t, o.Conns(), sum)
-	require.Contains(t, table, fmt.Sprintf("**%d**", o.Conns()))
+	require.Equal(t, most, sum)
+	require.Contains(t, table, fmt.Sprintf("**%d**", most))
 }

@@ -302,6 +302,33 @@ func (f *fixture) lock(id task.ID) (release func()) {
 	return func() { require.NoError(f.t, tx.Rollback(context.Background())) }
 }
 
+// written writes the events of a run in a transaction that stays open until the returned function
+// commits it.
+func (f *fixture) written(p *pen, evs ...*task.Event) (commit func()) {
+	f.t.Helper()
+	tx, err := f.hot.Begin(f.t.Context())
+	require.NoError(f.t, err)
+	a := p.item(nil, evs...)
+	for _, e := range evs {
+		a.payloads = append(a.payloads, EncodePayload(e))
+	}
+	_, arg := groupAppends([]*Append{a})
+	rows, err := f.q.EventsAppend(f.t.Context(), tx, arg)
+	require.NoError(f.t, err)
+	require.Len(f.t, rows, 1)
+	return func() { require.NoError(f.t, tx.Commit(context.Background())) }
+}
+
+// retries waits until the store has retried a statement of this kind.
+func (f *fixture) retries(kind string) {
+	f.t.Helper()
+	eventually(f.t, "a retry of "+kind, func() bool {
+		f.ear.mu.Lock()
+		defer f.ear.mu.Unlock()
+		return f.ear.repeated[kind] > 0
+	})
+}
+
 // blocked waits until n statements wait for a lock.
 func (f *fixture) blocked(n int) {
 	f.t.Helper()

@@ -41,12 +41,12 @@ const (
 )
 
 // timed makes a flush count for Health.
-func timed[T any](s *Store, flush func(context.Context, []T)) func(context.Context, []T) {
-	return func(ctx context.Context, items []T) {
+func timed[T any](s *Store, flush func(context.Context, []T) []T) func(context.Context, []T) []T {
+	return func(ctx context.Context, items []T) []T {
 		ctx, cancel := context.WithCancel(ctx)
 		w := s.flushes.add(cancel)
 		defer w.end()
-		flush(ctx, items)
+		return flush(ctx, items)
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *Store) probing() *probe {
 	s.health.probe = p
 	go func() {
 		defer close(p.done)
-		p.err = s.q.CommitProve(s.base, s.hot)
+		p.err = s.q.CommitProve(s.base, s.write)
 	}()
 	return p
 }

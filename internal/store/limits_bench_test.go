@@ -30,7 +30,7 @@ func BenchmarkCreateUnderLimits(b *testing.B) {
 					n.Limits = limits
 					items[i] = newCreate(n)
 				}
-				s.flushCreates(b.Context(), items)
+				s.writeCreates(b.Context(), items)
 				for _, item := range items {
 					require.True(b, (<-item.done).made)
 				}

@@ -19,14 +19,11 @@ import (
 // afterItEnded runs a write that waits for the commit that completes the task of p, and returns the write's error.
 func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
 	f.t.Helper()
-	release := f.lock(p.c.Task.ID)
-	completed := p.write(status(task.StateCompleted))
-	f.blocked(1)
+	commit := f.written(p, status(task.StateCompleted))
 	written := make(chan error, 1)
 	go func() { written <- write() }()
-	f.blocked(2)
-	release()
-	require.NoError(f.t, await(f.t, completed).err)
+	f.blocked(1)
+	commit()
 	err := await(f.t, written)
 	f.ear.mu.Lock()
 	defer f.ear.mu.Unlock()
@@ -104,8 +101,7 @@ func TestBatchWithEndedTask(t *testing.T) {
 	f := newFixture(t)
 	p, bystanders := f.running("a"), []*pen{f.running("a"), f.running("a")}
 	fenced := make(chan answer, 1)
-	batch := []*Append{p.item(fenced, chunk("late"))}
-	p.ordinal = 0 // like the one that ends it
+	batch := []*Append{p.item(fenced, chunk("late"), chunk("late"))}
 	var rest []chan answer
 	for _, b := range bystanders {
 		done := make(chan answer, 1)
@@ -116,10 +112,12 @@ func TestBatchWithEndedTask(t *testing.T) {
 			a.payloads = append(a.payloads, EncodePayload(e))
 		}
 	}
-	require.NoError(t, f.afterItEnded(p, "append", func() error {
-		f.flushAppends(context.Background(), batch)
-		return nil
-	}))
+	p.ordinal = 0
+	commit := f.written(p, status(task.StateCompleted))
+	blocked := f.writeAppends(t.Context(), batch)
+	require.Equal(t, batch[:1], blocked, "it does not wait for the task")
+	commit()
+	require.Empty(t, f.writeAppends(t.Context(), blocked))
 	require.Equal(t, answer{err: task.LeaseLost}, await(t, fenced))
 	for i, done := range rest {
 		require.Equal(t, answer{}, await(t, done))

@@ -1172,7 +1172,7 @@ func (x *explained) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return x.f.api.Exec(ctx, sql, args...)
 }
 
-// An append that waits for the task while a configuration is set began before the configuration existed.
+// A write that waits for the task while a configuration is set began before the configuration existed.
 func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -1202,7 +1202,11 @@ func TestNoEventFallsBetweenASetAndAnAppend(t *testing.T) {
 			defer close(done)
 			write(p)
 		}()
-		f.blocked(1)
+		if name == "append" {
+			f.retries("append")
+		} else {
+			f.blocked(1)
+		}
 		require.NoError(t, tx.Commit(t.Context()))
 		await(t, done)
 		k := f.cursor(id, "c")
@@ -1579,7 +1583,7 @@ func BenchmarkPushMark(b *testing.B) {
 						}
 						creates[i] = newCreate(n)
 					}
-					s.writeCreates(b.Context(), creates, false)
+					s.writeCreates(b.Context(), creates)
 					for i, c := range creates {
 						require.True(b, (<-c.done).made)
 						a := (&pen{s: s, c: &Claimed{Task: &c.Task, Attempt: 1}}).item(nil, status(task.StateWorking), chunk("x"), status(task.StateCompleted))
@@ -1589,7 +1593,7 @@ func BenchmarkPushMark(b *testing.B) {
 						}
 						appends[i] = a
 					}
-					s.writeAppends(b.Context(), appends, false)
+					s.writeAppends(b.Context(), appends)
 				}
 				measureFlushes(b, s, size, flush)
 			})

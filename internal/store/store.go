@@ -77,33 +77,12 @@ type Options struct {
 	Log          *slog.Logger
 }
 
-const (
-	// leaseConns is one more than the keeper uses: after a statement that was given up, its connection
-	// takes up to 15 seconds to close.
-	leaseConns = 2
-	// hintConns are those of the hub: LISTEN and NOTIFY.
-	hintConns = 2
-)
-
-func hotConns(writers int) int { return 2*writers + 4 }
-
-func (o Options) sized() Options {
-	o.APIConns = cmp.Or(o.APIConns, 8)
-	o.Writers = cmp.Or(o.Writers, 1)
-	return o
-}
-
-// Conns returns how many connections a replica opens at most, with those of the hub.
-func (o Options) Conns() int {
-	o = o.sized()
-	return o.APIConns + hotConns(o.Writers) + leaseConns + hintConns
-}
-
 // Store is the database. It is safe for concurrent use.
 type Store struct {
 	View           // the server's own
 	api      *pool // requests: reads, messages, cancels
-	hot      *pool // writers, claims: never starved by requests
+	hot      *pool // claims, the hub: never starved by requests
+	write    *pool // writers; waits for a lock for blockedAfter only
 	lease    *pool // the lease of this process: never starved by anything
 	q        *dbsqlc.Queries
 	log      *slog.Logger
@@ -116,6 +95,8 @@ type Store struct {
 	flushes waits // of the writers
 	health  health
 	moves   failover
+
+	turns turnstile
 
 	withoutAudit       bool
 	rowSecurity        bool
@@ -135,7 +116,8 @@ type Store struct {
 
 // Open connects and starts the writers. The schema must exist (Migrate).
 func Open(ctx context.Context, o Options) (*Store, error) {
-	o = o.sized()
+	o.APIConns = cmp.Or(o.APIConns, 8)
+	o.Writers = cmp.Or(o.Writers, 1)
 	// The size of a flush bounds how long the rest of the queue waits for it.
 	o.Batch = cmp.Or(o.Batch, 500)
 	if o.Log == nil {
@@ -147,7 +129,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		lanes: lanes{after: beforeLanes}, secretKeys: o.SecretKeys,
 		widths: o.Widths, withoutAudit: o.WithoutAudit, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
-	if err := s.openPools(ctx, o); err != nil {
+	if err := s.connect(ctx, o); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -156,16 +138,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		var err error
 		if s.withoutRowSecurity, err = CheckRowSecurity(ctx, s.api.Pool); err != nil {
 			s.cancel()
-			s.closePools()
+			s.disconnect()
 			return nil, fmt.Errorf("row-level security: %w", err)
 		}
 		s.rowSecurity = s.withoutRowSecurity == ""
 	}
-	s.records = newBatcher(o.Batch, timed(s, s.flushRecords))
+	s.records = newBatcher(o.Batch, timed(s, s.writeRecords), s.stuck("push_record"))
 	s.writers.Go(func() { s.records.run(run, s.stop) })
 	for range o.Writers {
-		a := newBatcher(o.Batch, timed(s, s.flushAppends))
-		c := newBatcher(o.Batch, timed(s, s.flushCreates))
+		a := newBatcher(o.Batch, timed(s, s.writeAppends), s.stuck("append"))
+		c := newBatcher(o.Batch, timed(s, s.writeCreates), s.stuck("create"))
 		s.appends, s.creates = append(s.appends, a), append(s.creates, c)
 		s.writers.Go(func() { a.run(run, s.stop) })
 		s.writers.Go(func() { c.run(run, s.stop) })
@@ -173,11 +155,40 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// hotConns is the size of the pool hot: claim, catch-up, poll, claim of deliveries, and two for
+// rescues and for what gives back and extends claims.
+const hotConns = 6
+
+// writeConns is the size of the pool write: the writers of appends and creates, and one of records,
+// and a second writer of each for what is blocked.
+func writeConns(writers int) int { return 2 * (2*writers + 1) }
+
+const (
+	// leaseConns is one more than the keeper uses: after a statement that was given up, its connection
+	// takes up to 15 seconds to close.
+	leaseConns = 2
+	// hintConns are those of the hub: LISTEN and NOTIFY.
+	hintConns = 2
+)
+
+// Connections is the number of connections that a replica opens at most: those of its store, and
+// those of its hub.
+func Connections(apiConns, writers int) int {
+	return apiConns + hotConns + writeConns(writers) + leaseConns + hintConns
+}
+
+// lockTimeout bounds how long a statement waits for a lock.
+const lockTimeout = 4 * time.Second
+
+// blockedAfter bounds how long a writer waits for a lock. All items of its statement wait with it;
+// then the second writer retries them, one task at a time.
+const blockedAfter = 100 * time.Millisecond
+
 // pingTimeout bounds the ping of a connection that was idle for a second or more. Without an answer
 // the pool replaces the connection.
 const pingTimeout = 2 * time.Second
 
-func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTimeout time.Duration) (*pool, error) {
+func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTimeout, lockTimeout time.Duration) (*pool, error) {
 	cfg, err := pgurl.ParsePool(o.URL)
 	if err != nil {
 		return nil, err
@@ -219,7 +230,7 @@ func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTim
 	for name, value := range map[string]string{
 		"timezone":          "UTC",
 		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10),
-		"lock_timeout":      "4s",
+		"lock_timeout":      strconv.FormatInt(lockTimeout.Milliseconds(), 10),
 		// Some statements call functions that must see what others have committed meanwhile.
 		"default_transaction_isolation":       "read committed",
 		"idle_in_transaction_session_timeout": "10s",
@@ -250,17 +261,23 @@ func (s *Store) Close(ctx context.Context) {
 	}
 	s.cancel()
 	<-done
-	s.closePools()
+	s.disconnect()
 }
 
-func (s *Store) openPools(ctx context.Context, o Options) (err error) {
+func (s *Store) connect(ctx context.Context, o Options) (err error) {
 	for _, p := range []struct {
 		to               **pool
 		conns            int
 		statementTimeout time.Duration
-	}{{&s.api, o.APIConns, 5 * time.Second}, {&s.hot, hotConns(o.Writers), 30 * time.Second}, {&s.lease, leaseConns, 5 * time.Second}} {
-		if *p.to, err = s.openPool(ctx, o, p.conns, p.statementTimeout); err != nil {
-			s.closePools()
+		lockTimeout      time.Duration
+	}{
+		{&s.api, o.APIConns, 5 * time.Second, lockTimeout},
+		{&s.hot, hotConns, 30 * time.Second, lockTimeout},
+		{&s.write, writeConns(o.Writers), 30 * time.Second, blockedAfter},
+		{&s.lease, leaseConns, 5 * time.Second, lockTimeout},
+	} {
+		if *p.to, err = s.openPool(ctx, o, p.conns, p.statementTimeout, p.lockTimeout); err != nil {
+			s.disconnect()
 			return err
 		}
 		s.moves.add(*p.to)
@@ -268,7 +285,7 @@ func (s *Store) openPools(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-func (s *Store) closePools() {
+func (s *Store) disconnect() {
 	for _, p := range s.moves.pools {
 		p.Close()
 	}
@@ -280,7 +297,7 @@ func (s *Store) WithoutRowSecurity() string { return s.withoutRowSecurity }
 
 // Pools returns the connection pools for metrics, by name.
 func (s *Store) Pools() map[string]*pgxpool.Pool {
-	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool, "lease": s.lease.Pool}
+	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool, "write": s.write.Pool, "lease": s.lease.Pool}
 }
 
 // shard sends all writes of one task through one writer. The tail of a UUIDv7 is random.
@@ -306,6 +323,13 @@ func (s *Store) retried(ctx context.Context, kind string, err error, try int) {
 	var pg *pgconn.PgError
 	if try == 0 && (!errors.As(err, &pg) || pg.Code != moved) {
 		s.log.Warn("write failed; retrying", "kind", kind, "error", err)
+	}
+}
+
+// stuck returns the report of a batcher about a task that another session has locked for seconds.
+func (s *Store) stuck(kind string) func(task.ID) {
+	return func(id task.ID) {
+		s.log.Warn("another session's lock blocks writes of a task; they are retried", "kind", kind, "task", id)
 	}
 }
 

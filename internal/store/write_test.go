@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -30,7 +32,7 @@ func (f *fixture) asOneBatch(ns ...*NewTask) []createResult {
 	for i, n := range ns {
 		items[i] = newCreate(n)
 	}
-	f.flushCreates(f.t.Context(), items)
+	f.writeCreates(f.t.Context(), items)
 	out := make([]createResult, len(ns))
 	for i, c := range items {
 		out[i] = await(f.t, c.done)
@@ -270,24 +272,22 @@ func TestMessageInEveryState(t *testing.T) { //nolint:tparallel // the cases sha
 	})
 }
 
-// The message is committed while the append that parks the run waits for the task's lock: it is counted in pending,
-// but not in the snapshot of the append.
+// The append that parks the run meets the open transaction of a message.
 func TestMessageWhileRunParks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
 	p.must(t, status(task.StateWorking))
-	release := f.lock(p.c.Task.ID)
-	said := make(chan error, 1)
-	go func() {
-		_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("late"), Enqueue: true, RequestID: NewID()})
-		said <- err
-	}()
-	f.blocked(1)
+	tx, err := f.hot.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = f.q.MessageAppend(t.Context(), tx, dbsqlc.MessageAppendParams{
+		ID: uuid.UUID(p.c.Task.ID), Enqueue: true, Tenant: "tenant", Owner: "owner", RequestHash: []byte{}, RequestID: uuid.UUID(NewID()),
+		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: user("late")}),
+	})
+	require.NoError(t, err)
 	parked := p.write(chunk("x"), status(task.StateInputRequired))
-	f.blocked(2)
-	release()
-	require.NoError(t, await(t, said))
+	f.retries("append")
+	require.NoError(t, tx.Commit(t.Context()))
 	a := await(t, parked)
 	require.NoError(t, a.err)
 	require.True(t, a.requeued)
@@ -301,9 +301,7 @@ func TestCancelWhileRunParks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.running("a")
-	release := f.lock(p.c.Task.ID)
-	parked := p.write(status(task.StateInputRequired))
-	f.blocked(1)
+	commit := f.written(p, status(task.StateInputRequired))
 	canceled := make(chan error, 1)
 	go func() {
 		ended, err := f.Cancel(t.Context(), p.c.Task)
@@ -312,9 +310,8 @@ func TestCancelWhileRunParks(t *testing.T) {
 		}
 		canceled <- err
 	}()
-	f.blocked(2)
-	release()
-	require.NoError(t, await(t, parked).err)
+	f.blocked(1)
+	commit()
 	require.NoError(t, await(t, canceled))
 }
 

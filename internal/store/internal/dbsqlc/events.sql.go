@@ -120,7 +120,7 @@ WITH inp AS MATERIALIZED (
       FROM run r JOIN holdfast.tasks t ON t.id = r.task AND t.attempt = r.attempt AND t.run_ordinal = r.ordinal
      WHERE t.id = ANY(ARRAY(SELECT task FROM run)) AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
      ORDER BY t.id
-       FOR NO KEY UPDATE OF t
+       FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
     SELECT l.id, l.kept, l.attempt, l.last_seq, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
            s.rn AS status_rn,
@@ -196,8 +196,8 @@ type EventsAppendRow struct {
 // Writes the events of any number of runs in one commit. Inputs have one element per event; the
 // events of a run are adjacent and in order. ordinal is the number of events that the run wrote
 // before its first one here. A run writes only while its attempt is the task's, it has a worker,
-// and its ordinal fits. A run without a row in the result was fenced, or this is a retry of a
-// committed statement.
+// and its ordinal fits. A run without a row in the result was fenced, another session has locked its
+// task, or this is a retry of a committed statement; RunStates tells which.
 //
 // A run that parks while a message is already waiting does not park. The task goes back to
 // submitted for that message, with the run's status message. A run that parks after the client
@@ -371,9 +371,9 @@ func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]
 }
 
 const runStates = `-- name: RunStates :many
-SELECT t.id, t.attempt, t.run_ordinal, t.state, t.last_seq, t.pushes FROM unnest($1::uuid[]) AS i (id)
+SELECT t.id, t.attempt, t.run_ordinal, t.state, t.last_seq, t.pushes, t.owned FROM unnest($1::uuid[]) AS i (id)
  CROSS JOIN LATERAL (
-    SELECT x.id, x.attempt, x.run_ordinal, x.state, x.last_seq, x.pushes FROM holdfast.tasks x
+    SELECT x.id, x.attempt, x.run_ordinal, x.state, x.last_seq, x.pushes, (x.worker_id IS NOT NULL)::boolean AS owned FROM holdfast.tasks x
      WHERE x.id = i.id AND x.id BETWEEN $2 AND $3 OFFSET 0
  ) t
 `
@@ -391,9 +391,11 @@ type RunStatesRow struct {
 	State      int16
 	LastSeq    int64
 	Pushes     bool
+	Owned      bool
 }
 
-// Tells a fenced run from one whose append was committed before its connection died.
+// Tells a fenced run from one whose task another session has locked, and from one whose append was
+// committed before its connection died.
 func (q *Queries) RunStates(ctx context.Context, db DBTX, arg RunStatesParams) ([]RunStatesRow, error) {
 	rows, err := db.Query(ctx, runStates, arg.Ids, arg.Lowest, arg.Highest)
 	if err != nil {
@@ -410,6 +412,7 @@ func (q *Queries) RunStates(ctx context.Context, db DBTX, arg RunStatesParams) (
 			&i.State,
 			&i.LastSeq,
 			&i.Pushes,
+			&i.Owned,
 		); err != nil {
 			return nil, err
 		}

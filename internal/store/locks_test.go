@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Another session holds a lock that one write needs. That write waits; the writes of all other tasks do not, although
+// they share its batches. It succeeds as soon as the lock is gone.
+func TestLockDelaysOnlyItsTask(t *testing.T) {
+	t.Parallel()
+	type prepared func(f *fixture, victim *pen) (write func() error)
+	events := func(evs ...task.State) prepared {
+		return func(_ *fixture, victim *pen) func() error {
+			var all []*task.Event
+			for _, s := range evs {
+				all = append(all, status(s))
+			}
+			return func() error { return (<-victim.write(all...)).err }
+		}
+	}
+	record := func(f *fixture, victim *pen) func() error {
+		victim.must(t, status(task.StateWorking))
+		due := f.duePushes(1)
+		require.Len(t, due, 1)
+		return func() error {
+			_, _, err := f.RecordPush(context.Background(), delivered(due[0], 2))
+			return err
+		}
+	}
+	create := func(n *NewTask) prepared {
+		return func(f *fixture, _ *pen) func() error {
+			return func() error { _, err := f.Create(context.Background(), n); return err }
+		}
+	}
+	limited := fresh("a")
+	limited.Limits.Live = 1000
+	for name, c := range map[string]struct {
+		lock    string // $1 is the id of the victim
+		prepare prepared
+	}{
+		"task":              {"SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE", events(task.StateWorking)},
+		"task, shared":      {"SELECT FROM holdfast.tasks WHERE id = $1 FOR SHARE", events(task.StateWorking)},
+		"queue row":         {"SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", events(task.StateCompleted)},
+		"webhook, marked":   {"SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE", events(task.StateWorking)},
+		"webhook, recorded": {"SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE", record},
+		"webhooks' attempts": {
+			"LOCK TABLE holdfast.push_attempts IN SHARE MODE", record,
+		},
+		"event of the same number": {
+			"INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 2, 1, 0)", events(task.StateWorking),
+		},
+		"idempotency key": {
+			`INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
+			 SELECT d, 'tenant', 'owner', 'locked', '', $1::uuid FROM holdfast.key_days(now()) AS d`,
+			create(keyed(fresh("a"), "locked", "1")),
+		},
+		"name": {
+			"INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'locked', $1)",
+			create(chosen("a", "locked")),
+		},
+		"limit": {
+			"SELECT holdfast.live_tasks(holdfast.limit_slot('tenant', 'owner', 'a'), 'tenant', 'owner', 'a', 1000)", create(limited),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			victim, beside, parked := f.running("a"), f.running("b"), f.running("c")
+			parked.must(t, status(task.StateInputRequired))
+			queued := f.create(fresh("d"))
+			f.setPush(victim.c.Task.ID, hook("c", "h"))
+			write := c.prepare(f, victim)
+
+			tx, err := f.conn().Begin(t.Context())
+			require.NoError(t, err)
+			var args []any
+			if strings.Contains(c.lock, "$1") {
+				args = append(args, uuid.UUID(victim.c.Task.ID))
+			}
+			_, err = tx.Exec(t.Context(), c.lock, args...)
+			require.NoError(t, err)
+			done := make(chan error, 1)
+			go func() { done <- write() }()
+
+			beside.must(t, status(task.StateWorking), chunk("1"))
+			f.create(fresh("e"))
+			_, err = f.say(parked.c.Task.ID, true)
+			require.NoError(t, err)
+			_, err = f.Cancel(t.Context(), queued)
+			require.NoError(t, err)
+			f.claim(f.worker(time.Hour), "c", 1)
+			beside.must(t, chunk("2"), status(task.StateCompleted))
+			select {
+			case err := <-done:
+				t.Fatalf("the write did not need the lock: %v", err)
+			default:
+			}
+			require.NoError(t, tx.Rollback(t.Context()))
+			require.NoError(t, await(t, done))
+		})
+	}
+}
+
+// Appends that a lock has blocked are written in their order, each once.
+func TestBlockedAppendsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	release := f.lock(p.c.Task.ID)
+	const n = 40
+	var done []<-chan answer
+	for i := range n {
+		done = append(done, p.write(chunk(string(rune('A'+i)))))
+		if i == n/2 {
+			f.retries("append")
+		}
+	}
+	release()
+	for _, ch := range done {
+		require.NoError(t, await(t, ch).err)
+	}
+	var texts string
+	for _, e := range f.log(p.c.Task.ID)[1:] {
+		texts += e.Artifact.Parts[0].Text
+	}
+	var want string
+	for i := range n {
+		want += string(rune('A' + i))
+	}
+	require.Equal(t, want, texts)
+}
+
+// A create that another session blocks for too long fails, and nothing of it is stored.
+func TestCreateGivesUpOnALock(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	tx, err := f.conn().Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), "INSERT INTO holdfast.task_names (tenant, owner, agent, client_id, task) VALUES ('tenant', 'owner', 'a', 'x', $1)", uuid.New())
+	require.NoError(t, err)
+	n := chosen("a", "x")
+	_, err = f.Create(t.Context(), n)
+	require.ErrorIs(t, err, task.Unavailable)
+	require.NoError(t, tx.Rollback(t.Context()))
+	_, err = f.Header(t.Context(), n.Task.ID)
+	require.ErrorIs(t, err, task.NotFound)
+}
+
+// Requests to a locked task wait on one connection, so the requests to other tasks have the rest of the pool.
+func TestRequestsToALockedTaskShareAConnection(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p, other, hooked := f.running("a"), f.running("b"), hook("c", "h")
+	other.must(t, status(task.StateInputRequired))
+	release := f.lock(p.c.Task.ID)
+	var all errgroup.Group
+	for range 4 * f.api.Config().MaxConns {
+		all.Go(func() error { _, err := f.say(p.c.Task.ID, true); return err })
+	}
+	all.Go(func() error { _, err := f.Cancel(t.Context(), p.c.Task); return err })
+	all.Go(func() error { return f.SetPush(t.Context(), p.c.Task.ID, hooked, 20) })
+	f.blocked(1)
+	_, err := f.say(other.c.Task.ID, true)
+	require.NoError(t, err)
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))
+	release()
+	require.NoError(t, all.Wait())
+	require.Empty(t, f.turns.tasks)
+}
+
+// A cancel that meets an open claim waits for what the claim does, and is in the audit log once.
+func TestCancelMeetsAnOpenClaim(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	h, w := f.create(fresh("a")), f.worker(time.Hour)
+	tx, err := f.hot.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", uuid.UUID(h.ID))
+	require.NoError(t, err)
+	canceled := make(chan error, 1)
+	go func() {
+		ended, err := f.Cancel(t.Context(), h)
+		if err == nil && ended {
+			err = errors.New("a worker has the task")
+		}
+		canceled <- err
+	}()
+	f.retries("cancel")
+	_, err = f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, await(t, canceled))
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = $1", auditCanceled))
+}
