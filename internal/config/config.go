@@ -101,8 +101,8 @@ type PerPrincipal struct {
 
 // CORS is for web pages of other origins that call the server from a browser.
 type CORS struct {
-	AllowedOrigins []string      `yaml:"allowed_origins"` // empty: no other origin
-	AllowedHeaders []string      `yaml:"allowed_headers"` // in addition to those of A2A
+	AllowedOrigins []string      `yaml:"allowed_origins" env:"HOLDFAST_CORS_ALLOWED_ORIGINS"` // empty: no other origin
+	AllowedHeaders []string      `yaml:"allowed_headers"`                                     // in addition to those of A2A
 	MaxAge         time.Duration `yaml:"max_age"`
 }
 
@@ -206,6 +206,7 @@ type Push struct {
 	HTTPSOnly       bool     `yaml:"https_only"`
 	AllowPrivate    bool     `yaml:"allow_private"`
 	AllowedNetworks []string `yaml:"allowed_networks"` // in CIDR notation
+	DeniedNetworks  []string `yaml:"denied_networks"`  // even if allowed; in CIDR notation
 	AllowedPorts    []string `yaml:"allowed_ports"`    // ports and port ranges
 	Challenge       bool     `yaml:"validation_challenge"`
 
@@ -304,6 +305,7 @@ type Card struct {
 	IconURL            string   `yaml:"icon_url"`
 	DefaultInputModes  []string `yaml:"default_input_modes"`
 	DefaultOutputModes []string `yaml:"default_output_modes"`
+	Streaming          bool     `yaml:"streaming"` // false: streams are refused
 	Skills             []Skill  `yaml:"skills"`
 
 	Extensions []Extension `yaml:"extensions"`
@@ -384,6 +386,7 @@ type AgentLimits struct {
 	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none
 	MaxAttempts       int           `yaml:"max_attempts"`
+	UnreachableFor    time.Duration `yaml:"unreachable_for"` // how long tasks wait for an agent that is away
 	Backoff           time.Duration `yaml:"backoff"`
 	CancelGrace       time.Duration `yaml:"cancel_grace"`
 	MaxEvent          Size          `yaml:"max_event"`
@@ -428,15 +431,6 @@ const GRPCOff = "off"
 // ServesGRPC reports whether the server offers gRPC.
 func (c *Config) ServesGRPC() bool {
 	return c.HasRole(RoleAPI) && c.GRPCListen != GRPCOff
-}
-
-// GRPCAddress returns the gRPC address for cards, as host:port: PublicGRPCAddress, or the address that the listener was
-// bound to. It returns "" if PublicURL is set without PublicGRPCAddress: clients then come by an unknown route.
-func (c *Config) GRPCAddress(bound string) string {
-	if c.PublicGRPCAddress != "" || c.PublicURL != "" {
-		return c.PublicGRPCAddress
-	}
-	return ReachableAddr(bound)
 }
 
 // besideListen returns the default gRPC address: the port after that of listen.

@@ -134,12 +134,8 @@ func (l *loader) keep(key string, k Keep) {
 
 func (l *loader) push(p *Push) {
 	inRange(l, "push.max_per_task", p.MaxPerTask, 1, 1000)
-	for i, network := range p.AllowedNetworks {
-		// A host's address with a network's prefix length is more likely a mistake than intent.
-		if n, err := netip.ParsePrefix(network); err != nil || n != n.Masked() {
-			l.at(fmt.Sprintf("push.allowed_networks[%d]", i), "%q is not a network; write one such as 10.1.0.0/16 or fd00:1::/32", network)
-		}
-	}
+	l.networks("push.allowed_networks", p.AllowedNetworks)
+	l.networks("push.denied_networks", p.DeniedNetworks)
 	if len(p.AllowedPorts) == 0 && !l.hasProblem("push.allowed_ports") {
 		l.at("push.allowed_ports", "must not be empty")
 	}
@@ -166,6 +162,15 @@ func (l *loader) push(p *Push) {
 	for i, key := range p.SecretKeys {
 		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != 32 {
 			l.at(fmt.Sprintf("push.secret_keys[%d]", i), "is not base64 of 32 bytes; make a key with openssl rand -base64 32")
+		}
+	}
+}
+
+func (l *loader) networks(key string, networks []string) {
+	for i, network := range networks {
+		// A host's address with a network's prefix length is more likely a mistake than intent.
+		if n, err := netip.ParsePrefix(network); err != nil || n != n.Masked() {
+			l.at(fmt.Sprintf("%s[%d]", key, i), "%q is not a network; write one such as 10.1.0.0/16 or fd00:1::/32", network)
 		}
 	}
 }
@@ -336,6 +341,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".run_timeout", lim.RunTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".inactivity_timeout", lim.InactivityTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".max_attempts", lim.MaxAttempts, 1, 1000)
+	inRange(l, limits+".unreachable_for", lim.UnreachableFor, time.Second, 30*24*time.Hour)
 	inRange(l, limits+".backoff", lim.Backoff, time.Millisecond, time.Hour)
 	inRange(l, limits+".cancel_grace", lim.CancelGrace, 0, time.Hour)
 	inRange(l, limits+".max_event", lim.MaxEvent, 1*KiB, 1*GiB)

@@ -54,6 +54,7 @@ func (e *examination) database(ctx context.Context) {
 		{"partitions", d.partitions},
 		{"workers", d.workers},
 		{"queue", d.queue},
+		{"agents away", d.outages},
 		{"runs", d.runs},
 		{"webhooks", d.webhooks},
 		{"webhook secrets", d.webhookSecrets},
@@ -78,7 +79,7 @@ func (e *examination) database(ctx context.Context) {
 }
 
 // needsSchema are the checks that need a migrated database.
-var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "runs": true, "webhooks": true, "webhook secrets": true}
+var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "agents away": true, "runs": true, "webhooks": true, "webhook secrets": true}
 
 type database struct {
 	*examination

@@ -1,10 +1,11 @@
 -- 00001_tasks.sql c79c043d1eadc24e962ad12c919dafc519351dc12a32d19a180d81b6c7fadbf8
 -- 00002_workers.sql b5cfb901e95a10f6b2a9ddfcbc8ce3d7091f73befa82438b47cd54d7d4495814
 -- 00003_webhooks.sql 6167bd9b154f4de6812dedf33057ab705a4f89fa224f074da8ab232e7f759dd4
--- 00004_keys_and_audit.sql 7e4a0a015a5714a85fa293ec0b7f7032b795e93c804d865307d46701baead8d3
+-- 00004_keys_and_audit.sql 060bc3a3dade44e4e490cebb5db690542c34673683ed069a40880d6e3e7bc7a9
 -- 00005_views.sql da939ca72a14698695f6e84aa2b75311fe86c0bb84e267461d0861002869bb16
 -- 00006_isolation.sql fdaa4402cb74943f1116d202023ac00dcfb14661a14d7e93b97788a934e8c6e3
 -- 00007_retention.sql 34daa205f1f5e139c8e50498f60c28490afd702b9d5262cb267397ab643aa9bc
+-- 00008_away.sql d06a197dc67d9e41c12c2776c62cc37971dd7cf1f5cf74e5f79376e4288f3bd8
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -57,17 +58,26 @@ CREATE FUNCTION holdfast.audit(entries text) RETURNS bigint
     AS $$
 DECLARE
     c holdfast.audit_chains;
+    newest bigint;
     at timestamptz;
     hash bytea;
 BEGIN
-    SELECT * INTO c FROM holdfast.audit_chains ORDER BY chain LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        SELECT * INTO STRICT c FROM holdfast.audit_chains WHERE chain = 1 + pg_backend_pid() % 64 FOR NO KEY UPDATE;
-    END IF;
+    <<taken>>
+    LOOP
+        FOR k IN 1..64 LOOP
+            SELECT a.length INTO newest FROM holdfast.audit_chains a WHERE a.chain = k ORDER BY a.length DESC LIMIT 1;
+            SELECT * INTO c FROM holdfast.audit_chains a WHERE a.chain = k AND a.length = newest FOR NO KEY UPDATE SKIP LOCKED;
+            EXIT taken WHEN FOUND;
+        END LOOP;
+        -- All are held. The commit that releases this one changes its length, so the search begins again.
+        SELECT a.length INTO newest FROM holdfast.audit_chains a WHERE a.chain = 1 + pg_backend_pid() % 64 ORDER BY a.length DESC LIMIT 1;
+        SELECT * INTO c FROM holdfast.audit_chains a WHERE a.chain = 1 + pg_backend_pid() % 64 AND a.length = newest FOR NO KEY UPDATE;
+        EXIT taken WHEN FOUND;
+    END LOOP;
     at := clock_timestamp();
     hash := sha256(c.head || convert_to(concat_ws(' ', c.chain, c.length + 1, (extract(epoch FROM at) * 1000000)::bigint, session_user, entries), 'UTF8'));
     INSERT INTO holdfast.audit_log VALUES (c.chain, c.length + 1, at, session_user, entries::json, hash);
-    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain;
+    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain AND a.length = c.length;
     RETURN c.length + 1;
 END
 $$;
@@ -211,7 +221,7 @@ $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[]) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest, and returns how many it parked.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.0' $$;
+    AS $$ SELECT '1.1' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -295,6 +305,16 @@ $$;
 COMMENT ON FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) IS 'How many tasks wait for an agent, up to a bound. Locks the limit until the commit, so that no other statement queues a task under it.';
 SET default_tablespace = '';
 SET default_table_access_method = heap;
+CREATE TABLE holdfast.agent_outages (
+    agent text NOT NULL,
+    since timestamp with time zone DEFAULT now() NOT NULL,
+    last_at timestamp with time zone DEFAULT now() NOT NULL,
+    error text NOT NULL,
+    worker_id uuid NOT NULL
+)
+WITH (fillfactor='50');
+COMMENT ON TABLE holdfast.agent_outages IS 'Agents that are away. A worker writes the row when the agent does not begin a run, and deletes it when the agent begins one.';
+COMMENT ON COLUMN holdfast.agent_outages.last_at IS 'The last time that a worker tried. Without a try for a minute the outage is over.';
 CREATE TABLE holdfast.api_keys (
     key_id text NOT NULL,
     key_hash bytea NOT NULL,
@@ -437,26 +457,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261122 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261122.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261122.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261122.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261122.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261123 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -477,6 +477,26 @@ COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261124 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -513,7 +533,7 @@ CREATE TABLE holdfast.audit_chains (
     removed_head bytea DEFAULT '\x'::bytea NOT NULL,
     CONSTRAINT audit_chains_order CHECK (((removed >= 0) AND (removed <= length)))
 )
-WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that the removal of rows is noticed.';
 COMMENT ON COLUMN holdfast.audit_chains.length IS 'How many rows the chain has had.';
 COMMENT ON COLUMN holdfast.audit_chains.head IS 'The hash of the last row.';
@@ -682,16 +702,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261122 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261122.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261123 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -702,6 +712,16 @@ CREATE TABLE holdfast.keys_20261123 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261124 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -826,7 +846,10 @@ CREATE TABLE holdfast.task_queue (
     worker_id uuid,
     message_seq bigint NOT NULL,
     turn integer DEFAULT 1 NOT NULL,
-    tries integer DEFAULT 0 NOT NULL
+    tries integer DEFAULT 0 NOT NULL,
+    away_since timestamp with time zone,
+    suspect boolean DEFAULT false NOT NULL,
+    spared integer DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
@@ -834,6 +857,9 @@ COMMENT ON COLUMN holdfast.task_queue.available_at IS 'When it is due; no proces
 COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The message event that the run answers.';
 COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of that message among the client''s messages, from 1.';
 COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this message has had.';
+COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has not begun this run: it was away, or too busy; null otherwise.';
+COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
+COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 CREATE TABLE holdfast.tasks_ended (
     id uuid NOT NULL,
     client_id text,
@@ -1253,6 +1279,26 @@ COMMENT ON COLUMN holdfast.v_names.task_id IS 'The id that the client chose. An 
 COMMENT ON COLUMN holdfast.v_names.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_names.tenant IS 'The tenant of the caller that chose it.';
 COMMENT ON COLUMN holdfast.v_names.owner IS 'The caller that chose it.';
+CREATE VIEW holdfast.v_outages AS
+ SELECT o.agent,
+    o.since,
+    o.last_at,
+    o.error,
+    ( SELECT p.name
+           FROM holdfast.processes p
+          WHERE (p.id = o.worker_id)) AS worker_name,
+    ( SELECT count(*) AS count
+           FROM holdfast.task_queue q
+          WHERE ((q.agent = o.agent) AND (q.worker_id IS NULL) AND (q.available_at <= now()))) AS waiting
+   FROM holdfast.agent_outages o
+  WHERE (o.last_at > (now() - '00:01:00'::interval));
+COMMENT ON VIEW holdfast.v_outages IS 'Agents that are away now: workers have tried to start their runs, and no run began.';
+COMMENT ON COLUMN holdfast.v_outages.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_outages.since IS 'When a worker first found it away.';
+COMMENT ON COLUMN holdfast.v_outages.last_at IS 'When a worker last tried.';
+COMMENT ON COLUMN holdfast.v_outages.error IS 'The error of the newest try.';
+COMMENT ON COLUMN holdfast.v_outages.worker_name IS 'The name of that worker''s process.';
+COMMENT ON COLUMN holdfast.v_outages.waiting IS 'How many tasks wait for it.';
 CREATE VIEW holdfast.v_push AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1384,7 +1430,8 @@ CREATE VIEW holdfast.v_queue AS
         END AS started_at,
     q.turn,
     q.tries,
-    t.cancel_requested
+    t.cancel_requested,
+    q.away_since
    FROM (holdfast.task_queue q
      JOIN holdfast.tasks t ON (((t.id = q.id) AND (t.state < 3))));
 COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one. Small, however large the history is.';
@@ -1394,7 +1441,7 @@ COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configurat
 COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it) or delayed (a retry that is due at available_at).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages) or delayed (a retry that is due at available_at).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
 COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
@@ -1403,6 +1450,7 @@ COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.'
 COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages its run answers, from 1.';
 COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that message has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
+COMMENT ON COLUMN holdfast.v_queue.away_since IS 'Since when its agent has not begun this run: it is away or too busy; null otherwise, and for tasks behind it.';
 CREATE VIEW holdfast.v_runs AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1428,9 +1476,9 @@ CREATE VIEW holdfast.v_runs AS
         END AS outcome,
         CASE
             WHEN (r.kind = 4) THEN ((r.payload -> 'error'::text) #>> '{}'::text[])
-            WHEN (r.state = ANY (ARRAY[6, 8])) THEN ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
+            WHEN (r.state = ANY (ARRAY[6, 8])) THEN COALESCE(((r.payload -> 'cause'::text) #>> '{}'::text[]), ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
 '::text ORDER BY p.n) AS string_agg
-               FROM json_array_elements(((r.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n))
+               FROM json_array_elements(((r.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n)))
             ELSE NULL::text
         END AS error,
     r.seq
@@ -1454,7 +1502,7 @@ CREATE VIEW holdfast.v_runs AS
                     e.created_at AS ended_at,
                     e.payload
                    FROM holdfast.task_events e
-                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text])))))
+                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text])))))
                 UNION ALL
                  SELECT NULL::bigint,
                     NULL::smallint,
@@ -1480,8 +1528,8 @@ COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
-COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
-COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried.';
+COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 CREATE VIEW holdfast.v_tasks AS
  SELECT t.id AS task,
@@ -1704,94 +1752,94 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261122 FOR VALUES FROM ('2026-11-22 05:45:00+05:45') TO ('2026-11-23 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261122 FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-22 23:46:05.962543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-22 23:46:05.963277+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-22 23:46:05.967667+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-22 23:46:05.975416+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-22 23:46:05.978027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-22 23:46:05.980162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.98353+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984139+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984552+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985433+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985877+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986289+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986728+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987194+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987604+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.988791+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989356+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989927+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.991599+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.992443+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.993162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994144+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994722+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995092+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995675+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.996036+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:05.99867+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:06.001492+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-22 23:46:06.023389+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261122 VALUES (1, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.008096+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (2, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.014696+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (3, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.025504+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (4, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.031718+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (5, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.038246+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (6, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.045426+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (7, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.056609+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (8, '01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', '2026-11-22 23:46:06.068547+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (9, '01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', '2026-11-22 23:46:06.080458+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-22 23:46:05.942733+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel","subject":"ada"}]', '\xb4de2e28bdc10f3751258e088b0cc8c597615699a7e6c40dfb23355ccda417c7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-22 23:46:05.959368+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel"}]', '\x7af667224061199184f2a61ff0098fc1ea45af96bc6ab7e98a3fd3aa7879df7f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-22 23:46:05.965423+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aac-7b6a-95ec-437f5682f063","agent":"travel","subject":"ada"}]', '\xa7498f69a5e92941be6b5b59f286f001dfd0d6db2319bbb1ad500ba591d4e22e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-22 23:46:05.969111+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee","agent":"travel","subject":"ben"}]', '\xe3a0028423748de66f0b537de8044843e60fc5adc971a9f1f17c821490cb35b6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-22 23:46:05.971633+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab3-711b-92d9-57ba5c3d5e2c","agent":"travel","subject":"ben"}]', '\x8c0be2ef5926624a9e41f604007e8bd092ccf93ef431a05f2ba5819018cc5db3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-22 23:46:05.976756+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab8-747b-988a-59c2ca46648a","agent":"travel","subject":"ben"}]', '\x90ced94d423746d64b2708b30819fa118aeb2bf9c9eabfe19836ccf7c0931e35');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-22 23:46:05.981718+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3abd-7064-898d-34fc37137568","agent":"writer","subject":"ada"}]', '\x59cde69d7b937a6c45cf979a28fbb88d0c370cea51454b96a30aa97fba8846e9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-22 23:46:05.997318+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acc-7d40-8a1a-883581c3a8e4","agent":"writer","subject":"cyd"}]', '\xee608ec2ce88e77435d41a8e4f84fe8ee6f240a00c96fc890d1839135ae4dc5c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-22 23:46:05.999799+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acf-7589-b90d-e8b556da6f08","agent":"writer","subject":"cyd"}]', '\xe22c24c99ef2b76a4ad7e6166eaf0117a65daf882e57f2c475ef533c4b6bf5a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-22 23:46:06.002746+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer","subject":"cyd"}]', '\x699cdb08218be2ecf018bf2bcf08db3abcabb4ad45f055b7be9caca6009c0009');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-22 23:46:06.005286+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer"}]', '\x2ebba4ac00a4dfc9048ea7033f57f1f75eeafe8a8dabdfac17937de92f2686af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-22 23:46:06.006572+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer","subject":"cyd"}]', '\x4ea5471b74dce46eb9b7900c3a89df67f8f80f4019ecbc92ab8798f7fd729cd7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-22 23:46:06.007117+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer"}]', '\xf55f0d819640ad6486e44de2b8f57af1f0deda8e2344a109e233b81abece4972');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-22 23:46:06.007874+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad7-7788-96e8-0a5e86e21dc2","agent":"support","subject":"ben"}]', '\x63768204d8c71f0547e877e7cab1ca20df10d09b4611aafeeaf4c6f07f44fbc2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-22 23:46:06.010241+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad9-7d8d-9dec-27428caa2310","agent":"support","subject":"ben"}]', '\xa345ed6d308ae69a43a04569c14c62ed68622a0f940670670833a8837ed9f4b5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-22 23:46:06.012323+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adc-700d-b3d3-78943fadbef5","agent":"support","subject":"cyd"}]', '\x333ee285ba98502fb334c7ed67380d8021e420ef6633ad01b35ea15ebf85c900');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-22 23:46:06.014191+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","agent":"support","subject":"cyd"}]', '\x254ca82bac16bcbb6c0784566a96161a4f6c450c9c0d8bbdc8e9228b503e18ab');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-22 23:46:06.015892+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","agent":"support","subject":"cyd"}]', '\x296e72865900b682f558c8cd77a8f04cacb19b8c9ee9189112616e8237e0cb12');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-22 23:46:06.017853+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","agent":"support","subject":"cyd"}]', '\x2b7693b8d22928d10178dd5f80df8b954eced4e1198540a42ba165c6959957bd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-22 23:46:06.020665+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","agent":"writer","subject":"ada"}]', '\x47f43147c3feaa02f5fdcb91ce378771e3e03b9fcfe9615155b2d7e535fe306c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-22 23:46:06.024146+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae7-7b23-809e-a38279e5e567","agent":"writer","subject":"ben"}]', '\x83e638774685a6e33e0677092a935399c53a16424d14b9efb186bcf568676e21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-22 23:46:06.02564+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae9-754c-89bc-7d3d4d2064f4","agent":"support","subject":"ben"}]', '\x4d7d0e8ffd680d6cf5430ec426e82348eccc0f17adad8996f5efda1c9d4dda87');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-22 23:46:06.027282+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7060-be8d-5870cd3a40ad","agent":"travel","subject":"ada"}]', '\x9aaa37d02591651c4af7ab6070852ba33043aa1f9dc6b9573402f70aae9bd94e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-22 23:46:06.028231+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7dad-8213-75694937ae06","agent":"travel","subject":"ada"}]', '\x0c68f7c5d6bd05eaaf805858db2ebc12a560af06d8889e63fff30cb02be2d163');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-22 23:46:06.032992+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\x59964f0ff718920e7a0dec3672a55e1046616c296237610e3eca65242c89cae5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-22 23:46:06.034692+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\xcd5aa33f25c1d8ce0f7c546e93c41e705d5411590777d3cd8ba4f81056eab213');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-22 23:46:06.056152+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x934938ad8c8b8fd23e0ec633c48ddb105bec5bc289581f97b64acc7053a040a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-22 23:46:06.056814+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x40fcb4e74aeab14c2cabae7dd4e553356634a267925b9c535b2b4fc4a580ea98');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-22 23:46:06.07943+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\xd24a7f6f70bfa449e63584a8b76627ccad1b1e4ab406b236018397a476cafac7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-22 23:46:06.079953+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\x04aa91668e8c0380495a4a22e9f9b715a3a4894f07d65bdd854547d04b05cafb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-22 23:46:06.099174+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\x32347fdd56db5e1576b53775525f7b98136638aa40503024da95395d4cee6fb4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-22 23:46:06.099644+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\xce7abff0cba5c1e52f8aba3212b89f43d78966c175da5cb8d6c66ea496beff48');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-22 23:46:06.110171+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x2906e5ba3503b90b43fc1cd817f0533a1575ba2c8a4dce0efaefb7feffb8dde4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-22 23:46:06.110683+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x81a4442fb7a7925965d0d5291be2e3e5d9290c5217f3c5e9fb4b3de755d1a26e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-22 23:46:06.125336+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3b48-7df3-a58a-8c7275b5249b","agent":"writer","subject":"cyd"}]', '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 06:39:34.431521+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 06:39:34.432348+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6c2-704c-b25a-ccb94f44c556', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 06:39:34.437201+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6cf-7d51-89d9-fbdabf794a2f', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 06:39:34.463656+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6e0-7cda-8914-238eba321bf2', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 06:39:34.466673+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6e0-7cda-8914-238eba321bf2', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 06:39:34.472391+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.47977+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.480438+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.480952+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.481416+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.481906+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.482686+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.48398+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.485701+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.486259+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.486741+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.487226+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.487735+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.488219+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.488756+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.489258+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.489734+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.490238+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.490721+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.491641+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:39:34.492247+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c6fd-74f1-a4d3-902b98b6034f', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 06:39:34.502203+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c708-7a13-bfd8-4baeb67b3701', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 06:39:34.506478+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 06:39:34.558046+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 'w1', '2026-11-23 06:39:34.554109+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 'w1', '2026-11-23 06:39:34.59633+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a205e5-c734-7cd8-bb3d-aea3184d311e', 'w1', '2026-11-23 06:39:34.6226+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a205e5-c734-7cd8-bb3d-aea3184d311e', 'w1', '2026-11-23 06:39:34.658488+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a205e5-c734-7cd8-bb3d-aea3184d311e', 'w1', '2026-11-23 06:39:34.692815+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a205e5-c737-7cdc-8bb9-da197f08c700', 'w1', '2026-11-23 06:39:34.700158+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a205e5-c737-7cdc-8bb9-da197f08c700', 'w1', '2026-11-23 06:39:34.714176+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a205e5-c73a-7318-977b-a95d58427d9a', 'w1', '2026-11-23 06:39:34.721551+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a205e5-c70b-768e-9928-763749694d1c', 'w1', '2026-11-23 06:39:34.735507+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a205e5-c60c-7df7-b55e-2b32899d107b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 06:39:34.292776+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c610-755c-a392-809e2d3a2019","agent":"travel","subject":"ada"}]', '\x818b50fe6212b35aaa64f13a31d083a3466c36a69b8129932e06dfae3ca8ec2f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 06:39:34.425515+05:45', 'holdfast', '[{"action":"task.continued","task":"01a205e5-c610-755c-a392-809e2d3a2019","agent":"travel"}]', '\x5018ccb87c4e4253a797ca9755061c6901b69f5ced8c40e1b71a732be68c8c14');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 06:39:34.43475+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c6c2-704c-b25a-ccb94f44c556","agent":"travel","subject":"ada"}]', '\x309ea2669747a48af494c1a8975a23f232f075a7e645c5ffa07ca1c53e7bd94d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 06:39:34.438939+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c6c6-777e-b695-d02671a98b99","agent":"travel","subject":"ben"}]', '\x2ebcbda78bf52de284e9b33325861370c50379b7ab03ca07a2939a075ea7cd68');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 06:39:34.448946+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c6cf-7d51-89d9-fbdabf794a2f","agent":"travel","subject":"ben"}]', '\x184d498c8cf51226b83df00bbad5054cac30f0c0b88f3360baf2f168e48d9784');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 06:39:34.465265+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c6e0-7cda-8914-238eba321bf2","agent":"travel","subject":"ben"}]', '\x9264521629134333a7db350356bdac74105bcb0451223b903f47ed6e0bb84edb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 06:39:34.475919+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c6eb-7211-affc-c28be00488eb","agent":"writer","subject":"ada"}]', '\x4f4a4f735dc9624d231b505975f77caab39a2ac8af4d4e84eba76fc82d70b3d2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 06:39:34.493729+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c6fd-74f1-a4d3-902b98b6034f","agent":"writer","subject":"cyd"}]', '\xb62389b769bcd172eee788340a984e4c989a07074fac62cb435e6fd606b8c25b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 06:39:34.505054+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c708-7a13-bfd8-4baeb67b3701","agent":"writer","subject":"cyd"}]', '\xe5f4915fe0ba861a564c54afd629cb6a3b8ed1474e6238ba6663c7fbb45b065b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 06:39:34.50776+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c70b-768e-9928-763749694d1c","agent":"writer","subject":"cyd"}]', '\xf5608ff4bc5051a9afce8a9865f0b1049363cae77c0b22d76d55d42a58b11069');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 06:39:34.510567+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205e5-c70b-768e-9928-763749694d1c","agent":"writer"}]', '\x90b40f778bdb5c86bc29e66b8abfc037e69138b4d59feab4e1cb5de6e77e40b6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 06:39:34.515177+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c712-7ae4-b897-08dd3760a5c3","agent":"writer","subject":"cyd"}]', '\xed08d61c51958b4351214329b4fefb5c26c5a724cda1c1a9252536e6bbaa7f78');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 06:39:34.516602+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205e5-c712-7ae4-b897-08dd3760a5c3","agent":"writer"}]', '\xeed5234cd3f15b897e7092b3efea59674ef5be0d280fa48582548fc88d821c58');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 06:39:34.517543+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c715-724b-afcf-c16120ecaf6f","agent":"support","subject":"ben"}]', '\x5547088c89a8ddf5782f7e1e5ea147b135712d1141ae944150a2211fa9ee65da');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 06:39:34.520121+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c717-7bce-9d2e-8056f792990e","agent":"support","subject":"ben"}]', '\x5c87045719d23e56abe88048e07968e377f4d282dc101d6fcb4971e665e1f94c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 06:39:34.522656+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c71a-73b6-9510-7fac6b1755ea","agent":"support","subject":"cyd"}]', '\xeafd65e4af7ddf810ab42d2150f9d9fb4902dd14d17d20975e19e35eb16c1fb6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 06:39:34.549512+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c734-7cd8-bb3d-aea3184d311e","agent":"support","subject":"cyd"}]', '\x33a833cce1ada1ad34c38e1900e60a60b1913b80f0f14a2a45aa30260b55bb33');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 06:39:34.552222+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c737-7cdc-8bb9-da197f08c700","agent":"support","subject":"cyd"}]', '\xcc932b81d574b17f2029407707d706d1dbfa3979c742b3434bdb58f20c3b6477');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 06:39:34.554535+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c73a-7318-977b-a95d58427d9a","agent":"support","subject":"cyd"}]', '\x180e853c43c646c2d9ee93adae6915ab855a87ca3c5ae2f4d8dd7c9403bb9469');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 06:39:34.556669+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c73c-7475-a52e-6bbc9dbb7ac3","agent":"writer","subject":"ada"}]', '\xcdd1a8d0e090351237fc8d12d713725d30ed623401ec128403ba58a738d13083');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 06:39:34.558867+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c73e-7745-8433-103cad8af667","agent":"writer","subject":"ben"}]', '\x535f0c5b5db897aaa3fc764dca648029f3a4d50a194dca5475ccb3610c70cb23');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 06:39:34.56061+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c740-72fc-9bf4-b7a4d519e1da","agent":"support","subject":"ben"}]', '\x6b38312a5f13b2329a3fe8704da9a4bdbe7fb34fe540bc1a5237ce5a5ee684e7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 06:39:34.56313+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c742-7bc9-80cb-ab7f77368266","agent":"travel","subject":"ada"}]', '\x5cc9962d68d873a2e0504bcc4778242c2e71f367608c4d0e1824a62e993c9809');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 06:39:34.563959+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c743-7951-9b07-efb232fbd956","agent":"travel","subject":"ada"}]', '\xa32827beab90dc5e9cac1d4890aeab595eced521c909ce8d00c6625e929378a1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 06:39:34.568228+05:45', 'holdfast', '[{"action":"push.set","task":"01a205e5-c73c-7475-a52e-6bbc9dbb7ac3","object":"w1"}]', '\x4b4f277ea8e9eff9f17d54503d8c1316bd9764b05f685ee535bebf79c38a9f21');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 06:39:34.569574+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205e5-c73c-7475-a52e-6bbc9dbb7ac3","object":"w1"}]', '\x28e91ce387f8dce6440854bec91cf93d85b86b6bce188b79fad6ffdcacfa447e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 06:39:34.638018+05:45', 'holdfast', '[{"action":"push.set","task":"01a205e5-c734-7cd8-bb3d-aea3184d311e","object":"w1"}]', '\xfcd690710282bc2ec66b929271f225ed385e57f6c3c1afab9481c5fcc8ef5e28');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 06:39:34.638595+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205e5-c734-7cd8-bb3d-aea3184d311e","object":"w1"}]', '\x19631ea05bde866da94f982ac204a017f052f93bb103542004547b0f3dcee1b0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 06:39:34.734275+05:45', 'holdfast', '[{"action":"push.set","task":"01a205e5-c737-7cdc-8bb9-da197f08c700","object":"w1"}]', '\xe8e6d74f6863a7e7ad6373694e3c76214715b670f66208dc2a01d560217650b9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 06:39:34.734849+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205e5-c737-7cdc-8bb9-da197f08c700","object":"w1"}]', '\xa5b7e96c77e76f0e4120582a7a995484c2bfc5e20d6616bb5a48dcb9646a640c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 06:39:34.755553+05:45', 'holdfast', '[{"action":"push.set","task":"01a205e5-c73a-7318-977b-a95d58427d9a","object":"w1"}]', '\x7e0995423f518ccc7d37f75634b0d95150113c7e161c6a06b28b750e6f4cdc65');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 06:39:34.756123+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205e5-c73a-7318-977b-a95d58427d9a","object":"w1"}]', '\x3e6de1f1a5c8909df5ed8203da7cc5ede3d0c753b3059096d86f2ad93f471c65');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 06:39:34.762963+05:45', 'holdfast', '[{"action":"push.set","task":"01a205e5-c70b-768e-9928-763749694d1c","object":"w1"}]', '\x40261d371da203b95bd6f54960387ecbdc12432dd282822dfaac5543f3aa9e6d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 06:39:34.763468+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205e5-c70b-768e-9928-763749694d1c","object":"w1"}]', '\xd9d3d5b26d948ec776934573b4740577ea6c2f77ed03f16124053e3ff0351938');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 06:39:34.780319+05:45', 'holdfast', '[{"action":"task.created","task":"01a205e5-c817-7e5b-be85-fb24693a3cce","agent":"writer","subject":"cyd"}]', '\xa14c09e83c3e36371d906548e7455698e30b9772117abfafdcf8eb3c0b8a05a5');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1814,7 +1862,6 @@ INSERT INTO holdfast.audit_chains VALUES (20, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (21, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (22, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (23, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (24, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (25, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (26, 0, '\x', 0, '\x');
@@ -1856,165 +1903,169 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-22 23:46:05.9379+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.95204+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-22 23:46:05.953821+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.949556+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2046b-3aa2-758c-a7bd-ddd1aff71be5', '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.961926+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-22 23:46:05.963712+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.961473+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-22 23:46:05.964824+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.966968+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.968188+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.966497+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-22 23:46:05.968765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.970106+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-22 23:46:05.970658+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.969732+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-22 23:46:05.971186+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.972941+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.973702+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.972481+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.97481+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.974449+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.97589+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.975137+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-22 23:46:05.976363+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.977621+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2046b-3a8d-755d-b975-e4d478052ab7"}', NULL, '2026-11-22 23:46:05.979017+05:45', '01a2046b-3a8d-755d-b975-e4d478052ab7', '2026-11-22 23:46:05.977323+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.980644+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.979876+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-22 23:46:05.981112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.982752+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-22 23:46:05.996445+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.982421+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.996964+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.998237+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.99902+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.997894+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.999461+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.000801+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.001941+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.000356+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-22 23:46:06.002397+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.003646+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.00575+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.003325+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-22 23:46:06.006278+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.007033+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-22 23:46:06.00759+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.009005+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.009491+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.008427+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-22 23:46:06.009954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.011099+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.011578+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.010771+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-22 23:46:06.012065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.013112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-22 23:46:06.013485+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.012837+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.013954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.014894+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.015292+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.014635+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.015671+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.016625+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.017142+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.016316+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.017641+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.018819+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.019878+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.018499+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-22 23:46:06.020344+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.022875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-22 23:46:06.023836+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.024953+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-22 23:46:06.025406+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.026362+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-22 23:46:06.026756+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.026109+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-22 23:46:06.027068+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-22 23:46:06.027959+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-22 23:46:06.122758+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-1', '\x6b2d31', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-2', '\x6b2d32', '01a2046b-3aac-7b6a-95ec-437f5682f063', '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-23 00:46:05.934194+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', '2026-11-22 23:46:05.932567+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', '2026-11-22 23:46:05.933262+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-755d-b975-e4d478052ab7', 'web-2/731', '1.4.0', '2026-11-22 23:46:05.933391+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-22 23:46:06.028724+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.055034+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.078573+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.098201+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-22 23:46:06.108904+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.078246+05:45', '2026-11-22 23:46:06.056512+05:45', false, 3, '2026-11-22 23:46:06.065504+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.096609+05:45', '2026-11-22 23:46:06.079693+05:45', false, 2, '2026-11-22 23:46:06.085426+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.108547+05:45', '2026-11-22 23:46:06.0994+05:45', false, 1, '2026-11-22 23:46:06.108547+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-22 23:46:06.110418+05:45', false, 1, '2026-11-22 23:46:06.120458+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-22 23:46:06.120458+05:45', 'the receiver answered 410 Gone');
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-22 18:01:05.718214');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-22 18:01:05.725429');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-22 18:01:05.754712');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-22 18:01:05.759253');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-22 18:01:05.767054');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-22 18:01:05.777105');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-22 18:01:05.807716');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-22 18:01:05.814025');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xfc36bd51057846e9bb3e1fe85ae68ef65d08d7e12d864c0db0914df958031332', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xf824b4fd033b47a7b7e26ea3a9330dead3af9673c21840ef855af33055462ad4', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2046b-3aac-7b6a-95ec-437f5682f063');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2046b-3ab3-711b-92d9-57ba5c3d5e2c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2046b-3ab8-747b-988a-59c2ca46648a');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2046b-3abd-7064-898d-34fc37137568');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2046b-3acc-7d40-8a1a-883581c3a8e4');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2046b-3acf-7589-b90d-e8b556da6f08');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2046b-3ad6-7308-ac5a-44c93af69608');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2046b-3ad7-7788-96e8-0a5e86e21dc2');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2046b-3ad9-7d8d-9dec-27428caa2310');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2046b-3adc-700d-b3d3-78943fadbef5');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2046b-3add-7da1-bcdf-c58c1147523c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2046b-3adf-7964-9ed2-9945d689ef09');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2046b-3ae1-7840-9466-2031b9b6dff7');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2046b-3ae7-7b23-809e-a38279e5e567');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2046b-3ae9-754c-89bc-7d3d4d2064f4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2046b-3aeb-7060-be8d-5870cd3a40ad');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2046b-3aeb-7dad-8213-75694937ae06');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2046b-3b48-7df3-a58a-8c7275b5249b');
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'writer', '2026-11-22 23:46:06.020344+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'writer', '2026-11-22 23:46:06.023836+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'support', '2026-11-22 23:46:06.026756+05:45', NULL, 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'travel', '2026-11-22 23:46:06.027068+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'travel', '2026-11-22 23:46:06.027959+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'writer', '2026-11-22 23:46:06.122758+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-22 23:46:05.963712+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-22 23:46:05.961473+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.968188+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.966497+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-22 23:46:05.970658+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:05.969732+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:05.968765+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.97589+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-22 23:46:05.975137+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-22 23:46:05.971186+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.980644+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-22 23:46:05.979876+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-22 23:46:05.976363+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-22 23:46:05.996445+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-22 23:46:05.982421+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-22 23:46:05.981112+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.99902+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.997894+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.996964+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:06.001941+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:06.000356+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.999461+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-22 23:46:06.007033+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-22 23:46:06.007033+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.006278+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.009491+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.008427+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.00759+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.011578+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.010771+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.009954+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-22 23:46:06.013485+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.012837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.012065+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-22 23:46:06.00575+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.003325+05:45', true, '2026-11-22 23:46:06.004562+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.002397+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.015292+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.014635+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.013954+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.017142+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.016316+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.015671+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.019878+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.018499+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.017641+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.022875+05:45', 1, 2, 1, 1, 0, '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.021643+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-22 23:46:06.020344+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-22 23:46:06.024953+05:45', 1, 1, 1, 1, 0, '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.024659+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.023836+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.026362+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-22 23:46:06.026109+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.025406+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027068+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027068+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027959+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027959+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.122758+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-22 23:46:06.122758+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-22 23:46:05.932567+05:45', '2026-11-23 00:46:05.932567+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-22 23:46:05.933262+05:45', '2026-11-23 00:46:05.933262+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xa14c09e83c3e36371d906548e7455698e30b9772117abfafdcf8eb3c0b8a05a5', 0, '\x');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 06:39:34.260247+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.410793+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 06:39:34.414009+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.397645+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a205e5-c6af-73c2-a34e-fccc919e0570', '2026-11-23 06:39:34.416471+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.416471+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.430744+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 06:39:34.433003+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.430083+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6c2-704c-b25a-ccb94f44c556', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 06:39:34.434084+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6c2-704c-b25a-ccb94f44c556', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.436602+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6c2-704c-b25a-ccb94f44c556', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.437787+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.435537+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6c6-777e-b695-d02671a98b99', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 06:39:34.438595+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6c6-777e-b695-d02671a98b99', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.444613+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6c6-777e-b695-d02671a98b99', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 06:39:34.445353+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.443451+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6cf-7d51-89d9-fbdabf794a2f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 06:39:34.448553+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6cf-7d51-89d9-fbdabf794a2f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.457238+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6cf-7d51-89d9-fbdabf794a2f', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 06:39:34.458373+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.455843+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6cf-7d51-89d9-fbdabf794a2f', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 06:39:34.462164+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.461717+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6cf-7d51-89d9-fbdabf794a2f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.464265+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.463295+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6e0-7cda-8914-238eba321bf2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 06:39:34.464941+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6e0-7cda-8914-238eba321bf2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.466158+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6e0-7cda-8914-238eba321bf2', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a205e5-c60f-7ab3-a0c6-f2eed574c065"}', NULL, '2026-11-23 06:39:34.467932+05:45', '01a205e5-c60f-7ab3-a0c6-f2eed574c065', '2026-11-23 06:39:34.465811+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6e0-7cda-8914-238eba321bf2', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.473622+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.471998+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 06:39:34.475219+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.477292+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 06:39:34.492823+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.476914+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6fd-74f1-a4d3-902b98b6034f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 06:39:34.493391+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6fd-74f1-a4d3-902b98b6034f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.50152+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c6fd-74f1-a4d3-902b98b6034f', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.502708+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.501076+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c708-7a13-bfd8-4baeb67b3701', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 06:39:34.504761+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c708-7a13-bfd8-4baeb67b3701', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.505938+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c708-7a13-bfd8-4baeb67b3701', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.506988+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.505569+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c70b-768e-9928-763749694d1c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 06:39:34.507493+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c70b-768e-9928-763749694d1c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.508692+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c70b-768e-9928-763749694d1c', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.511124+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.508308+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c712-7ae4-b897-08dd3760a5c3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 06:39:34.514855+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c712-7ae4-b897-08dd3760a5c3', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.51641+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c715-724b-afcf-c16120ecaf6f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 06:39:34.517253+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c715-724b-afcf-c16120ecaf6f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.518638+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c715-724b-afcf-c16120ecaf6f', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 06:39:34.519235+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.518195+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c717-7bce-9d2e-8056f792990e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 06:39:34.519854+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c717-7bce-9d2e-8056f792990e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.521118+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c717-7bce-9d2e-8056f792990e', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 06:39:34.521729+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.520675+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c71a-73b6-9510-7fac6b1755ea', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 06:39:34.522383+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c71a-73b6-9510-7fac6b1755ea', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.523529+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c71a-73b6-9510-7fac6b1755ea', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 06:39:34.524111+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.523173+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c734-7cd8-bb3d-aea3184d311e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:39:34.548982+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c734-7cd8-bb3d-aea3184d311e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.550768+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c734-7cd8-bb3d-aea3184d311e', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:39:34.551388+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.550257+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c737-7cdc-8bb9-da197f08c700', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:39:34.551914+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c737-7cdc-8bb9-da197f08c700', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.553189+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c737-7cdc-8bb9-da197f08c700', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:39:34.553774+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.552821+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c73a-7318-977b-a95d58427d9a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:39:34.554261+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c73a-7318-977b-a95d58427d9a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.555332+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c73a-7318-977b-a95d58427d9a', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:39:34.555861+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.555008+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 06:39:34.556348+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.557529+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c73e-7745-8433-103cad8af667', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 06:39:34.558597+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c73e-7745-8433-103cad8af667', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.559746+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c740-72fc-9bf4-b7a4d519e1da', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 06:39:34.560263+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c740-72fc-9bf4-b7a4d519e1da', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:39:34.561444+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c742-7bc9-80cb-ab7f77368266', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 06:39:34.562835+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c740-72fc-9bf4-b7a4d519e1da', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 06:39:34.561928+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.561095+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c743-7951-9b07-efb232fbd956', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 06:39:34.563708+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205e5-c817-7e5b-be85-fb24693a3cce', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 06:39:34.777881+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a205e5-c610-755c-a392-809e2d3a2019', '2026-11-23 06:39:34.260247+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a205e5-c6c2-704c-b25a-ccb94f44c556', '2026-11-23 06:39:34.434084+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 07:39:34.256047+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205e5-c60c-7df7-b55e-2b32899d107b', 'web-1/1042', '1.4.0', '2026-11-23 06:39:34.254003+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205e5-c60f-7853-b537-15fd96c58574', 'web-2/988', '1.4.0', '2026-11-23 06:39:34.255604+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205e5-c60f-7ab3-a0c6-f2eed574c065', 'web-2/731', '1.4.0', '2026-11-23 06:39:34.255731+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 06:39:34.564536+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205e5-c734-7cd8-bb3d-aea3184d311e', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:39:34.636862+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205e5-c737-7cdc-8bb9-da197f08c700', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:39:34.733256+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205e5-c73a-7318-977b-a95d58427d9a', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:39:34.754583+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205e5-c70b-768e-9928-763749694d1c', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 06:39:34.761952+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205e5-c734-7cd8-bb3d-aea3184d311e', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:39:34.732815+05:45', '2026-11-23 06:39:34.638299+05:45', false, 3, '2026-11-23 06:39:34.6626+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205e5-c737-7cdc-8bb9-da197f08c700', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:39:34.754176+05:45', '2026-11-23 06:39:34.734549+05:45', false, 2, '2026-11-23 06:39:34.740158+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205e5-c73a-7318-977b-a95d58427d9a', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:39:34.761551+05:45', '2026-11-23 06:39:34.755818+05:45', false, 1, '2026-11-23 06:39:34.761551+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205e5-c70b-768e-9928-763749694d1c', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 06:39:34.76319+05:45', false, 1, '2026-11-23 06:39:34.775507+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 06:39:34.775507+05:45', 'the receiver answered 410 Gone');
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 00:54:33.508273');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 00:54:33.518792');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 00:54:33.597718');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 00:54:33.609976');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 00:54:33.633565');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 00:54:33.670903');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 00:54:33.693249');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 00:54:33.700277');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 00:54:33.703724');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x311399ba674941a4a86de02b695a31a45e54417b60f54681a558e8d897eae144', '2026-11-23 06:39:33.633565+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x2c781f170f49454a932cdd23bcc9269a24221a0f3ebd4398993030d47484787f', '2026-11-23 06:39:33.633565+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a205e5-c610-755c-a392-809e2d3a2019');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a205e5-c6c2-704c-b25a-ccb94f44c556');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a205e5-c6c6-777e-b695-d02671a98b99');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a205e5-c6cf-7d51-89d9-fbdabf794a2f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a205e5-c6e0-7cda-8914-238eba321bf2');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a205e5-c6eb-7211-affc-c28be00488eb');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a205e5-c6fd-74f1-a4d3-902b98b6034f');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a205e5-c708-7a13-bfd8-4baeb67b3701');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a205e5-c712-7ae4-b897-08dd3760a5c3');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a205e5-c715-724b-afcf-c16120ecaf6f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a205e5-c717-7bce-9d2e-8056f792990e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a205e5-c71a-73b6-9510-7fac6b1755ea');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a205e5-c734-7cd8-bb3d-aea3184d311e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a205e5-c737-7cdc-8bb9-da197f08c700');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a205e5-c73a-7318-977b-a95d58427d9a');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a205e5-c73c-7475-a52e-6bbc9dbb7ac3');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a205e5-c73e-7745-8433-103cad8af667');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a205e5-c740-72fc-9bf4-b7a4d519e1da');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a205e5-c742-7bc9-80cb-ab7f77368266');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a205e5-c743-7951-9b07-efb232fbd956');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a205e5-c817-7e5b-be85-fb24693a3cce');
+INSERT INTO holdfast.task_queue VALUES ('01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 'writer', '2026-11-23 06:39:34.556348+05:45', '01a205e5-c60c-7df7-b55e-2b32899d107b', 1, 1, 1, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205e5-c73e-7745-8433-103cad8af667', 'writer', '2026-11-23 06:39:34.558597+05:45', '01a205e5-c60f-7853-b537-15fd96c58574', 1, 1, 1, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205e5-c740-72fc-9bf4-b7a4d519e1da', 'support', '2026-11-23 06:39:34.561928+05:45', NULL, 1, 1, 1, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205e5-c742-7bc9-80cb-ab7f77368266', 'travel', '2026-11-23 06:39:34.562835+05:45', NULL, 1, 1, 0, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205e5-c743-7951-9b07-efb232fbd956', 'travel', '2026-11-23 06:39:34.563708+05:45', NULL, 1, 1, 0, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205e5-c817-7e5b-be85-fb24693a3cce', 'writer', '2026-11-23 06:39:34.777881+05:45', NULL, 1, 1, 0, NULL, false, 0);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c610-755c-a392-809e2d3a2019', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 06:39:34.433003+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 06:39:34.430083+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 06:39:34.260247+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c6c2-704c-b25a-ccb94f44c556', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 06:39:34.437787+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:39:34.435537+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 06:39:34.434084+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c6c6-777e-b695-d02671a98b99', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 06:39:34.445353+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:39:34.443451+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.438595+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c6cf-7d51-89d9-fbdabf794a2f', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 06:39:34.464265+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 06:39:34.463295+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 06:39:34.448553+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c6e0-7cda-8914-238eba321bf2', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 06:39:34.473622+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 06:39:34.471998+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 06:39:34.464941+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c6eb-7211-affc-c28be00488eb', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 06:39:34.492823+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 06:39:34.476914+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 06:39:34.475219+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c6fd-74f1-a4d3-902b98b6034f', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 06:39:34.502708+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:39:34.501076+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 06:39:34.493391+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c708-7a13-bfd8-4baeb67b3701', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 06:39:34.506988+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:39:34.505569+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 06:39:34.504761+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c712-7ae4-b897-08dd3760a5c3', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 06:39:34.51641+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 06:39:34.51641+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.514855+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c715-724b-afcf-c16120ecaf6f', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 06:39:34.519235+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:39:34.518195+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.517253+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c717-7bce-9d2e-8056f792990e', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 06:39:34.521729+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:39:34.520675+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.519854+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c71a-73b6-9510-7fac6b1755ea', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 06:39:34.524111+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:39:34.523173+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.522383+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205e5-c70b-768e-9928-763749694d1c', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 06:39:34.511124+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:39:34.508308+05:45', true, '2026-11-23 06:39:34.509574+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.507493+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c734-7cd8-bb3d-aea3184d311e', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 06:39:34.551388+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:39:34.550257+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.548982+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c737-7cdc-8bb9-da197f08c700', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 06:39:34.553774+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:39:34.552821+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.551914+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c73a-7318-977b-a95d58427d9a', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 06:39:34.555861+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:39:34.555008+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.554261+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c73e-7745-8433-103cad8af667', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 06:39:34.559746+05:45', 1, 1, 1, 1, 0, '01a205e5-c60f-7853-b537-15fd96c58574', '2026-11-23 06:39:34.559385+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.558597+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c740-72fc-9bf4-b7a4d519e1da', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 06:39:34.561444+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 06:39:34.561095+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.560263+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c73c-7475-a52e-6bbc9dbb7ac3', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 06:39:34.557529+05:45', 1, 2, 1, 1, 0, '01a205e5-c60c-7df7-b55e-2b32899d107b', '2026-11-23 06:39:34.557164+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 06:39:34.556348+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c742-7bc9-80cb-ab7f77368266', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 06:39:34.562835+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.562835+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c743-7951-9b07-efb232fbd956', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 06:39:34.563708+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:39:34.563708+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205e5-c817-7e5b-be85-fb24693a3cce', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 06:39:34.777881+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 06:39:34.777881+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205e5-c60c-7df7-b55e-2b32899d107b', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 06:39:34.254003+05:45', '2026-11-23 07:39:34.254003+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205e5-c60f-7853-b537-15fd96c58574', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 06:39:34.255604+05:45', '2026-11-23 07:39:34.255604+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 8, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 9, true);
+ALTER TABLE ONLY holdfast.agent_outages
+    ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (key_id);
 ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261122
-    ADD CONSTRAINT attempts_20261122_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261123
     ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261124
+    ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
-    ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain);
+    ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
 ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
@@ -2023,10 +2074,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261122
-    ADD CONSTRAINT keys_20261122_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261123
     ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261124
+    ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2057,15 +2108,15 @@ ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261122_task_config_id_id_idx ON holdfast.attempts_20261122 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261122_created_at_idx ON holdfast.keys_20261122 USING btree (created_at);
 CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
+CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2074,6 +2125,7 @@ CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id,
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE (worker_id IS NULL);
+CREATE INDEX task_queue_suspects ON holdfast.task_queue USING btree (available_at, id) WHERE (suspect AND (worker_id IS NULL));
 CREATE INDEX tasks_ended_at ON ONLY holdfast.tasks_ended USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_dated_agent_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_20261101_agent_status_at_id_idx ON holdfast.tasks_20261101 USING btree (agent COLLATE "C", status_at, id);
@@ -2095,16 +2147,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261122_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261122_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261122_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261122_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
@@ -2166,6 +2218,7 @@ GRANT SELECT ON TABLE holdfast.v_events TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_history TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_keys TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_names TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_outages TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push_attempts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_queue TO holdfast_reader;

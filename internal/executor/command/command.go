@@ -41,8 +41,9 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	stderr := newErrorLog(log)
 	child, err := p.start(doc, stderr)
 	if err != nil {
-		return executor.Retryable(fmt.Errorf("start the agent's command: %w", err), 0)
+		return &executor.Unavailable{Err: fmt.Errorf("start the agent's command: %w", err)}
 	}
+	run.Began()
 	unwatch := context.AfterFunc(ctx, child.stop)
 	defer unwatch()
 
@@ -91,6 +92,9 @@ func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) erro
 		}
 		return nil
 	case ctx.Err() != nil:
+		if said := stderr.cause(); said != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), said)
+		}
 		return context.Cause(ctx)
 	case v.played != nil && !errors.Is(v.played, errInterrupted):
 		stderr.report("agent run ended early", v.played.Error())
@@ -99,7 +103,7 @@ func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) erro
 		return nil
 	}
 	stderr.report("agent process failed", v.exit.String())
-	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String()}
+	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String(), Cause: stderr.cause()}
 	status, ok := v.exit.Sys().(syscall.WaitStatus)
 	if v.exit.ExitCode() == exitTempFail || ok && status.Signaled() {
 		// A signal (often from the kernel when memory is short) is a crash of the process and not the agent's answer.
