@@ -279,7 +279,13 @@ func (d *database) session(ctx context.Context) ([]Finding, error) {
 		return oks("direct connection: the server sets the parameters that it needs"), nil
 	}
 	var missing []string
-	for _, want := range [][2]string{{"TimeZone", "UTC"}, {"enable_seqscan", "off"}, {"plan_cache_mode", "force_generic_plan"}, {"jit", "off"}} {
+	for _, want := range [][2]string{
+		{"TimeZone", "UTC"},
+		{"enable_seqscan", "off"},
+		{"plan_cache_mode", "force_generic_plan"},
+		{"jit", "off"},
+		{"default_transaction_isolation", "read committed"},
+	} {
 		var have string
 		if err := d.pool.QueryRow(ctx, "SELECT current_setting('"+want[0]+"')").Scan(&have); err != nil {
 			return nil, err
@@ -320,7 +326,7 @@ func (d *database) connections(ctx context.Context) ([]Finding, error) {
 	if err != nil && ctx.Err() != nil {
 		return nil, err // else the table is missing, so no replica is live
 	}
-	each := store.Connections(d.Config.Store.PoolSize, d.Config.Store.WriterConns) + 2 // LISTEN, NOTIFY
+	each := store.Connections(d.Config.Store.PoolSize, d.Config.Store.WriterConns)
 	room := most - reserved
 	for _, limit := range []int{ofRole, ofDatabase} {
 		if limit >= 0 {
