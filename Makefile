@@ -8,6 +8,7 @@ FUZZTIME ?= 30s
 MODELRUNS ?= 150
 PACKAGES ?= ./...
 VERSION  ?= next
+TESTFLAGS ?=
 VULNDB   ?= https://vuln.go.dev
 PROSE    ?= warning
 CHAOS    ?= 10m
@@ -17,10 +18,10 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH_STORED
 
-.PHONY: help run build test race chaos interop check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
+.PHONY: help run build test test-postgres race chaos interop check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## serve the demo agent on http://127.0.0.1:8080, with a database in ./.holdfast
 	go run ./cmd/server
@@ -30,6 +31,9 @@ build: ## a static binary, bin/holdfast
 
 test: ## every test, against a real PostgreSQL
 	go test -shuffle=on $(PACKAGES)
+
+test-postgres: ## the tests on another PostgreSQL, which it downloads: VERSION=18, or a release such as 18.3
+	HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && go test $(TESTFLAGS) $(PACKAGES)
 
 race: ## the tests under the race detector (needs a C compiler)
 	go test -race -shuffle=on $(PACKAGES)
