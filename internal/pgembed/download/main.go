@@ -24,5 +24,5 @@ func main() {
 		fmt.Fprintln(os.Stderr, "download:", err)
 		os.Exit(1)
 	}
-	fmt.Fprintln(os.Stdout, b.Dir)
+	_, _ = fmt.Fprintln(os.Stdout, b.Dir)
 }
