@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -108,6 +109,42 @@ func TestREADMETour(t *testing.T) {
 		answers[b.topic] = append(answers[b.topic], strings.TrimPrefix(said[i], strconv.Itoa(i)+"\n"))
 	}
 	checkTour(t, answers, lookErr == nil)
+}
+
+// TestCtrlCEndsMakeRun presses Ctrl-C on a terminal: make and the server, in one process group, get the signal.
+func TestCtrlCEndsMakeRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
+	require.NoError(t, os.Symlink(clustertest.Binary(t), filepath.Join(dir, "bin", "holdfast")))
+	makefile, err := filepath.Abs("../../Makefile")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(waittest.Context(t), "make", "--file", makefile, "--old-file", "build", "run")
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "HOLDFAST_DATABASE_URL=" + storetest.New(t).URL,
+		"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_GRPC_LISTEN=127.0.0.1:0", "HOLDFAST_ADMIN_LISTEN=127.0.0.1:0",
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := os.Create(filepath.Join(dir, "said.log"))
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = out, out
+	require.NoError(t, cmd.Start())
+	said := func() string {
+		text, err := os.ReadFile(out.Name())
+		require.NoError(t, err)
+		return string(text)
+	}
+	waittest.Eventually(t, "the server runs", func() error {
+		return waittest.Unless(strings.Contains(said(), "server ready"), "%s", said())
+	})
+	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
+	_ = cmd.Wait() // make ends by the signal
+	require.NoError(t, out.Close())
+	require.Contains(t, said(), "stopped")
+	require.NotContains(t, said(), "***")
+	require.NotContains(t, said(), "Error")
 }
 
 // checkTour compares the answers, by topic, with what the README says about them.
