@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Unreached is a failed attempt to connect to a database, in the words of operators.
+// Unreached is a failed attempt to connect to a database, told for operators.
 type Unreached struct {
 	Detail string // which database, and the cause
 	Advice string // what to check
