@@ -45,8 +45,15 @@ func listen(ctx context.Context, e *env) (_ *ports, err error) {
 	if p.admin, err = listenOn(ctx, "admin_listen", e.cfg.AdminListen); err != nil {
 		return nil, err
 	}
+	p.admin = limit.NewConnections(limit.ConnectionOptions{Most: adminConnections, OfAddress: adminConnectionsOfAddress}).Listener(p.admin)
 	return p, nil
 }
+
+// Bounds of the open connections to the admin address, in total and from one address. Probes and scrapes need few.
+const (
+	adminConnections          = 512
+	adminConnectionsOfAddress = 64
+)
 
 // listenOn opens the address of a key of the configuration.
 func listenOn(ctx context.Context, key, address string) (net.Listener, error) {

@@ -6,6 +6,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -84,7 +85,7 @@ type Options struct {
 	// process without workers.
 	Reserve    func(agent string) Slot
 	Agents     []Agent
-	MaxBlock   time.Duration // longest time that a blocking send waits; default 60 s
+	MaxBlock   time.Duration // longest time that a blocking send waits; default 25 s
 	PageKey    []byte        // signs page tokens; the same on every replica
 	Push       *Push         // nil: webhooks are disabled
 	CancelWait time.Duration // how long Cancel waits for a running task to end; default 10 s
@@ -103,7 +104,7 @@ type Engine struct {
 // New returns an engine with the defaults filled in.
 func New(o Options) *Engine {
 	if o.MaxBlock == 0 {
-		o.MaxBlock = 60 * time.Second
+		o.MaxBlock = 25 * time.Second
 	}
 	if o.CancelWait == 0 {
 		o.CancelWait = 10 * time.Second
@@ -191,12 +192,12 @@ func (v *View) snapshot(ctx context.Context, id task.ID, upto task.Seq) (*task.T
 
 // follow folds events into t until its state satisfies done. If ctx ends or the replica stops
 // first, it returns t in its current state without an error; task.Unavailable if t has no events
-// yet.
+// yet, or has events that the database has lost.
 func follow(ctx context.Context, sub *hub.Subscription, t *task.Task, done func(task.State) bool) (*task.Task, error) {
 	for !done(t.Status.State) {
 		evs, err := sub.Next(ctx)
 		if err != nil {
-			if t.LastSeq == 0 {
+			if t.LastSeq == 0 || errors.Is(err, hub.ErrRewound) {
 				return nil, &task.Error{Kind: task.Unavailable, RetryAfter: time.Second, Cause: err}
 			}
 			return t, nil

@@ -22,30 +22,34 @@ type Process struct {
 
 // Register adds a process with a lease of ttl, by the database's clock.
 func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) error {
-	_, err := s.q.WorkerRegister(ctx, s.hot, dbsqlc.WorkerRegisterParams{
+	_, err := s.q.WorkerRegister(ctx, s.lease, dbsqlc.WorkerRegisterParams{
 		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
 	})
+	s.moves.renewal(err)
 	return translate("register", err)
 }
 
 // Renew extends a process's lease to ttl from now. Errors: task.LeaseLost if the process was
 // declared dead.
 func (s *Store) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
-	_, err := s.q.WorkerRenew(ctx, s.hot, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
+	_, err := s.q.WorkerRenew(ctx, s.lease, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return task.LeaseLost
+		err = task.LeaseLost
+		s.moves.renewal(nil)
+		return err
 	}
+	s.moves.renewal(err)
 	return translate("renew lease", err)
 }
 
 // Unregister ends a process's lease.
 func (s *Store) Unregister(ctx context.Context, id task.ID) error {
-	return translate("unregister", s.q.WorkerRemove(ctx, s.hot, uuid.UUID(id)))
+	return translate("unregister", s.q.WorkerRemove(ctx, s.lease, uuid.UUID(id)))
 }
 
 // Processes returns the number of processes with a lease.
 func (s *Store) Processes(ctx context.Context) (int, error) {
-	n, err := s.q.WorkerCount(ctx, s.hot)
+	n, err := s.q.WorkerCount(ctx, s.lease)
 	return int(n), translate("count processes", err)
 }
 
@@ -97,10 +101,4 @@ func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.
 // Resign gives up the lease of a duty.
 func (s *Store) Resign(ctx context.Context, duty string, holder task.ID) error {
 	return translate("resign", s.q.LeaseRelease(ctx, s.hot, dbsqlc.LeaseReleaseParams{Name: duty, Holder: uuid.UUID(holder)}))
-}
-
-// Uptime returns how long the database server has been up.
-func (s *Store) Uptime(ctx context.Context) (time.Duration, error) {
-	up, err := s.q.ServerUptime(ctx, s.hot)
-	return up, translate("uptime", err)
 }

@@ -21,6 +21,8 @@ type Limits struct {
 	Size    int64         // default 16 MiB
 	Depth   int           // nesting of objects and arrays; default strictjson.MaxDepth
 	Timeout time.Duration // to read the whole body, or to write an answer; default 60 s
+	// ReserveNothing reserves no memory for an announced length: the buffer grows as bytes arrive.
+	ReserveNothing bool
 }
 
 // OrDefaults replaces missing limits by their defaults.
@@ -48,7 +50,11 @@ func (l Limits) Read(w http.ResponseWriter, r *http.Request) ([]byte, *Fault) {
 	if r.ContentLength > l.Size {
 		return nil, l.tooLarge(w)
 	}
-	content, err := readAll(http.MaxBytesReader(w, r.Body, l.Size), r.ContentLength)
+	announced := r.ContentLength
+	if l.ReserveNothing {
+		announced = 0
+	}
+	content, err := readAll(http.MaxBytesReader(w, r.Body, l.Size), announced)
 	if err == nil {
 		// The answer may be a stream that lives for hours. The server reads nothing during that
 		// time.
