@@ -506,7 +506,7 @@ func TestRefusalsDoNotBlockNewTokens(t *testing.T) {
 	users, err := NewBasic("users", []User{alice, bob})
 	require.NoError(t, err)
 	i := newIssuer(t)
-	a := New(Options{Schemes: []Scheme{users, i.accepting()}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 3})})
+	a := New(Options{Schemes: []Scheme{users, i.accepting()}, Failures: limit.New[string](limit.Options{Rate: 0.001, Burst: 3})})
 	show := func(r *Request) error { return a.Authenticate(t.Context(), from(r, "10.0.0.1:1")).err }
 	late := i.usual()
 	late["exp"] = time.Now().Add(-time.Hour).Unix()
