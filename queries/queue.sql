@@ -65,11 +65,12 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 -- (@in_place), and the log records why (@logged). @uncount does not count the attempt (a worker's
 -- shutdown is not the task's fault). @away says that the agent did not begin the run; in place, that it
 -- is away, which agent_outages records.
--- Fenced like EventsAppend. No row: the run no longer belongs to this worker.
+-- Fenced like EventsAppend. No row: the run no longer belongs to this worker. It does not wait for a
+-- task that another session has locked (55P03): the connections of claims and leases would wait, too.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
      WHERE t.id = @id AND t.attempt = @attempt AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
-       FOR NO KEY UPDATE
+       FOR NO KEY UPDATE NOWAIT
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = CASE WHEN @logged::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,

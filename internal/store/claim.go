@@ -115,7 +115,7 @@ func (s *Store) GiveBack(ctx context.Context, r Requeue) error {
 func (s *Store) Requeue(ctx context.Context, r Requeue) (awayFor time.Duration, err error) {
 	ev := &task.Event{Task: r.Task, Kind: task.EventRun, Attempt: r.Attempt, Run: &r.Note}
 	var row dbsqlc.RunRequeueRow
-	err = s.rolledBack(ctx, "give_back", func() (err error) {
+	err = s.unlocked(ctx, "give_back", func() (err error) {
 		row, err = s.q.RunRequeue(ctx, s.hot, dbsqlc.RunRequeueParams{
 			ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), Uncount: r.Uncount, Delay: r.Delay,
 			Payload: EncodePayload(ev), Away: r.Away, InPlace: r.InPlace, Logged: !r.Silent, Agent: r.Agent, Error: cleanName(r.Note.Error),

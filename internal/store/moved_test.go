@@ -22,7 +22,11 @@ func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
 	commit := f.written(p, status(task.StateCompleted))
 	written := make(chan error, 1)
 	go func() { written <- write() }()
-	f.blocked(1)
+	if kind == "give_back" { // it does not wait
+		f.retries(kind)
+	} else {
+		f.blocked(1)
+	}
 	commit()
 	err := await(f.t, written)
 	f.ear.mu.Lock()

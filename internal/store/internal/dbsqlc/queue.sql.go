@@ -269,7 +269,7 @@ const runRequeue = `-- name: RunRequeue :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
      WHERE t.id = $1 AND t.attempt = $2 AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
-       FOR NO KEY UPDATE
+       FOR NO KEY UPDATE NOWAIT
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = CASE WHEN $3::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
@@ -323,7 +323,8 @@ type RunRequeueRow struct {
 // (@in_place), and the log records why (@logged). @uncount does not count the attempt (a worker's
 // shutdown is not the task's fault). @away says that the agent did not begin the run; in place, that it
 // is away, which agent_outages records.
-// Fenced like EventsAppend. No row: the run no longer belongs to this worker.
+// Fenced like EventsAppend. No row: the run no longer belongs to this worker. It does not wait for a
+// task that another session has locked (55P03): the connections of claims and leases would wait, too.
 func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams) (RunRequeueRow, error) {
 	row := db.QueryRow(ctx, runRequeue,
 		arg.ID,
