@@ -254,8 +254,8 @@ SELECT coalesce(s.seq, m.seq)::bigint AS seq
 
 -- name: TaskCancel :one
 -- Ends a task that no worker runs, or asks the worker of a running one to end it. It deletes the
--- queue row only if no worker owns or is claiming it. Neither ended nor owned: call again, because
--- the row was locked or is newer than the snapshot. No row: the task has ended or is unknown.
+-- queue row only if no worker owns or is claiming it. No row: the task has ended or is unknown, or a
+-- claim is taking it from the queue; the caller reads which.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.worker_id, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
@@ -269,7 +269,9 @@ WITH lck AS MATERIALIZED (
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
 ), eff AS MATERIALIZED (
-    SELECT lck.id, lck.kept, lck.last_seq, lck.worker_id IS NULL AS unowned, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes FROM lck
+    SELECT x.* FROM (
+        SELECT lck.id, lck.kept, lck.last_seq, lck.worker_id, (lck.parked OR EXISTS (SELECT FROM free)) AS idle, lck.pushes FROM lck) x
+     WHERE x.idle OR x.worker_id IS NOT NULL
 ), upd AS (
     UPDATE holdfast.tasks t
        SET state = CASE WHEN eff.idle THEN 7 ELSE t.state END,
@@ -287,10 +289,10 @@ WITH lck AS MATERIALIZED (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt)
     SELECT eff.id, eff.last_seq + 1, 2, eff.kept, 7, 0 FROM eff WHERE eff.idle
 )
-SELECT eff.idle::boolean AS ended, eff.unowned::boolean AS unowned, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+SELECT eff.idle::boolean AS ended, (eff.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
        (CASE WHEN eff.idle AND eff.pushes
              THEN holdfast.push_mark(ARRAY[eff.id], ARRAY[eff.last_seq + 1], ARRAY[eff.last_seq + 1]) ELSE 0 END)::integer AS marked,
-       coalesce(holdfast.audit(CASE WHEN eff.idle OR NOT eff.unowned THEN nullif(@audit::text, '') END), 0)::bigint AS audited
+       coalesce(holdfast.audit(nullif(@audit::text, '')), 0)::bigint AS audited
   FROM eff;
 
 -- name: TaskByID :one

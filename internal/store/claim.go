@@ -115,6 +115,11 @@ func (s *Store) GiveBack(ctx context.Context, r Requeue) error {
 // did, and owned that a worker runs the task. If both are false, the task was due already. Errors:
 // task.NotFound if the task is not queued.
 func (s *Store) Hurry(ctx context.Context, h *task.Task) (hurried, owned bool, err error) {
+	leave, err := s.turns.enter(ctx, h.ID)
+	if err != nil {
+		return false, false, err
+	}
+	defer leave()
 	var row dbsqlc.QueueHurryRow
 	err = s.record(ctx, auditHurried, h.ID, "", func(tx pgx.Tx) (done bool, err error) {
 		row, err = s.q.QueueHurry(ctx, tx, uuid.UUID(h.ID))

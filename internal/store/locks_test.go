@@ -2,13 +2,16 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -153,4 +156,51 @@ func TestCreateGivesUpOnALock(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	_, err = f.Header(t.Context(), n.Task.ID)
 	require.ErrorIs(t, err, task.NotFound)
+}
+
+// Requests to a locked task wait on one connection, so the requests to other tasks have the rest of the pool.
+func TestRequestsToALockedTaskShareAConnection(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p, other, hooked := f.running("a"), f.running("b"), hook("c", "h")
+	other.must(t, status(task.StateInputRequired))
+	release := f.lock(p.c.Task.ID)
+	var all errgroup.Group
+	for range 4 * f.api.Config().MaxConns {
+		all.Go(func() error { _, err := f.say(p.c.Task.ID, true); return err })
+	}
+	all.Go(func() error { _, err := f.Cancel(t.Context(), p.c.Task); return err })
+	all.Go(func() error { return f.SetPush(t.Context(), p.c.Task.ID, hooked, 20) })
+	f.blocked(1)
+	_, err := f.say(other.c.Task.ID, true)
+	require.NoError(t, err)
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))
+	release()
+	require.NoError(t, all.Wait())
+	require.Empty(t, f.turns.tasks)
+}
+
+// A cancel that meets an open claim waits for what the claim does, and is in the audit log once.
+func TestCancelMeetsAnOpenClaim(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	h, w := f.create(fresh("a")), f.worker(time.Hour)
+	tx, err := f.hot.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE", uuid.UUID(h.ID))
+	require.NoError(t, err)
+	canceled := make(chan error, 1)
+	go func() {
+		ended, err := f.Cancel(t.Context(), h)
+		if err == nil && ended {
+			err = errors.New("a worker has the task")
+		}
+		canceled <- err
+	}()
+	f.retries("cancel")
+	_, err = f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, await(t, canceled))
+	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = $1", auditCanceled))
 }

@@ -31,6 +31,11 @@ const errDuplicate = "23505"
 // the last seq that it wrote: that of the message or of the status after it. Errors: task.Terminal,
 // task.Busy, task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
 func (v View) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err error) {
+	leave, err := v.s.turns.enter(ctx, n.Task.ID)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
 	for range 5 {
 		if seq, err = v.addMessage(ctx, n); !errors.Is(err, errChanged) {
 			break
@@ -165,46 +170,48 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 }
 
 // Cancel ends a task without a run at once. For a running task it asks the worker to end it. ended
-// tells which. Errors: task.NotCancelable, task.NotFound.
+// tells which. Errors: task.NotCancelable, task.NotFound, task.Unavailable.
 func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) {
-	repeated := false
+	leave, err := v.s.turns.enter(ctx, h.ID)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	arg := dbsqlc.TaskCancelParams{ID: uuid.UUID(h.ID), Audit: entries(v.audited(auditCanceled, h.ID, h.Agent, ""))}
-	row, err := v.s.q.TaskCancel(ctx, v.db, arg)
-	for try := 0; try < 5; try++ {
-		if err == nil && (row.Ended || !row.Unowned) || err != nil && !unavailable(err) {
-			break
-		}
-		if err != nil {
-			// Safe to retry: at worst it finds the task that it has canceled itself.
-			repeated = true
-			v.s.retried(ctx, "cancel", err, try)
-			if pause(ctx, try) != nil {
-				break
-			}
-		}
+	var row dbsqlc.TaskCancelRow
+	repeated, before := false, false
+	err = v.s.again(ctx, "cancel", func() error {
+		// Safe to retry: at worst it finds the task that it has canceled itself.
 		row, err = v.s.q.TaskCancel(ctx, v.db, arg)
-	}
-	if errors.Is(err, pgx.ErrNoRows) {
+		if !errors.Is(err, pgx.ErrNoRows) {
+			repeated = repeated || err != nil
+			return err
+		}
 		t, err := v.Header(ctx, h.ID)
-		if err != nil {
-			return false, err
+		switch {
+		case err != nil:
+			return err
+		case !t.Status.State.Terminal():
+			return errChanged // a claim is taking the task from the queue
+		case repeated && t.Status.State == task.StateCanceled:
+			row.Seq, before = int64(t.LastSeq), true
+			return nil
 		}
-		if repeated && t.Status.State == task.StateCanceled {
-			if v.s.listener != nil {
-				v.s.listener.Advanced(h.ID, t.LastSeq)
-			}
-			return true, nil
-		}
-		return false, task.Errorf(task.NotCancelable, "the task is already %s", t.Status.State)
-	}
+		return task.Errorf(task.NotCancelable, "the task is already %s", t.Status.State)
+	})
 	if err != nil {
 		return false, translate("cancel", err)
 	}
-	if row.Ended {
+	switch {
+	case before:
+		if v.s.listener != nil {
+			v.s.listener.Advanced(h.ID, task.Seq(row.Seq))
+		}
+	case row.Ended:
 		v.s.committed(&task.Event{Task: h.ID, Seq: task.Seq(row.Seq), Kind: task.EventStatus, At: row.At, State: task.StateCanceled})
 		v.s.marked(row.Marked)
-	} else if v.s.listener != nil {
+	case v.s.listener != nil:
 		v.s.listener.CancelWanted(h.ID)
 	}
-	return row.Ended, nil
+	return before || row.Ended, nil
 }

@@ -24,6 +24,11 @@ func (v View) SetPush(ctx context.Context, id task.ID, c *task.PushConfig, most 
 	if err != nil {
 		return err
 	}
+	leave, err := v.s.turns.enter(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	var row dbsqlc.PushConfigSetRow
 	err = v.s.again(ctx, "push_set", func() error {
 		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) (err error) {
@@ -81,8 +86,13 @@ func (v View) Pushes(ctx context.Context, id task.ID) ([]task.PushConfig, error)
 // DeletePush removes a configuration and reports whether there was one. A delivery in flight may
 // still arrive; no new one begins.
 func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool, error) {
+	leave, err := v.s.turns.enter(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	var n int64
-	err := v.s.again(ctx, "push_delete", func() error {
+	err = v.s.again(ctx, "push_delete", func() error {
 		return pgx.BeginFunc(ctx, v.db, func(tx pgx.Tx) error {
 			_, err := v.s.q.PushTaskLock(ctx, tx, uuid.UUID(id))
 			if err == nil {
@@ -97,10 +107,11 @@ func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool
 	return n > 0, translate("delete push", err)
 }
 
-// again retries an idempotent write for a short time while the database is unavailable.
+// again retries an idempotent write for a short time while the database is unavailable or the task
+// changes.
 func (s *Store) again(ctx context.Context, kind string, do func() error) error {
 	err := do()
-	for try := 0; err != nil && unavailable(err) && try < 5; try++ {
+	for try := 0; err != nil && (unavailable(err) || errors.Is(err, errChanged)) && try < 5; try++ {
 		s.retried(ctx, kind, err, try)
 		if pause(ctx, try) != nil {
 			break

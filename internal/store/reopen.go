@@ -63,6 +63,11 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 	if arg.RequestHash == nil {
 		arg.RequestHash = []byte{}
 	}
+	leave, err := s.turns.enter(ctx, c.Reopens.ID)
+	if err != nil {
+		return createResult{err: err}
+	}
+	defer leave()
 	hooks, err := s.pushesOf(ctx, c)
 	if err != nil {
 		return createResult{err: err}

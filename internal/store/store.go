@@ -91,6 +91,8 @@ type Store struct {
 	creates []*batcher[*create]
 	records *batcher[*record]
 
+	turns turnstile
+
 	withoutAudit       bool
 	rowSecurity        bool
 	withoutRowSecurity string
