@@ -36,7 +36,7 @@ func (b *Budgets) Each(visit func(name string, of *Budget)) {
 	visit("streams", b.Streams)
 }
 
-// What a byte becomes in memory, at the peak.
+// Bytes of memory, at the peak, for each byte.
 const (
 	// bodyFactor: the body, its members, the message, its stored form, and that in a statement's
 	// arguments.
@@ -147,6 +147,18 @@ func (a *Account) Answered() {
 	if a != nil {
 		a.give(&a.read, a.of.Answers)
 	}
+}
+
+// Move moves everything to a new account, which outlives the request.
+func (a *Account) Move() *Account {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	moved := &Account{of: a.of, key: a.key, body: a.body, read: a.read}
+	a.body, a.read = holding{}, holding{}
+	return moved
 }
 
 // Close returns everything.

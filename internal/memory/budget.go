@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Patience is how long Take waits for bytes.
-const Patience = 10 * time.Second
+// patience is how long Take waits for bytes.
+const patience = 10 * time.Second
 
 // pause is when a refused client may retry.
 const pause = 2 * time.Second
@@ -18,6 +18,8 @@ const pause = 2 * time.Second
 // Budget gives out bytes, in the order in which they are asked for. A nil Budget gives out any
 // number. It is safe for concurrent use.
 type Budget struct {
+	Patience time.Duration // longest wait of Take
+
 	size int64
 	each int64 // largest share of one holder
 
@@ -37,7 +39,7 @@ type wait struct {
 
 // NewBudget makes a budget of size bytes. One holder gets at most half of it.
 func NewBudget(size int64) *Budget {
-	return &Budget{size: size, each: size / 2, held: map[string]int64{}}
+	return &Budget{Patience: patience, size: size, each: size / 2, held: map[string]int64{}}
 }
 
 // Take takes n bytes for a holder and waits for them, at most for Patience. It may take more than a
@@ -57,7 +59,7 @@ func (b *Budget) Take(ctx context.Context, key string, n int64) error {
 	w := &wait{key, n, make(chan struct{})}
 	at := b.waiting.PushBack(w)
 	b.mu.Unlock()
-	late := time.NewTimer(Patience)
+	late := time.NewTimer(b.Patience)
 	defer late.Stop()
 	var err error
 	select {
