@@ -106,12 +106,12 @@ SELECT * FROM holdfast.task_events
  ORDER BY seq LIMIT @max_rows;
 
 -- name: EventsOf :many
--- The part of a log that a response shows: messages and statuses, and artifacts if wanted. Rows
--- usually come in order, by the primary key. There is no ORDER BY, because a join would then sort,
--- and a sort writes a long log to disk.
+-- A page of the part of a log that a response shows: messages and statuses, and artifacts if wanted.
+-- Rows usually come in order, by the primary key. There is no ORDER BY, because a join would then
+-- sort, and a sort writes a long log to disk.
 SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = @task AND l.seq <= @upto AND (l.kind <> 3 OR @with_artifacts::boolean);
+ WHERE l.task = @task AND l.seq > @after AND l.seq <= @upto AND (l.kind <> 3 OR @with_artifacts::boolean);
 
 -- name: EventsCatchUp :many
 -- The hub's read for many topics at once. For a topic with more events than the limit, the hub

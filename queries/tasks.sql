@@ -305,7 +305,7 @@ SELECT * FROM holdfast.tasks
  WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
 
 -- name: TaskRead :many
--- TaskFind and EventsOf in one statement. The task's columns come with its first event only, in one
+-- TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come with its first event only, in one
 -- column: repeated in each row of a long log they would cost too much.
 SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at,
        CAST(CASE WHEN l.seq = 1 THEN json_build_object(
@@ -313,7 +313,7 @@ SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_i
            'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
  WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
-   AND (l.kind <> 3 OR @with_artifacts::boolean);
+   AND (l.kind <> 3 OR @with_artifacts::boolean) AND l.last_seq <= @max_events::bigint;
 
 -- name: TaskNamed :one
 -- The task of a name, if the caller may see it. By primary key.

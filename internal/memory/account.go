@@ -16,6 +16,7 @@ type Budgets struct {
 	Answers  *Budget // what is read to answer
 	Runs     *Budget // messages of runs in this process
 	Streams  *Budget // what streams send
+	largest  int64   // answer, in bytes of logs
 }
 
 // Share returns the bytes in flight that a limit of memory allows by default: half.
@@ -24,7 +25,7 @@ func Share(limit int64) int64 { return limit / 2 }
 // New divides bytes in flight into budgets.
 func New(inFlight int64) *Budgets {
 	part := func(sixteenths int64) *Budget { return NewBudget(inFlight / 16 * sixteenths) }
-	return &Budgets{Small: part(1), Requests: part(5), Answers: part(4), Runs: part(3), Streams: part(3)}
+	return &Budgets{Small: part(1), Requests: part(5), Answers: part(4), Runs: part(3), Streams: part(3), largest: inFlight / 2 / logFactor}
 }
 
 // Each calls visit with each budget and its name.
@@ -58,10 +59,16 @@ type Account struct {
 	mu   sync.Mutex
 	body holding // of the request
 	read holding // for the answer
+	used int64   // bytes of logs read for the answer, of those that read covers
 }
 
 // holding is what an account holds of two budgets: of Small, and of one for large data.
 type holding struct{ small, large int64 }
+
+// covering returns the holding for n bytes.
+func covering(n, factor int64) holding {
+	return holding{min(n, Small) * factor, max(n-Small, 0) * factor}
+}
 
 // Open opens the account of a request. key names its caller; half of a budget is the most that all
 // of a caller's requests get.
@@ -83,16 +90,16 @@ func (a *Account) Body(ctx context.Context, n int64) error {
 // grow grows a holding to n bytes.
 func (a *Account) grow(ctx context.Context, h *holding, of *Budget, n, factor int64) error {
 	a.mu.Lock()
-	small, large := min(n, Small)*factor-h.small, max(n-Small, 0)*factor-h.large
+	want, has := covering(n, factor), *h
 	a.mu.Unlock()
-	if err := a.of.Small.Take(ctx, "", small); err != nil {
+	if err := a.of.Small.take(ctx, "", want.small-has.small, 0); err != nil {
 		return err
 	}
-	a.add(&h.small, small)
-	if err := of.Take(ctx, a.key, large); err != nil {
+	a.add(&h.small, want.small-has.small)
+	if err := of.take(ctx, a.key, want.large-has.large, has.large); err != nil {
 		return err
 	}
-	a.add(&h.large, large)
+	a.add(&h.large, want.large-has.large)
 	return nil
 }
 
@@ -121,32 +128,85 @@ func (a *Account) Stored() {
 	}
 }
 
-// Read adds n bytes of a log that the request reads for its answer. Errors are those of
+// Reserve waits until the request may read n more bytes of logs for its answer. Errors are those of
 // Budget.Take, and task.TooLarge if the answer can never fit.
-func (a *Account) Read(ctx context.Context, n int64) error {
+func (a *Account) Reserve(ctx context.Context, n int64) error {
 	if a == nil || n <= 0 {
 		return nil
 	}
 	a.mu.Lock()
-	all := (a.read.small+a.read.large)/logFactor + n
+	all := a.used + n
 	a.mu.Unlock()
-	if all*logFactor > a.of.Answers.size {
-		return TooLarge(all)
+	if all > a.of.largest {
+		return tooLarge(all)
 	}
 	return a.grow(ctx, &a.read, a.of.Answers, all, logFactor)
 }
 
-// TooLarge is the error of an answer that never fits into the memory of this server.
-func TooLarge(n int64) error {
+// Use counts n bytes of a log that were read: reserved ones, or others that are free now. It reports
+// false if there are none.
+func (a *Account) Use(n int64) bool {
+	if a == nil {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.used + n
+	want := covering(all, logFactor)
+	small, large := max(want.small-a.read.small, 0), max(want.large-a.read.large, 0)
+	if all > a.of.largest || !a.of.Small.try("", small, 0) {
+		return false
+	}
+	if !a.of.Answers.try(a.key, large, a.read.large) {
+		a.of.Small.Give("", small)
+		return false
+	}
+	a.read.small += small
+	a.read.large += large
+	a.used = all
+	return true
+}
+
+// Unuse takes back bytes of Use: they will be read again.
+func (a *Account) Unuse(n int64) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	a.used -= n
+	a.mu.Unlock()
+}
+
+// Trim returns what was reserved and not used.
+func (a *Account) Trim() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	want := covering(a.used, logFactor)
+	small, large := max(a.read.small-want.small, 0), max(a.read.large-want.large, 0)
+	a.read.small -= small
+	a.read.large -= large
+	a.mu.Unlock()
+	a.of.Small.Give("", small)
+	a.of.Answers.Give(a.key, large)
+}
+
+// tooLarge is the error of an answer that never fits into the memory of this server.
+func tooLarge(n int64) error {
 	return &task.Error{Kind: task.TooLarge, Msg: fmt.Sprintf(
 		"the answer has %d MiB or more, which does not fit the memory of this server; read the task as a stream from its first event (Last-Event-ID: 0)", n>>20)}
 }
 
 // Answered returns what was read: the answer is sent.
 func (a *Account) Answered() {
-	if a != nil {
-		a.give(&a.read, a.of.Answers)
+	if a == nil {
+		return
 	}
+	a.mu.Lock()
+	a.used = 0
+	a.mu.Unlock()
+	a.give(&a.read, a.of.Answers)
 }
 
 // Move moves everything to a new account, which outlives the request.
@@ -156,8 +216,8 @@ func (a *Account) Move() *Account {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	moved := &Account{of: a.of, key: a.key, body: a.body, read: a.read}
-	a.body, a.read = holding{}, holding{}
+	moved := &Account{of: a.of, key: a.key, body: a.body, read: a.read, used: a.used}
+	a.body, a.read, a.used = holding{}, holding{}, 0
 	return moved
 }
 

@@ -34,6 +34,7 @@ type Budget struct {
 type wait struct {
 	key     string
 	n       int64
+	has     int64 // bytes that it would not wait for: its own
 	granted chan struct{}
 }
 
@@ -43,20 +44,25 @@ func NewBudget(size int64) *Budget {
 }
 
 // Take takes n bytes for a holder and waits for them, at most for Patience. It may take more than a
-// holder's share, or than the budget has, if the holder or nobody has any bytes: then the work goes
+// holder's share, or than the budget has, if the holder or nobody has other bytes: then the work goes
 // on alone. A holder without a name has no share of its own. Errors: task.RateLimited if the holder
 // has its share, else task.Unavailable; that of ctx.
 func (b *Budget) Take(ctx context.Context, key string, n int64) error {
+	return b.take(ctx, key, n, 0)
+}
+
+// take is Take for work that already has some of the holder's bytes.
+func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
 	if b == nil || n <= 0 {
 		return nil
 	}
 	b.mu.Lock()
-	if b.fits(key, n) && b.next(key) {
+	if b.fits(key, n, has) && b.next(key) {
 		b.grant(key, n)
 		b.mu.Unlock()
 		return nil
 	}
-	w := &wait{key, n, make(chan struct{})}
+	w := &wait{key, n, has, make(chan struct{})}
 	at := b.waiting.PushBack(w)
 	b.mu.Unlock()
 	late := time.NewTimer(b.Patience)
@@ -76,7 +82,7 @@ func (b *Budget) Take(ctx context.Context, key string, n int64) error {
 		return nil
 	default:
 	}
-	own := !b.ofHolder(key, n)
+	own := !b.ofHolder(key, n, has)
 	b.waiting.Remove(at)
 	b.serve() // those behind it may fit
 	switch {
@@ -91,13 +97,15 @@ func (b *Budget) Take(ctx context.Context, key string, n int64) error {
 }
 
 // TryTake takes n bytes if they are free now.
-func (b *Budget) TryTake(key string, n int64) bool {
+func (b *Budget) TryTake(key string, n int64) bool { return b.try(key, n, 0) }
+
+func (b *Budget) try(key string, n, has int64) bool {
 	if b == nil || n <= 0 {
 		return true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.fits(key, n) || !b.next(key) {
+	if !b.fits(key, n, has) || !b.next(key) {
 		return false
 	}
 	b.grant(key, n)
@@ -122,7 +130,7 @@ func (b *Budget) Give(key string, n int64) {
 func (b *Budget) next(key string) bool {
 	for at := b.waiting.Front(); at != nil; at = at.Next() {
 		w := at.Value.(*wait)
-		if w.key == key || b.ofHolder(w.key, w.n) {
+		if w.key == key || b.ofHolder(w.key, w.n, w.has) {
 			return false
 		}
 	}
@@ -134,8 +142,8 @@ func (b *Budget) serve() {
 	for at := b.waiting.Front(); at != nil; {
 		w, following := at.Value.(*wait), at.Next()
 		switch {
-		case !b.ofHolder(w.key, w.n):
-		case !b.ofAll(w.n):
+		case !b.ofHolder(w.key, w.n, w.has):
+		case !b.ofAll(w.n, w.has):
 			return // a large one must not be overtaken for ever
 		default:
 			b.grant(w.key, w.n)
@@ -146,13 +154,15 @@ func (b *Budget) serve() {
 	}
 }
 
-func (b *Budget) fits(key string, n int64) bool { return b.ofHolder(key, n) && b.ofAll(n) }
-
-func (b *Budget) ofHolder(key string, n int64) bool {
-	return key == "" || b.held[key] == 0 || b.held[key]+n <= b.each
+func (b *Budget) fits(key string, n, has int64) bool {
+	return b.ofHolder(key, n, has) && b.ofAll(n, has)
 }
 
-func (b *Budget) ofAll(n int64) bool { return b.used == 0 || b.used+n <= b.size }
+func (b *Budget) ofHolder(key string, n, has int64) bool {
+	return key == "" || b.held[key] == has || b.held[key]+n <= b.each
+}
+
+func (b *Budget) ofAll(n, has int64) bool { return b.used == has || b.used+n <= b.size }
 
 func (b *Budget) grant(key string, n int64) {
 	b.used += n

@@ -762,7 +762,7 @@ SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_i
            'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
  WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean) AND l.agent = $5
-   AND (l.kind <> 3 OR $6::boolean)
+   AND (l.kind <> 3 OR $6::boolean) AND l.last_seq <= $7::bigint
 `
 
 type TaskReadParams struct {
@@ -772,6 +772,7 @@ type TaskReadParams struct {
 	TenantWide    bool
 	Agent         string
 	WithArtifacts bool
+	MaxEvents     int64
 }
 
 type TaskReadRow struct {
@@ -788,7 +789,7 @@ type TaskReadRow struct {
 	Header     []byte
 }
 
-// TaskFind and EventsOf in one statement. The task's columns come with its first event only, in one
+// TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come with its first event only, in one
 // column: repeated in each row of a long log they would cost too much.
 func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]TaskReadRow, error) {
 	rows, err := db.Query(ctx, taskRead,
@@ -798,6 +799,7 @@ func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]
 		arg.TenantWide,
 		arg.Agent,
 		arg.WithArtifacts,
+		arg.MaxEvents,
 	)
 	if err != nil {
 		return nil, err
