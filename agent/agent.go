@@ -125,6 +125,13 @@ func Failure(text string, cause error) error { return &executor.Failure{Msg: tex
 // that is zero. When no attempts are left, the task fails.
 func Retryable(err error, after time.Duration) error { return executor.Retryable(err, after) }
 
+// Unavailable marks an error as that of a service that is away, before the run had any effect. The task waits without
+// using up an attempt, for at most the agent's unreachable_for. The server starts fewer runs of the agent until one
+// begins; after says when the first one may be due, or is zero. Emitting anything says that the run has begun.
+func Unavailable(err error, after time.Duration) error {
+	return &executor.Unavailable{Err: err, RetryAfter: after, Answered: true}
+}
+
 var (
 	errNoArtifactID = errors.New("agent: a chunk needs the ID of its artifact")
 	errNoParts      = errors.New("agent: a message or artifact needs at least one part")

@@ -43,9 +43,12 @@ type replica struct {
 	target *load.Target // the demo agent of the replica
 }
 
+// anyConnections lets one address open as many connections as it likes.
+const anyConnections = "limits: {connections_per_address: 0}\n"
+
 // config lets a replica hold as many runs as there are idle streams to measure. The agent "serial" runs one task at a
 // time, so fan-out begins when all readers are connected.
-const config = `
+const config = anyConnections + `
 agents:
   - name: demo
     default: true

@@ -66,7 +66,7 @@ type identityCaller struct {
 
 func newIdentitySide(b *testing.B, more string, env []string, credentials func(*testing.B, *cluster) []http.Header) *identitySide {
 	b.Helper()
-	s := &identitySide{c: startCluster(b, config+more, env, whole)}
+	s := &identitySide{c: startCluster(b, strings.Replace(config, anyConnections, "", 1)+more, env, whole)}
 	for _, h := range credentials(b, s.c) {
 		target := func(version string) *load.Target {
 			h := h.Clone()

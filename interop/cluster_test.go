@@ -3,20 +3,25 @@
 package interop
 
 import (
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 )
 
-// settings are the settings of both replicas. Clients of 1.0 must use the card's media types. Webhooks go to this
-// machine.
-const settings = `
+// settings are the settings of a replica. Its card announces gRPC only with an address. Webhooks go to this machine.
+func settings(grpc string) string {
+	return fmt.Sprintf(`
 listen: 127.0.0.1:0
-grpc_listen: 127.0.0.1:0
+grpc_listen: %[1]s
+public_grpc_address: %[1]s
 admin_listen: 127.0.0.1:0
 push: {allow_private: true}
 agents:
@@ -26,7 +31,17 @@ agents:
       extended: true
       default_input_modes: [text/plain, application/json, "*/*"]
       default_output_modes: [text/plain, application/json, "*/*"]
-`
+`, grpc)
+}
+
+// free returns an address with a port that was free a moment ago.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
 
 // cluster is two replicas on one database.
 type cluster struct{ a, b *clustertest.Replica }
@@ -35,7 +50,7 @@ func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	db := storetest.New(t).URL
 	both := clustertest.Together(t,
-		clustertest.Options{Name: "A", DB: db, Config: settings}, clustertest.Options{Name: "B", DB: db, Config: settings})
+		clustertest.Options{Name: "A", DB: db, Config: settings(free(t))}, clustertest.Options{Name: "B", DB: db, Config: settings(free(t))})
 	return &cluster{both[0], both[1]}
 }
 

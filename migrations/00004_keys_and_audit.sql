@@ -63,15 +63,18 @@ COMMENT ON COLUMN holdfast.api_keys.last_used_at IS 'Accurate to five minutes.';
 --
 -- A writer continues whichever chain nobody holds at that moment, and holds it until its commit: writers do not wait for
 -- each other, and no chain ends with its process. There are as many chains as are ever held at once.
+--
+-- The key has the length, so that a writer finds the present version of a chain first. While another session keeps an old
+-- snapshot, vacuum cannot remove the versions before it.
 CREATE TABLE holdfast.audit_chains (
     chain        smallint NOT NULL,
     length       bigint   NOT NULL DEFAULT 0,
     head         bytea    NOT NULL DEFAULT '\x',
     removed      bigint   NOT NULL DEFAULT 0,
     removed_head bytea    NOT NULL DEFAULT '\x',
-    CONSTRAINT audit_chains_pkey PRIMARY KEY (chain),
+    CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length),
     CONSTRAINT audit_chains_order CHECK (removed BETWEEN 0 AND length)
-) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO holdfast.audit_chains (chain) SELECT generate_series(1, 64);
 
 CREATE TABLE holdfast.audit_log (
@@ -144,17 +147,26 @@ CREATE FUNCTION holdfast.audit(entries text) RETURNS bigint VOLATILE STRICT SECU
 LANGUAGE plpgsql AS $$
 DECLARE
     c holdfast.audit_chains;
+    newest bigint;
     at timestamptz;
     hash bytea;
 BEGIN
-    SELECT * INTO c FROM holdfast.audit_chains ORDER BY chain LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        SELECT * INTO STRICT c FROM holdfast.audit_chains WHERE chain = 1 + pg_backend_pid() % 64 FOR NO KEY UPDATE;
-    END IF;
+    <<taken>>
+    LOOP
+        FOR k IN 1..64 LOOP
+            SELECT a.length INTO newest FROM holdfast.audit_chains a WHERE a.chain = k ORDER BY a.length DESC LIMIT 1;
+            SELECT * INTO c FROM holdfast.audit_chains a WHERE a.chain = k AND a.length = newest FOR NO KEY UPDATE SKIP LOCKED;
+            EXIT taken WHEN FOUND;
+        END LOOP;
+        -- All are held. The commit that releases this one changes its length, so the search begins again.
+        SELECT a.length INTO newest FROM holdfast.audit_chains a WHERE a.chain = 1 + pg_backend_pid() % 64 ORDER BY a.length DESC LIMIT 1;
+        SELECT * INTO c FROM holdfast.audit_chains a WHERE a.chain = 1 + pg_backend_pid() % 64 AND a.length = newest FOR NO KEY UPDATE;
+        EXIT taken WHEN FOUND;
+    END LOOP;
     at := clock_timestamp();
     hash := sha256(c.head || convert_to(concat_ws(' ', c.chain, c.length + 1, (extract(epoch FROM at) * 1000000)::bigint, session_user, entries), 'UTF8'));
     INSERT INTO holdfast.audit_log VALUES (c.chain, c.length + 1, at, session_user, entries::json, hash);
-    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain;
+    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain AND a.length = c.length;
     RETURN c.length + 1;
 END
 $$;

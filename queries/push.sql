@@ -171,10 +171,26 @@ SELECT lane.caller::bigint AS caller, lane.host::text AS host,
 
 -- name: PushLog :many
 -- The events of a log from one event up to another: all of them, or those that a configuration
--- wants. By primary key.
-SELECT * FROM holdfast.task_events
- WHERE task = @task AND seq >= @from_seq AND seq <= @upto AND (@everything::boolean OR kind = 2 OR kind = 3 AND @artifacts::boolean)
- ORDER BY seq LIMIT @max_rows;
+-- wants; as many as fit into the budget of bytes, and the first one whatever its size. found is how
+-- many there are, at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
+-- first: PostgreSQL must decompress a payload to know its length.
+SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload,
+       e.request_id, e.created_at, e.worker_id, e.claimed_at, e.found
+  FROM (
+    SELECT s.*, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.seq) AS bytes
+      FROM (
+        SELECT w.*, row_number() OVER (ORDER BY w.seq) AS nth, count(*) OVER () AS found,
+               sum(coalesce(pg_column_size(w.payload), 0)) OVER (ORDER BY w.seq) AS stored
+          FROM (
+            SELECT * FROM holdfast.task_events
+             WHERE task = @task AND seq >= @from_seq AND seq <= @upto AND (@everything::boolean OR kind = 2 OR kind = 3 AND @artifacts::boolean)
+             ORDER BY seq LIMIT @max_rows
+          ) w
+      ) s
+     WHERE s.nth = 1 OR s.stored <= @max_bytes::bigint
+  ) e
+ WHERE e.nth = 1 OR e.bytes <= @max_bytes::bigint
+ ORDER BY e.seq;
 
 -- name: PushAhead :many
 -- What a configuration of each of many tasks wants, without those that have more than
@@ -204,6 +220,11 @@ SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
 -- both write the row. An outcome that is neither delivered nor failed leaves the place and the
 -- failures as they are: it moves the end of a claim that is kept, or releases the claim. An outcome
 -- without a delivery id made no request, and no attempt is logged.
+--
+-- The store sends a record again when it does not know whether the first copy was committed. If it
+-- was, and the claim is kept, the cursor is just behind the delivered events: the repetition writes
+-- the same values and logs no attempt. Any other place means that the claim has recorded more since:
+-- then this is a copy that came late, and it writes nothing.
 WITH inp AS MATERIALIZED (
     SELECT unnest(@tasks::uuid[]) AS task,
            unnest(@config_ids::text[]) AS config_id,
@@ -224,13 +245,14 @@ WITH inp AS MATERIALIZED (
     SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error,
            CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
            CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
-           i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
+           (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
       FROM (SELECT * FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
         SELECT * FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k
+     WHERE NOT (i.delivered OR i.failed) OR k.next_seq = i.from_seq OR i.delivered AND i.keep AND k.next_seq = i.to_seq + 1
 ), eff AS MATERIALIZED (
     SELECT l.*, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
       FROM (SELECT lck.*, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
@@ -253,7 +275,7 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id)
     SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0), nullif(e.error, ''), e.took,
            e.delivery_id, e.class, e.worker_id
-      FROM eff e WHERE e.delivery_id <> ''
+      FROM eff e WHERE e.delivery_id <> '' AND NOT e.repeated
      ORDER BY e.task, e.config_id
 )
 SELECT claim::uuid AS claim, more::boolean AS more FROM eff;

@@ -1,7 +1,8 @@
 -- Claiming runs and giving them back.
 
 -- name: QueueClaim :many
--- Claims up to slots[i] due tasks of agents[i] for a worker and raises their attempt. The ids are
+-- Claims up to slots[i] tasks of agents[i] for a worker, which have been due for older[i], and raises
+-- their attempt; and up to @suspects runs that may have ended their process. The ids are
 -- collected in an array first: PostgreSQL plans an IN or a join as if LIMIT were unknown, and reads
 -- the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 -- another session has an old snapshot. Index task_queue_ready.
@@ -11,20 +12,27 @@
 -- without a deadlock, although all other statements start at the task. No task that it is about to
 -- lock has moved: the commit that ends a task deletes its queue row, and this statement has either
 -- locked that row before or does not find it.
-WITH c AS MATERIALIZED (
+WITH s AS MATERIALIZED (
+    SELECT q.id, q.agent FROM holdfast.task_queue q
+     WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY(@agents::text[])
+     ORDER BY q.available_at, q.id
+     LIMIT @suspects::integer
+       FOR UPDATE SKIP LOCKED
+), c AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
           FROM (SELECT unnest(@agents::text[]) AS agent, unnest(@slots::integer[]) AS slots,
-                       unnest(@since::timestamptz[]) AS since) a
+                       unnest(@since::timestamptz[]) AS since, unnest(@older::interval[]) AS older) a
          CROSS JOIN LATERAL (
             SELECT q.id FROM holdfast.task_queue q
-             WHERE q.agent = a.agent AND q.worker_id IS NULL
-               AND q.available_at >= a.since AND q.available_at <= now()
+             WHERE q.agent = a.agent AND q.worker_id IS NULL AND NOT q.suspect
+               AND q.available_at >= a.since AND q.available_at <= now() - a.older
+               AND q.id <> ALL(@skip::uuid[])
              ORDER BY q.available_at, q.id
-             LIMIT a.slots
+             LIMIT a.slots - (SELECT count(*) FROM s WHERE s.agent = a.agent)
                FOR UPDATE SKIP LOCKED
          ) x
-    ) AS ids
+    ) || ARRAY(SELECT id FROM s) AS ids
 ), l AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id FROM holdfast.tasks x
@@ -34,7 +42,7 @@ WITH c AS MATERIALIZED (
 ), q AS (
     UPDATE holdfast.task_queue SET worker_id = @worker::uuid, tries = tries + 1
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, turn, tries, available_at
+    RETURNING id, message_seq, turn, tries, available_at, away_since, suspect, spared
 ), t AS (
     UPDATE holdfast.tasks t
        SET worker_id = @worker::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
@@ -43,17 +51,20 @@ WITH c AS MATERIALIZED (
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.id = q.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
-              q.message_seq, q.turn, q.tries, q.available_at
+              q.message_seq, q.turn, q.tries, q.available_at, q.away_since, q.suspect, q.spared
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
        t.message_seq, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
+       (t.away_since IS NOT NULL)::boolean AS away, coalesce(now() - t.away_since, interval '0')::interval AS away_for, t.suspect, t.spared,
        holdfast.message_at(t.id, t.message_seq) AS payload
   FROM t;
 
 -- name: RunRequeue :one
--- Ends an attempt without ending the task: the queue row becomes due after @delay, and the log
--- records why. @uncount does not count the attempt (a worker's shutdown is not the task's fault).
+-- Ends an attempt without ending the task: the queue row becomes due after @delay, or keeps its place
+-- (@in_place), and the log records why (@logged). @uncount does not count the attempt (a worker's
+-- shutdown is not the task's fault). @away says that the agent did not begin the run; in place, that it
+-- is away, which agent_outages records.
 -- Fenced like EventsAppend. No row: the run no longer belongs to this worker.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
@@ -61,21 +72,41 @@ WITH lck AS MATERIALIZED (
        FOR NO KEY UPDATE
 ), upd AS (
     UPDATE holdfast.tasks t
-       SET last_seq = lck.last_seq + 1, worker_id = NULL,
+       SET last_seq = CASE WHEN @logged::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
            runs = CASE WHEN @uncount::boolean THEN t.runs - 1 ELSE t.runs END
       FROM lck WHERE t.id = @id AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), queued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL,
            -- The next claim of a canceled task only records its end, so there is no reason to wait.
-           available_at = CASE WHEN lck.cancel_requested THEN now() ELSE now() + @delay::interval END,
+           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN @in_place::boolean THEN q.available_at ELSE now() + @delay::interval END,
+           away_since = CASE WHEN @away::boolean THEN coalesce(q.away_since, now()) END,
+           suspect = false,
            tries = CASE WHEN @uncount::boolean THEN q.tries - 1 ELSE q.tries END
       FROM lck WHERE q.id = @id AND q.id = lck.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, attempt, payload, worker_id, claimed_at)
     SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST(@payload::text AS json), lck.worker_id, lck.claimed_at FROM lck
+     WHERE @logged::boolean
+), outage AS (
+    INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
+    SELECT @agent::text, @error::text, lck.worker_id FROM lck WHERE @away::boolean AND @in_place::boolean
+    ON CONFLICT (agent) DO UPDATE
+       SET since = CASE WHEN o.last_at < now() - interval '1 minute' THEN now() ELSE o.since END,
+           last_at = now(), error = excluded.error, worker_id = excluded.worker_id
+    RETURNING o.since
 )
-SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM lck;
+SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+       coalesce(now() - (SELECT since FROM outage), interval '0')::interval AS away_for FROM lck;
+
+-- name: AgentsBegan :exec
+-- Ends the outages of agents that have begun a run.
+DELETE FROM holdfast.agent_outages WHERE agent = ANY(@agents::text[]);
+
+-- name: QueueAcquit :exec
+-- Clears the suspicion against a run that has not ended its process. By primary key; it locks the queue
+-- row alone and waits for no other lock after that.
+UPDATE holdfast.task_queue SET suspect = false WHERE id = @id AND worker_id = @worker::uuid AND suspect;
 
 -- name: QueueHurry :one
 -- Makes the next attempt of a task due now. Locks the task, then its queue row. No row: the task is
@@ -110,5 +141,7 @@ SELECT agent,
        count(*) FILTER (WHERE worker_id IS NULL)::bigint AS waiting,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
        coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND available_at <= now())), 0)::float8
-           AS oldest_seconds
-  FROM holdfast.task_queue GROUP BY agent;
+           AS oldest_seconds,
+       coalesce(extract(epoch FROM now() - (SELECT o.since FROM holdfast.agent_outages o
+           WHERE o.agent = q.agent AND o.last_at > now() - interval '1 minute')), 0)::float8 AS away_seconds
+  FROM holdfast.task_queue q GROUP BY agent;

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
@@ -34,20 +35,26 @@ import (
 const (
 	clientToken = "what the client chose"
 	secretText  = "whsec_d2hhdCBib3RoIHNpZGVzIGtub3csIG9mIHNpemU="
+	agent       = "weather"
 )
+
+// victim owns the tasks that the receivers know.
+var victim = identity.Owner{Tenant: "acme", Subject: "alice"}
 
 // origin is a server that signs and publishes its keys.
 type origin struct {
+	db   string
 	keys *keys.Ring
 	url  string
 }
 
 func newOrigin(t *testing.T) *origin {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{URL: storetest.New(t).URL, APIConns: 2})
+	db := storetest.New(t).URL
+	s, err := store.Open(t.Context(), store.Options{URL: db, APIConns: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
-	o := &origin{keys: keys.New(keys.Options{Store: s, Overlap: time.Hour, Log: slog.New(slog.DiscardHandler)})}
+	o := &origin{db: db, keys: keys.New(keys.Options{Store: s, Overlap: time.Hour, Log: slog.New(slog.DiscardHandler)})}
 	require.NoError(t, o.keys.Refresh(t.Context()))
 	published := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/.well-known/jwks.json" {
@@ -159,7 +166,7 @@ func (r *receiver) send(q *request) (status int, said string) {
 
 func delivery(url, id string) *push.Delivery {
 	return &push.Delivery{
-		ID: id, TaskID: "t-1", ContentType: "application/a2a+json", Body: []byte(`{"statusUpdate":{"taskId":"t-1","name":"é 🙂"}}`),
+		ID: id, TaskID: "t-1", Agent: agent, Owner: victim, ContentType: "application/a2a+json", Body: []byte(`{"statusUpdate":{"taskId":"t-1","name":"é 🙂"}}`),
 		Config: &task.PushConfig{ID: "c", URL: url, Token: clientToken, Dialect: "1.0"},
 	}
 }
@@ -169,7 +176,7 @@ func (o *origin) claims(r *receiver, body []byte) map[string]any {
 	digest := sha256.Sum256(body)
 	now := time.Now().Unix()
 	return map[string]any{
-		"iss": o.url, "aud": r.url, "sub": "t-1", "iat": now, "exp": now + 300, "jti": "forged",
+		"iss": o.url, "aud": r.url, "sub": "t-1", "tenant": victim.Tenant, "owner": push.OwnerClaim(victim), "agent": agent, "iat": now, "exp": now + 300, "jti": "forged",
 		"request_body_sha256": hex.EncodeToString(digest[:]),
 	}
 }
@@ -195,6 +202,11 @@ func examples(t *testing.T) map[string][]string {
 	}
 }
 
+// env configures a receiver for the tasks of the victim.
+func (o *origin) env() []string {
+	return []string{"ISSUER=" + o.url, "TOKEN=" + clientToken, "OWNER=" + push.OwnerClaim(victim), "AGENT=" + agent}
+}
+
 func TestReceivers(t *testing.T) {
 	t.Parallel()
 	o, stranger := newOrigin(t), newOrigin(t)
@@ -202,7 +214,7 @@ func TestReceivers(t *testing.T) {
 	for name, argv := range examples(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, argv, "ISSUER="+o.url, "TOKEN="+clientToken)
+			r := start(t, argv, o.env()...)
 
 			// A genuine delivery, its repetition, and a second one.
 			for _, step := range []struct{ id, said string }{
@@ -245,6 +257,8 @@ func TestReceivers(t *testing.T) {
 			otherToken.header.Set("X-A2A-Notification-Token", "guessed")
 			noToken := signed(valid...)
 			noToken.header.Del("X-A2A-Notification-Token")
+			emptyToken := signed(valid...)
+			emptyToken.header.Set("X-A2A-Notification-Token", "")
 			unsigned := signed()
 			unsigned.header.Del("X-A2A-Signature")
 			confused := hmac.New(sha256.New, o.keys.Set())
@@ -254,6 +268,7 @@ func TestReceivers(t *testing.T) {
 				"another body":       otherBody,
 				"another token":      otherToken,
 				"no token":           noToken,
+				"an empty token":     emptyToken,
 				"no signature":       unsigned,
 				"an empty signature": signed(valid[0], valid[1], ""),
 				"half a signature":   signed(valid[0], valid[1], valid[2][:43]),
@@ -272,6 +287,10 @@ func TestReceivers(t *testing.T) {
 				}), valid[1], valid[2]),
 				"another issuer":   spoil(func(c map[string]any) { c["iss"] = stranger.url }),
 				"no issuer":        spoil(func(c map[string]any) { delete(c, "iss") }),
+				"another owner":    spoil(func(c map[string]any) { c["owner"] = push.OwnerClaim(identity.Owner{Subject: "acme\x1falice"}) }),
+				"no owner":         spoil(func(c map[string]any) { delete(c, "owner") }),
+				"another agent":    spoil(func(c map[string]any) { c["agent"] = "demo" }),
+				"no agent":         spoil(func(c map[string]any) { delete(c, "agent") }),
 				"another receiver": spoil(func(c map[string]any) { c["aud"] = r.url + "/other" }),
 				"no receiver":      spoil(func(c map[string]any) { delete(c, "aud") }),
 				"an old one":       spoil(func(c map[string]any) { c["iat"], c["exp"] = now-3600, now-3300 }),
@@ -298,7 +317,7 @@ func TestReceiversOfStandardWebhooks(t *testing.T) {
 	for name, argv := range examples(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, argv, "ISSUER="+o.url, "TOKEN="+clientToken, "WEBHOOK_SECRET="+secretText)
+			r := start(t, argv, "ISSUER="+o.url, "TOKEN="+clientToken, "WEBHOOK_SECRET="+known.For(victim).Text())
 			require.Equal(t, push.Delivered, o.sender(t, known).Send(t.Context(), delivery(r.url, "d-1")).Class)
 			require.Equal(t, "accepted d-1", <-r.lines)
 			require.Equal(t, push.Delivered, o.sender(t, next, known).Send(t.Context(), delivery(r.url, "d-1")).Class)
@@ -306,6 +325,11 @@ func TestReceiversOfStandardWebhooks(t *testing.T) {
 			require.Equal(t, push.Client, o.sender(t, next).Send(t.Context(), delivery(r.url, "d-2")).Class)
 			require.Contains(t, <-r.lines, "refused: ")
 			require.Equal(t, push.Client, o.sender(t).Send(t.Context(), delivery(r.url, "d-2")).Class)
+			require.Contains(t, <-r.lines, "refused: ")
+
+			foreign := delivery(r.url, "d-2")
+			foreign.Owner = identity.Owner{Tenant: "evil", Subject: victim.Subject}
+			require.Equal(t, push.Client, o.sender(t, known).Send(t.Context(), foreign).Class)
 			require.Contains(t, <-r.lines, "refused: ")
 
 			genuine := capture(t, o.sender(t, known), delivery(r.url, "d-3"))
@@ -328,5 +352,92 @@ func TestReceiversOfStandardWebhooks(t *testing.T) {
 			require.Equal(t, http.StatusNoContent, status)
 			require.Equal(t, "accepted d-3", said)
 		})
+	}
+}
+
+// A tenant that knows everything about a task of another one, even the token of its webhook, creates a task of the same
+// name, with a webhook to the same URL.
+func TestReceiversRecognizeTasksOfOtherOwners(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	known, err := push.ParseSecret(secretText)
+	require.NoError(t, err)
+	s, err := store.Open(t.Context(), store.Options{URL: o.db, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
+	worker := store.NewID()
+	require.NoError(t, s.Register(t.Context(), store.Process{ID: worker, Name: "test", Version: "1"}, time.Hour))
+	dispatcher := push.New(push.Options{
+		Store: s, Sender: o.sender(t, known), Encoder: webhook.Encoder{}, Worker: func() task.ID { return worker },
+		Schedule: push.Schedule{First: time.Hour, Most: time.Hour},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- dispatcher.Run(ctx) }()
+	t.Cleanup(func() { stop(); require.NoError(t, <-done) })
+
+	secret := "WEBHOOK_SECRET=" + known.For(victim).Text()
+	for name, argv := range examples(t) {
+		for signature, env := range map[string][]string{"JWT": o.env(), "Standard Webhooks": append(o.env(), secret)} {
+			t.Run(name+", "+signature, func(t *testing.T) {
+				t.Parallel()
+				r := start(t, argv, env...)
+				// deliver ends a task that a client of 0.1 has named, and returns what the receiver says.
+				deliver := func(owner identity.Owner, agent string) string {
+					id := store.NewID()
+					c := &task.PushConfig{ID: "c", URL: r.url, Host: strings.Split(r.url, "/")[2], Token: clientToken, Dialect: "0.1"}
+					_, err := s.Create(t.Context(), &store.NewTask{
+						Task: task.Task{
+							ID: id, PublicID: "order-7 " + t.Name(), Agent: agent, Tenant: owner.Tenant, Owner: owner.Subject,
+							ContextID: "c", Dialect: "0.1",
+						},
+						Message: &task.Message{ID: "m", Role: task.RoleUser, Parts: []task.Part{task.Text("pay")}},
+						Worker:  worker, ClientID: true, Push: c,
+					})
+					require.NoError(t, err)
+					appended := make(chan error, 1)
+					s.Append(&store.Append{
+						Task: id, Agent: agent, Attempt: 1, Done: func(_ bool, err error) { appended <- err },
+						Events: []*task.Event{{Task: id, Kind: task.EventStatus, State: task.StateCompleted}},
+					})
+					require.NoError(t, <-appended)
+					dispatcher.Wake()
+					return <-r.lines
+				}
+				require.Contains(t, deliver(victim, agent), "accepted ")
+				for _, attacker := range []identity.Owner{
+					{Tenant: "evil", Subject: victim.Subject},
+					{Tenant: victim.Tenant, Subject: "mallory"},
+					{Subject: victim.Subject},
+					{Subject: victim.Tenant + "\x1f" + victim.Subject},
+				} {
+					require.Contains(t, deliver(attacker, agent), "refused: ", "a task of %q", attacker)
+				}
+				if signature == "JWT" {
+					require.Contains(t, deliver(victim, "demo"), "refused: ", "a task of another agent")
+				}
+			})
+		}
+	}
+}
+
+// A receiver that is not told by what to recognize its deliveries would accept those of everybody.
+func TestReceiversNeedAllSettings(t *testing.T) {
+	t.Parallel()
+	for name, argv := range examples(t) {
+		for _, missing := range []string{"ISSUER", "TOKEN", "OWNER", "AGENT"} {
+			t.Run(name+" without "+missing, func(t *testing.T) {
+				t.Parallel()
+				cmd := exec.CommandContext(t.Context(), argv[0], append(argv[1:], "0")...)
+				for _, setting := range []string{"ISSUER=http://x", "TOKEN=x", "OWNER=x", "AGENT=x"} {
+					if !strings.HasPrefix(setting, missing) {
+						cmd.Env = append(cmd.Environ(), setting)
+					}
+				}
+				out, err := cmd.CombinedOutput()
+				require.Error(t, err)
+				require.Contains(t, string(out), missing+" is not set")
+			})
+		}
 	}
 }

@@ -180,12 +180,12 @@ func TestFaultyAgentsFailTheirTask(t *testing.T) {
   - {name: chatty, executor: {kind: command, command: {argv: [sh, -c, "echo '{\"type\":\"status\"}'; echo hello"]}}}
   - {name: typo, executor: {kind: command, command: {argv: [sh, -c, "echo '{\"type\":\"text\",\"txt\":\"x\"}'"]}}}
   - {name: broken, executor: {kind: command, command: {argv: [sh, -c, "echo something went wrong >&2; exit 3"]}}, limits: {max_attempts: 1}}
-  - {name: gone, executor: {kind: http, http: {url: "http://127.0.0.1:1/"}}, limits: {max_attempts: 2, backoff: 50ms}}
+  - {name: gone, executor: {kind: http, http: {url: "http://127.0.0.1:1/"}}, limits: {unreachable_for: 1s}}
   - {name: slow, executor: {kind: command, command: {argv: [sleep, "1000"]}}, limits: {run_timeout: 300ms}}
   - {name: silent, executor: {kind: command, command: {argv: [sleep, "1000"]}}, limits: {inactivity_timeout: 300ms}}
 `})
 	for name, want := range map[string]string{
-		"chatty": "line 2", "typo": "txt", "broken": "3", "gone": "", "slow": "300ms", "silent": "300ms", "demo": "",
+		"chatty": "line 2", "typo": "txt", "broken": "3", "gone": "could not be reached for 1s", "slow": "300ms", "silent": "300ms", "demo": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

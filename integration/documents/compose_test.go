@@ -78,6 +78,16 @@ func TestComposeFile(t *testing.T) {
 
 	postgres, migrate, server, balancer := c.Services["postgres"], c.Services["migrate"], c.Services["server"], c.Services["balancer"]
 	require.NotEmpty(t, postgres.Healthcheck)
+	const password = "${POSTGRES_PASSWORD:?"
+	require.Contains(t, postgres.Environment["POSTGRES_PASSWORD"], password, "there is no default password")
+	require.Contains(t, server.Environment["HOLDFAST_DATABASE_URL"], "postgres://holdfast:"+password)
+	require.NotEqual(t, "holdfast", postgres.Environment["POSTGRES_USER"], "the server's role is no superuser")
+	require.Contains(t, postgres.Volumes, "./deploy/postgres.sh:/docker-entrypoint-initdb.d/holdfast.sh:ro")
+	role, err := os.ReadFile("../../deploy/postgres.sh")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^CREATE ROLE holdfast LOGIN CREATEROLE PASSWORD`, string(role))
+	require.NotRegexp(t, `\bSUPERUSER`, string(role))
+	require.Equal(t, "0", server.Environment["HOLDFAST_CONNECTIONS_PER_ADDRESS"], "all clients have the balancer's address")
 	require.Equal(t, []string{"migrate"}, migrate.Command)
 	require.Equal(t, "service_healthy", migrate.DependsOn["postgres"].Condition)
 	require.Equal(t, "service_completed_successfully", server.DependsOn["migrate"].Condition)

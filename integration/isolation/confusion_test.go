@@ -218,7 +218,7 @@ func (e *estate) whichTask() {
 		{"0.3", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}],"taskId":"MINE","contextId":"HER CONTEXT"}}`, none},
 		{"0.3", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}],"taskId":"MINE","taskId":"HERS"}}`, none},
 		{"0.3", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}],"taskId":"MINE","referenceTaskIds":["HERS"]},"taskId":"HERS","id":"HERS"}`, both},
-		{"1.0", "GetTask", `{"id":"MINE","taskId":"HERS","task_id":"HERS","name":"tasks/HERS"}`, both},
+		{"1.0", "GetTask", `{"id":"MINE","task_id":"HERS","name":"tasks/HERS"}`, both},
 		{"1.0", "GetTaskPushNotificationConfig", `{"taskId":"MINE","id":"hook","name":"tasks/HERS/pushNotificationConfigs/hook"}`, both},
 		{"1.0", "GetTaskPushNotificationConfig", `{"taskId":"MINE","task_id":"HERS","id":"hook"}`, none},
 		{"1.0", "CreateTaskPushNotificationConfig", `{"taskId":"MINE","task_id":"HERS","id":"hook","url":"THIEF"}`, none},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -194,4 +195,35 @@ func TestExtendedCardIsOptional(t *testing.T) {
 		_, err := r.Try(method, struct{}{})
 		require.ErrorContains(t, err, code, method)
 	}
+}
+
+// Google ADK refuses a card with an interface that is not at https, or at http in the card's own origin on a loopback
+// host. gRPC clients take no URL, so cards announce gRPC only where the operator wants it.
+func TestInterfacesOfADefaultCard(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t).URL
+	r := clustertest.Start(t, clustertest.Options{DB: db})
+	announcing := clustertest.Start(t, clustertest.Options{DB: db, Config: "public_grpc_address: grpc.example.com:443\n" + clustertest.Settings})
+	for _, version := range []string{"", "0.3", "1.0"} {
+		require.Regexp(t, `^(`+regexp.QuoteMeta(r.URL)+`/? )+$`, strings.Join(interfaces(t, r, version), " ")+" ", version)
+		require.Contains(t, interfaces(t, announcing, version), "grpc.example.com:443", version)
+	}
+}
+
+// interfaces returns the URLs of all interfaces in the card for a version.
+func interfaces(t *testing.T, r *clustertest.Replica, version string) (all []string) {
+	t.Helper()
+	var card struct {
+		URL                                       string
+		AdditionalInterfaces, SupportedInterfaces []struct{ URL string }
+	}
+	require.NoError(t, json.Unmarshal(fetch(t, r.URL+"/.well-known/agent-card.json", "A2A-Version", version).body, &card))
+	if card.URL != "" {
+		all = append(all, card.URL)
+	}
+	for _, i := range append(card.AdditionalInterfaces, card.SupportedInterfaces...) {
+		all = append(all, i.URL)
+	}
+	require.NotEmpty(t, all)
+	return all
 }

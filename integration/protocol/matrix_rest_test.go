@@ -20,18 +20,29 @@ var protoV03 = func() *version {
 type wordsP03 struct {
 	parts      string
 	references bool
+	names      bool // of files
+}
+
+// part is a part as the version shows it.
+func (w wordsP03) part(p piece) object {
+	if p.text == "" && p.data == "" && !w.names {
+		p.filename = ""
+	}
+	return partP03(p)
 }
 
 func (w wordsP03) version() *version {
 	return &version{
 		name: "0.3",
 		send: func(m *said, taskID, contextID string, metadata json.RawMessage) object {
-			return optional(object{"message": w.message(m, taskID, contextID)}, "metadata", string(metadata))
+			sent := w
+			sent.names = true // read, and not shown
+			return optional(object{"message": sent.message(m, taskID, contextID)}, "metadata", string(metadata))
 		},
 		get: func(taskID string) object { return object{"id": taskID} },
 		task: func(k *told, sent bool) object {
 			o := object{"id": k.id, "contextId": k.context, "status": w.status(k, k.state, k.status)}
-			o["artifacts"] = list(k.artifacts, artifactP03)
+			o["artifacts"] = list(k.artifacts, w.artifact)
 			o["history"] = list(k.history, func(m *said) object { return w.message(m, k.id, k.context) })
 			optional(o, "metadata", k.metadata)
 			if sent {
@@ -45,7 +56,7 @@ func (w wordsP03) version() *version {
 				o["status"], o["final"] = w.status(k, e.state, e.message), isFinal(e)
 				return object{"statusUpdate": o}
 			}
-			o["artifact"] = artifactP03(e.artifact)
+			o["artifact"] = w.artifact(e.artifact)
 			return object{"artifactUpdate": chunk(o, e)}
 		},
 		unsaid: func(m *said) {
@@ -57,7 +68,7 @@ func (w wordsP03) version() *version {
 }
 
 func (w wordsP03) message(m *said, taskID, contextID string) object {
-	o := object{"messageId": orAny(m.id), "role": "ROLE_" + strings.ToUpper(m.role), w.parts: list(m.parts, partP03)}
+	o := object{"messageId": orAny(m.id), "role": "ROLE_" + strings.ToUpper(m.role), w.parts: list(m.parts, w.part)}
 	identified(o, taskID, contextID)
 	words(o, "extensions", m.extensions)
 	if w.references {
@@ -77,8 +88,8 @@ func (w wordsP03) status(k *told, state string, m *said) object {
 	return o
 }
 
-func artifactP03(a *made) object {
-	o := object{"artifactId": a.id, "parts": list(a.parts, partP03)}
+func (w wordsP03) artifact(a *made) object {
+	o := object{"artifactId": a.id, "parts": list(a.parts, w.part)}
 	named(o, a)
 	words(o, "extensions", a.extensions)
 	return optional(o, "metadata", a.meta)

@@ -54,7 +54,9 @@ func NewReply(t testing.TB, w *Wire, resp *http.Response) *Reply {
 	t.Helper()
 	r := &Reply{
 		T: t, Wire: w, Header: resp.Header, Close: func() { _ = resp.Body.Close() },
-		Streaming: resp.Header.Get("Content-Type") == "text/event-stream", Challenge: resp.Header.Get("WWW-Authenticate"),
+		// 204 is an empty stream.
+		Streaming: resp.Header.Get("Content-Type") == "text/event-stream" || resp.StatusCode == http.StatusNoContent,
+		Challenge: resp.Header.Get("WWW-Authenticate"),
 		Rejection: Rejection{Status: strconv.Itoa(resp.StatusCode), RetryAfter: resp.Header.Get("Retry-After")},
 	}
 	if r.Streaming {

@@ -22,6 +22,7 @@ func newAdmin(e *env, access *access, st *store.Store, checks []telemetry.Check)
 	s := &http.Server{
 		Handler:           telemetry.AdminHandler(e.registry, access.admits(), []telemetry.Endpoint{purgeEndpoint(e, st)}, checks...),
 		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second, // a profile may take longer to write
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),

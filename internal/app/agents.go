@@ -45,7 +45,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			InputModes:  modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
 			OutputModes: modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
 		})
-		served := dispatch.Agent{Name: a.Name}
+		served := dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming}
 		for _, e := range extensions(a) {
 			served.Extensions = append(served.Extensions, dispatch.Extension{URI: e.URI, Required: e.Required})
 		}
@@ -71,7 +71,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 			Name: a.Name, Executor: exec, Concurrency: a.Limits.Concurrency, MaxAttempts: a.Limits.MaxAttempts,
 			RunTimeout: a.Limits.RunTimeout, InactivityTimeout: a.Limits.InactivityTimeout,
 			Backoff: a.Limits.Backoff, CancelGrace: a.Limits.CancelGrace, DirectReplies: a.DirectReplies,
-			MaxArtifacts: int64(a.Limits.MaxArtifacts),
+			MaxArtifacts: int64(a.Limits.MaxArtifacts), UnreachableFor: a.Limits.UnreachableFor,
 		})
 	}
 	return out, errors.Join(mistakes...)
@@ -96,7 +96,7 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 	case config.ExecutorCommand:
 		c := a.Executor.Command
 		return command.New(command.Options{
-			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, Grace: c.StopGrace,
+			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, UID: c.UID, GID: c.GID, Grace: c.StopGrace,
 			History: historyOption(c.History), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
 	}
@@ -158,7 +158,7 @@ func describe(a *config.Agent, schemes []config.AuthScheme) card.Card {
 		Name: a.Card.Name, Description: a.Card.Description, Version: a.Card.Version,
 		DocumentationURL: a.Card.DocumentationURL, IconURL: a.Card.IconURL,
 		InputModes: a.Card.DefaultInputModes, OutputModes: a.Card.DefaultOutputModes,
-		Capabilities: card.Capabilities{Streaming: true, StateTransitionHistory: true, ExtendedCard: a.Card.Extended},
+		Capabilities: card.Capabilities{Streaming: a.Card.Streaming, ExtendedCard: a.Card.Extended},
 		Scope:        a.Auth.Scope,
 	}
 	for _, name := range a.Auth.Schemes {

@@ -47,10 +47,11 @@ func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine
 	strict := cfg.Protocol.VersionHeader == config.VersionStrict
 	o := rpc.Options{
 		Agents: agents.rpc, PublicURL: p.baseURL(cfg), Log: log,
-		CORS:        rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: cfg.CORS.MaxAge},
-		Unversioned: renderings[cfg.Protocol.CardUnversioned],
-		LocalOnly:   cfg.LocalOnly(),
-		Auth:        access.authenticator, TLS: access.tlsConfig(),
+		CORS:          rpc.CORS{Origins: cfg.CORS.AllowedOrigins, Headers: cfg.CORS.AllowedHeaders, MaxAge: cfg.CORS.MaxAge},
+		OriginRefused: e.metrics.OriginRefused,
+		Unversioned:   renderings[cfg.Protocol.CardUnversioned],
+		LocalOnly:     cfg.LocalOnly(),
+		Auth:          access.authenticator, TLS: access.tlsConfig(),
 		HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 		JSONRPC: jsonrpc.New(jsonrpc.Options{
 			Operations: operations, Limits: limits, WriteTimeout: cfg.SSE.WriteTimeout, StrictVersion: strict, Log: log,
@@ -65,7 +66,7 @@ func newAPI(e *env, agents *agents, access *access, p *ports, eng *engine.Engine
 			Operations: operations, Limits: limits, StrictVersion: strict, FormerStatuses: formerStatuses, Log: log,
 			HeaderTimeout: cfg.Limits.HeaderTimeout, IdleTimeout: cfg.Limits.IdleTimeout,
 			KeepAlive: cfg.SSE.KeepAlive, WriteTimeout: cfg.SSE.WriteTimeout,
-			Address: cfg.GRPCAddress(p.grpc.Addr().String()), TLS: access.tlsConfig(),
+			Address: cfg.PublicGRPCAddress, TLS: access.tlsConfig(),
 		})
 	}
 	if ring != nil {

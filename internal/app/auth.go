@@ -121,7 +121,7 @@ func (c *access) open(st *store.Store, m *telemetry.Metrics, bus *signal.Bus) {
 		case config.AuthMTLS:
 			o.Schemes = append(o.Schemes, auth.NewMTLS(auth.MTLSOptions{
 				Name: s.Name, Roots: c.tls.Roots, Tenant: s.MTLS.Tenant, SubjectPrefix: s.MTLS.SubjectPrefix, Scopes: s.MTLS.Scopes,
-				TenantFromOrganization: s.MTLS.TenantFrom == config.TenantFromOrganization,
+				TenantFromOrganization: s.MTLS.TenantFrom == config.TenantFromOrganization, SubjectFrom: auth.SubjectFrom(s.MTLS.SubjectFrom),
 			}))
 		}
 	}

@@ -43,8 +43,15 @@ func listen(ctx context.Context, e *env) (_ *ports, err error) {
 	if p.admin, err = on.Listen(ctx, "tcp", e.cfg.AdminListen); err != nil {
 		return nil, fmt.Errorf("admin_listen: %w", err)
 	}
+	p.admin = limit.NewConnections(limit.ConnectionOptions{Most: adminConnections, OfAddress: adminConnectionsOfAddress}).Listener(p.admin)
 	return p, nil
 }
+
+// Bounds of the open connections to the admin address, in total and from one address. Probes and scrapes need few.
+const (
+	adminConnections          = 512
+	adminConnectionsOfAddress = 64
+)
 
 func (p *ports) close() {
 	for _, l := range []net.Listener{p.public, p.grpc, p.admin} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
@@ -38,13 +39,14 @@ type webhooks struct {
 func newWebhooks(cfg *config.Config, signer push.Signer, issuer, version string) (*webhooks, error) {
 	p := &cfg.Push
 	networks, err1 := parsed("push.allowed_networks", p.AllowedNetworks, netip.ParsePrefix)
+	denied, err4 := parsed("push.denied_networks", p.DeniedNetworks, netip.ParsePrefix)
 	ports, err2 := parsed("push.allowed_ports", p.AllowedPorts, guard.ParsePorts)
 	secrets, err3 := parsed("push.webhook_secrets", p.WebhookSecrets, push.ParseSecret)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	w := &webhooks{cfg: p, guard: guard.New(guard.Options{
-		HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate, Networks: networks, Ports: ports,
+		HTTPSOnly: p.HTTPSOnly, AllowPrivate: p.AllowPrivate, Networks: networks, Denied: denied, Ports: ports,
 	})}
 	w.sender = push.NewSender(push.SenderOptions{
 		Guard: w.guard, Signer: signer, Issuer: issuer, Secrets: secrets, UserAgent: "Holdfast/" + version,
@@ -134,9 +136,15 @@ type Trial struct {
 	ContentType        string
 }
 
+// TrialOf says whose task the delivery of a trial claims to be about.
+type TrialOf struct {
+	Agent string
+	Owner identity.Owner
+}
+
 // TryWebhook checks a webhook as when a client sets it, and makes one delivery to it as the dispatcher does. It signs
 // with the server's keys, and creates them if they are missing.
-func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, version string, log *slog.Logger) (*Trial, error) {
+func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task.PushConfig, whose TrialOf, version string, log *slog.Logger) (*Trial, error) {
 	ring := keys.New(keys.Options{Store: s, RotateEvery: cfg.Signing.RotateEvery, Overlap: cfg.Signing.Overlap, Log: log})
 	if err := ring.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
@@ -158,7 +166,7 @@ func TryWebhook(ctx context.Context, cfg *config.Config, s *store.Store, c *task
 		Status: task.Status{State: task.StateCompleted, Message: &said, At: now, Seq: 1},
 	}
 	e := &task.Event{Task: id, Seq: 1, At: now, Kind: task.EventStatus, State: task.StateCompleted, Message: &said}
-	delivery := &push.Delivery{ID: push.DeliveryID(id, c, e.Seq, false), TaskID: t.TaskID, Config: c}
+	delivery := &push.Delivery{ID: push.DeliveryID(id, c, e.Seq, false), TaskID: t.TaskID, Task: id, Agent: whose.Agent, Owner: whose.Owner, Config: c}
 	if delivery.Body, delivery.ContentType, err = encoder(cfg).Body(c, of, e); err != nil {
 		return nil, err
 	}

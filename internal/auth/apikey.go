@@ -147,12 +147,14 @@ func (s *APIKeys) verify(ctx context.Context, key string, _ *Request) (*proof, e
 	switch {
 	case err != nil:
 		return nil, err
-	case k == nil || subtle.ConstantTimeCompare(k.Hash, hash[:]) != 1:
+	case k == nil:
 		return nil, refuse(Unknown, nil)
+	case subtle.ConstantTimeCompare(k.Hash, hash[:]) != 1:
+		return nil, &refusal{reason: Unknown, key: id}
 	case k.Revoked:
-		return nil, refuse(Revoked, nil)
+		return nil, &refusal{reason: Revoked, key: id}
 	case k.Left <= 0:
-		return nil, refuse(Expired, nil)
+		return nil, &refusal{reason: Expired, key: id}
 	}
 	if k.UseUnrecorded {
 		// A failure to record the use does not change the result.

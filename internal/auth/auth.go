@@ -65,6 +65,7 @@ const (
 type refusal struct {
 	reason Reason
 	cause  error
+	key    string // id of the API key that exists, but was refused; "" for other credentials
 }
 
 func (r *refusal) Error() string {
@@ -76,7 +77,7 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.cause }
 
-func refuse(reason Reason, cause error) error { return &refusal{reason, cause} }
+func refuse(reason Reason, cause error) error { return &refusal{reason: reason, cause: cause} }
 
 // Scheme is one way to authenticate.
 type Scheme interface {
@@ -123,6 +124,8 @@ type Authenticator struct {
 	good *cache[struct{}]
 	// key is the key of these digests. It is random because some digests are of passwords.
 	key [32]byte
+	// checks are the running checks of credentials that were not good before, by address.
+	checks *limit.Places
 	// troubles has, for each scheme, the failed checks that are not logged yet.
 	troubles map[string]*trouble
 	*watch
@@ -133,7 +136,7 @@ func New(o Options) *Authenticator {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Authenticator{opt: o, byName: map[string]Scheme{}, good: newCache[struct{}](goodKept), troubles: map[string]*trouble{}, watch: newWatch()}
+	a := &Authenticator{opt: o, byName: map[string]Scheme{}, good: newCache[struct{}](goodKept), checks: limit.NewPlaces(maxChecks, maxChecksOfAddress), troubles: map[string]*trouble{}, watch: newWatch()}
 	_, _ = rand.Read(a.key[:])
 	var issuers []*JWT
 	for _, s := range o.Schemes {
@@ -263,6 +266,13 @@ func (a *Authenticator) find(ctx context.Context, r *Request, gates []*Gate) *Au
 	return id
 }
 
+// maxChecks bounds the running checks of credentials that were not good before, in total and from one address. A check
+// may wait for the database, an issuer or a processor.
+const (
+	maxChecks          = 4000
+	maxChecksOfAddress = 1000
+)
+
 // check finds the caller of a credential. A remembered credential is accepted from any address. Other guessable
 // credentials use the failure budget of their address when they are refused. A credential that was good before is
 // checked even when that budget is empty.
@@ -276,27 +286,49 @@ func (a *Authenticator) check(ctx context.Context, id *Authentication, r *Reques
 		}
 		return
 	}
-	if !guessable(scheme) {
-		id.verify(ctx, scheme, r)
-		return
-	}
 	from := limit.Sender(r.Address)
 	shown := a.digest(id)
 	asked := *r
 	_, asked.before = a.good.get(shown)
-	if wait, ok := a.opt.Failures.Ready(from); !ok && !asked.before {
-		id.err = &task.Error{Kind: task.RateLimited, Msg: "too many refused credentials from your address", RetryAfter: wait}
+	if !asked.before {
+		leave, ok := a.checks.Take(from)
+		if !ok {
+			id.err = &task.Error{Kind: task.RateLimited, Msg: "too many credentials from your address are being checked", RetryAfter: time.Second}
+			return
+		}
+		defer leave()
+	}
+	if !guessable(scheme) {
+		id.verify(ctx, scheme, r)
 		return
 	}
+	budgets := []string{from}
+	if key, ok := keyID(id.credential); ok && scheme.kind() == KindAPIKey {
+		budgets = append(budgets, budgetOf(from, key))
+	}
+	for _, budget := range budgets {
+		if wait, ok := a.opt.Failures.Ready(budget); !ok && !asked.before {
+			id.err = &task.Error{Kind: task.RateLimited, Msg: "too many refused credentials from your address", RetryAfter: wait}
+			return
+		}
+	}
 	id.verify(ctx, scheme, &asked)
+	var bad *refusal
 	switch {
 	case id.err == nil:
 		a.good.put(shown, struct{}{}, goodFor)
 	case asked.before: // not a guess: it was checked without the failure budget, and does not use it
-	case errors.As(id.err, new(*refusal)):
+	case !errors.As(id.err, &bad), bad.reason == Malformed: // a malformed credential is no guess, and was cheap to check
+	case bad.key != "":
+		a.opt.Failures.Allow(budgetOf(from, bad.key))
+	default:
 		a.opt.Failures.Allow(from)
 	}
 }
+
+// budgetOf names the failure budget of one API key at one address. Refusals of a key that exists do not use the budget
+// that all clients behind a proxy share.
+func budgetOf(from, key string) string { return from + " " + key }
 
 // guessable reports whether an attacker could guess credentials of a scheme, or make the server pay more for a check
 // than the client does. Signatures cannot be guessed. Signed tokens change every hour, so an earlier good one would not

@@ -755,3 +755,99 @@ type noKeys struct{}
 
 func (noKeys) FindAPIKey(context.Context, string) (*identity.Key, error) { return nil, nil }
 func (noKeys) RecordKeyUse(context.Context, string) error                { return nil }
+
+// Checks of credentials that were not good before are bounded, in total and per address. Others are not affected.
+func TestRunningChecksAreBounded(t *testing.T) {
+	t.Parallel()
+	d := openDatabase(t)
+	held := &holding{database: d, release: make(chan struct{})}
+	keys := NewAPIKeys("keys", "X-Api-Key", held)
+	a := New(Options{Schemes: []Scheme{keys}})
+	a.checks = limit.NewPlaces(4, 3)
+	good, _ := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
+	require.NoError(t, a.Authenticate(t.Context(), from(shows("X-Api-Key", good), "10.0.0.1:1")).err)
+	held.holds.Store(true)
+	keys.Forget()
+	var waiting sync.WaitGroup
+	waits := func(key, address string) {
+		before := a.checks.Taken()
+		waiting.Go(func() { a.Authenticate(context.Background(), from(shows("X-Api-Key", key), address)) })
+		require.Eventually(t, func() bool { return a.checks.Taken() == before+1 }, 10*time.Second, time.Millisecond)
+	}
+	stranger, _, _ := NewAPIKey()
+	for n := range 3 {
+		waits(stranger, fmt.Sprintf("10.0.0.1:%d", n))
+	}
+	limited := func(address string) bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		return task.KindOf(a.Authenticate(ctx, from(shows("X-Api-Key", stranger), address)).err) == task.RateLimited
+	}
+	require.True(t, limited("10.0.0.1:9"))
+	require.False(t, limited("10.0.0.2:9"), "another address waits")
+	waits(stranger, "10.0.0.2:9")
+	require.True(t, limited("10.0.0.3:9"), "all places are taken")
+	known := make(chan error, 1)
+	go func() {
+		known <- a.Authenticate(context.Background(), from(shows("X-Api-Key", good), "10.0.0.1:1")).err
+	}()
+	close(held.release)
+	require.NoError(t, <-known, "a key that was good before waits for its look-up")
+	waiting.Wait()
+	require.False(t, limited("10.0.0.1:9"))
+}
+
+// holding is a store whose look-ups wait.
+type holding struct {
+	*database
+	holds   atomic.Bool
+	release chan struct{}
+}
+
+func (h *holding) FindAPIKey(ctx context.Context, id string) (*identity.Key, error) {
+	if h.holds.Load() {
+		<-h.release
+	}
+	return h.database.FindAPIKey(ctx, id)
+}
+
+// A malformed credential costs no query and no comparison, so it does not use the failure budget that all clients
+// behind a proxy share.
+func TestMalformedCredentialsDoNotCount(t *testing.T) {
+	t.Parallel()
+	d := openDatabase(t)
+	users, err := NewBasic("users", []User{{Name: "bob", Hash: hashed(t, "y")}})
+	require.NoError(t, err)
+	a := New(Options{
+		Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d), users}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 3}),
+	})
+	key, _ := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
+	for range 20 {
+		require.Equal(t, Malformed, reasonOf(t, a, from(shows("X-Api-Key", "hfk_nonsense"), "10.0.0.1:1")))
+		require.Equal(t, Malformed, reasonOf(t, a, from(shows("Authorization", "Basic ????"), "10.0.0.1:1")))
+	}
+	require.Empty(t, reasonOf(t, a, from(shows("X-Api-Key", key), "10.0.0.1:1")))
+	require.Empty(t, reasonOf(t, a, from(basic("bob", "y"), "10.0.0.1:1")))
+}
+
+// Wrong secrets of a key that exists use up a budget of that key at that address, not the one of all clients there.
+func TestRefusalsOfOneKeyDoNotBlockOthers(t *testing.T) {
+	t.Parallel()
+	d := openDatabase(t)
+	a := New(Options{Schemes: []Scheme{NewAPIKeys("keys", "X-Api-Key", d)}, Failures: limit.New[string](limit.Options{Rate: 1, Burst: 3})})
+	known, id := addKey(t, d, store.APIKey{Subject: "alice"}, 0)
+	other, _ := addKey(t, d, store.APIKey{Subject: "bob"}, 0)
+	revoked, gone := addKey(t, d, store.APIKey{Subject: "carol"}, 0)
+	_, err := d.RevokeAPIKey(t.Context(), gone)
+	require.NoError(t, err)
+	show := func(key, address string) error {
+		return a.Authenticate(t.Context(), from(shows("X-Api-Key", key), address)).err
+	}
+	head := keyPrefix + id + "_" + strings.Repeat("a", secretLength)
+	for _, refused := range []string{head + checksum(head), revoked} {
+		require.Eventually(t, func() bool { return task.KindOf(show(refused, "10.0.0.1:1")) == task.RateLimited }, time.Minute, time.Millisecond)
+	}
+	require.Equal(t, task.RateLimited, task.KindOf(show(known, "10.0.0.1:1")), "this key is being guessed from this address")
+	require.NoError(t, show(known, "10.0.0.2:1"))
+	require.NoError(t, show(other, "10.0.0.1:1"))
+}

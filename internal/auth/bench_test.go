@@ -17,7 +17,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	require.NoError(b, err)
 	i := newIssuer(b)
 	people := newAuthority(b, "people")
-	_, _, pair := people.issue(func(c *x509.Certificate) { c.Subject.CommonName = "alice" })
+	_, _, pair := people.issue(func(c *x509.Certificate) { c.DNSNames = []string{"alice"} })
 	certified := shows()
 	certified.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
 	for name, c := range map[string]struct {

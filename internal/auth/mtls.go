@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/identity"
@@ -13,6 +14,18 @@ import (
 
 // KindMTLS is the kind of the scheme that NewMTLS makes.
 const KindMTLS = "mtls"
+
+// SubjectFrom says where a certificate has the subject. There is no other place if that one is empty: an authority that
+// checks one kind of name may let its clients choose the others.
+type SubjectFrom string
+
+// The values of SubjectFrom. "" means SubjectFromSAN.
+const (
+	SubjectFromSAN        SubjectFrom = "san" // the only URI (as SPIFFE uses), without a URI the first DNS name
+	SubjectFromURI        SubjectFrom = "uri"
+	SubjectFromDNS        SubjectFrom = "dns" // the first one
+	SubjectFromCommonName SubjectFrom = "common_name"
+)
 
 // MTLSOptions configures the scheme of client certificates.
 type MTLSOptions struct {
@@ -22,6 +35,7 @@ type MTLSOptions struct {
 	// Tenant is the tenant of all callers, unless TenantFromOrganization is set.
 	Tenant                 string
 	TenantFromOrganization bool
+	SubjectFrom            SubjectFrom
 	SubjectPrefix          string
 	Scopes                 []string
 }
@@ -75,7 +89,7 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*proof, error) {
 		}
 		return nil, refuse(Certificate, err)
 	}
-	subject, err := nameIn(leaf)
+	subject, err := s.opt.SubjectFrom.in(leaf)
 	if err != nil {
 		return nil, refuse(Certificate, err)
 	}
@@ -93,19 +107,25 @@ func (s *MTLS) verify(_ context.Context, _ string, r *Request) (*proof, error) {
 	return p, nil
 }
 
-// nameIn returns the name in a certificate: a URI (as SPIFFE uses), a DNS name or the common name.
-func nameIn(c *x509.Certificate) (string, error) {
+// in returns the subject in a certificate.
+func (f SubjectFrom) in(c *x509.Certificate) (string, error) {
 	switch {
-	case len(c.URIs) == 1:
-		return c.URIs[0].String(), nil
-	case len(c.URIs) > 1:
-		return "", errors.New("the certificate has more than one URI")
-	case len(c.DNSNames) > 0:
-		return c.DNSNames[0], nil
-	case c.Subject.CommonName != "":
+	case f == SubjectFromCommonName && c.Subject.CommonName != "":
 		return c.Subject.CommonName, nil
+	case f == SubjectFromCommonName:
+		return "", errors.New("the certificate has no common name")
+	case f != SubjectFromDNS && len(c.URIs) == 1:
+		return c.URIs[0].String(), nil
+	case f != SubjectFromDNS && len(c.URIs) > 1:
+		return "", errors.New("the certificate has more than one URI")
+	case f == SubjectFromURI:
+		return "", errors.New("the certificate has no URI")
+	case len(c.DNSNames) == 0:
+		return "", errors.New("the certificate has no DNS name, nor another name that mtls.subject_from allows")
+	case strings.ContainsAny(c.DNSNames[0], ":/"):
+		return "", errors.New("the DNS name in the certificate looks like a URI")
 	}
-	return "", errors.New("the certificate has no URI, DNS name or common name")
+	return c.DNSNames[0], nil
 }
 
 // challenge only keeps the header from being empty: HTTP defines no scheme that asks for a certificate.

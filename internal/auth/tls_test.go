@@ -94,19 +94,26 @@ func TestCertificates(t *testing.T) {
 		"a URI": {ours, func(c *x509.Certificate) {
 			c.Subject, c.URIs, c.DNSNames = org, []*url.URL{uri("spiffe://acme/alice")}, []string{"dns"}
 		}, "spiffe://acme/alice", ""},
-		"a DNS name":           {ours, func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"a.example.com", "b"} }, "a.example.com", ""},
-		"a common name":        {ours, func(c *x509.Certificate) { c.Subject = org }, "common", ""},
-		"two URIs":             {ours, func(c *x509.Certificate) { c.Subject, c.URIs = org, []*url.URL{uri("a:b"), uri("a:c")} }, "", Certificate},
-		"no name":              {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{Organization: []string{"acme"}} }, "", Certificate},
-		"no organization":      {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "common"} }, "", Certificate},
-		"two organizations":    {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "c", Organization: []string{"a", "b"}} }, "", Certificate},
-		"of another authority": {others, func(c *x509.Certificate) { c.Subject = org }, "", Certificate},
+		"a DNS name":    {ours, func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"a.example.com", "b"} }, "a.example.com", ""},
+		"a common name": {ours, func(c *x509.Certificate) { c.Subject = org }, "", Certificate},
+		"a DNS name like a URI": {ours, func(c *x509.Certificate) {
+			c.Subject, c.DNSNames = org, []string{"spiffe://acme/alice"}
+		}, "", Certificate},
+		"two URIs":        {ours, func(c *x509.Certificate) { c.Subject, c.URIs = org, []*url.URL{uri("a:b"), uri("a:c")} }, "", Certificate},
+		"no name":         {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{Organization: []string{"acme"}} }, "", Certificate},
+		"no organization": {ours, func(c *x509.Certificate) { c.Subject, c.DNSNames = pkix.Name{CommonName: "common"}, []string{"dns"} }, "", Certificate},
+		"two organizations": {ours, func(c *x509.Certificate) {
+			c.Subject, c.DNSNames = pkix.Name{Organization: []string{"a", "b"}}, []string{"dns"}
+		}, "", Certificate},
+		"of another authority": {others, func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"dns"} }, "", Certificate},
 		"one for servers": {ours, func(c *x509.Certificate) {
-			c.Subject = org
+			c.Subject, c.DNSNames = org, []string{"dns"}
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		}, "", Certificate},
-		"expired":               {ours, func(c *x509.Certificate) { c.Subject, c.NotAfter = org, time.Now().Add(-time.Second) }, "", Expired},
-		"a name with a newline": {ours, func(c *x509.Certificate) { c.Subject = pkix.Name{Organization: []string{"acme"}, CommonName: "a\nb"} }, "", Claims},
+		"expired": {ours, func(c *x509.Certificate) {
+			c.Subject, c.DNSNames, c.NotAfter = org, []string{"dns"}, time.Now().Add(-time.Second)
+		}, "", Expired},
+		"a name with a newline": {ours, func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"a\nb"} }, "", Claims},
 	} {
 		_, _, pair := c.from.issue(c.change)
 		r := shows()
@@ -121,7 +128,7 @@ func TestCertificates(t *testing.T) {
 		require.Equal(t, identity.Caller{Tenant: "acme", Subject: "cert:" + c.want, Scopes: []string{"x"}, Method: KindMTLS}, p, name)
 	}
 	// When the server stops trusting an authority, open connections are affected, too.
-	_, _, pair := ours.issue(func(c *x509.Certificate) { c.Subject = org })
+	_, _, pair := ours.issue(func(c *x509.Certificate) { c.Subject, c.DNSNames = org, []string{"dns"} })
 	r := shows()
 	r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
 	require.Empty(t, reasonOf(t, a, r))
@@ -132,6 +139,35 @@ func TestCertificates(t *testing.T) {
 	both.Chain = r.Chain
 	i := newIssuer(t)
 	require.Equal(t, Several, reasonOf(t, New(Options{Schemes: []Scheme{s, i.accepting()}}), both))
+}
+
+// A subject comes from one place of the certificate, also when that place is empty.
+func TestSubjectsOfCertificates(t *testing.T) {
+	t.Parallel()
+	uris := func(all ...string) (out []*url.URL) {
+		for _, s := range all {
+			out = append(out, must(url.Parse(s)))
+		}
+		return out
+	}
+	full := &x509.Certificate{URIs: uris("spiffe://prod/billing"), DNSNames: []string{"billing.example.com", "b"}, Subject: pkix.Name{CommonName: "common"}}
+	forged := &x509.Certificate{Subject: pkix.Name{CommonName: "spiffe://prod/billing"}}
+	for from, want := range map[SubjectFrom][2]string{
+		"": {"spiffe://prod/billing"}, SubjectFromSAN: {"spiffe://prod/billing"}, SubjectFromURI: {"spiffe://prod/billing"},
+		SubjectFromDNS: {"billing.example.com"}, SubjectFromCommonName: {"common", "spiffe://prod/billing"},
+	} {
+		for n, c := range []*x509.Certificate{full, forged} {
+			subject, err := from.in(c)
+			require.Equal(t, want[n], subject, "%s %d", from, n)
+			require.Equal(t, want[n] == "", err != nil, "%s %d", from, n)
+		}
+	}
+	for _, from := range []SubjectFrom{SubjectFromSAN, SubjectFromURI} {
+		_, err := from.in(&x509.Certificate{URIs: uris("a:b", "a:c"), DNSNames: []string{"dns"}})
+		require.Error(t, err)
+	}
+	_, err := SubjectFromURI.in(&x509.Certificate{DNSNames: []string{"dns"}})
+	require.Error(t, err)
 }
 
 // secured is a server with TLS files, and the means to change these.
@@ -221,7 +257,7 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 		return string(b), answer.TLS.PeerCertificates[0].Subject.CommonName, err
 	}
 	named := func(a *authority, name string) tls.Certificate {
-		_, _, pair := a.issue(func(c *x509.Certificate) { c.Subject.CommonName = name })
+		_, _, pair := a.issue(func(c *x509.Certificate) { c.DNSNames = []string{name} })
 		return pair
 	}
 	alice, bob := named(people, "alice"), named(newPeople, "bob")

@@ -247,7 +247,7 @@ func TestStreamEndsWithItsTokensKey(t *testing.T) {
 func TestStreamEndsWithItsCertificateAuthority(t *testing.T) {
 	t.Parallel()
 	people := newAuthority(t, "people")
-	_, _, pair := people.issue(func(c *x509.Certificate) { c.Subject.CommonName = "alice" })
+	_, _, pair := people.issue(func(c *x509.Certificate) { c.DNSNames = []string{"alice"} })
 	r := shows()
 	r.Chain = []*x509.Certificate{must(x509.ParseCertificate(pair.Certificate[0]))}
 	var roots atomic.Pointer[x509.CertPool]

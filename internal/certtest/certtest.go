@@ -46,7 +46,7 @@ func Mutual(t testing.TB, client string) (dir string, authority, its *Certificat
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o644)) // the server may run as another user
 	}
 	require.NoError(t, os.Chmod(dir, 0o755))
-	return dir, authority, New(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: client}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return dir, authority, New(t, authority, &x509.Certificate{Subject: pkix.Name{CommonName: client}, DNSNames: []string{client}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 }
 
 // NewAuthority makes an authority that signs certificates.

@@ -144,7 +144,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 var verbs = []string{
 	"serve", "migrate", "card", "send", "stream", "tasks", "tasks list", "tasks get", "tasks events", "tasks tail",
 	"tasks cancel", "tasks retry", "push", "push list", "push attempts", "push redeliver", "push disable", "push enable",
-	"push test", "push rekey", "keys", "keys create", "keys list", "keys revoke", "audit", "audit verify", "bench", "doctor", "ready", "version",
+	"push test", "push secret", "push rekey", "keys", "keys create", "keys list", "keys revoke", "audit", "audit verify", "bench", "doctor", "ready", "version",
 }
 
 func TestHelp(t *testing.T) {

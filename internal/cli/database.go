@@ -201,8 +201,8 @@ func (o *operator) DisablePush(ctx context.Context, id task.ID, configID, reason
 	return err
 }
 
-func (o *operator) TryPush(ctx context.Context, p *task.PushConfig) (*app.Trial, error) {
-	return app.TryWebhook(ctx, o.cfg, o.store, p, Version(), o.log)
+func (o *operator) TryPush(ctx context.Context, p *task.PushConfig, of app.TrialOf) (*app.Trial, error) {
+	return app.TryWebhook(ctx, o.cfg, o.store, p, of, Version(), o.log)
 }
 
 func (o *operator) PlanRetention(ctx context.Context) ([]retention.Step, error) {

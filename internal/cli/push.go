@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -32,7 +33,7 @@ type PushOperator interface {
 	EnablePush(ctx context.Context, id task.ID, configID string) (due bool, err error)
 	DisablePush(ctx context.Context, id task.ID, configID, reason string) error
 	// TryPush makes one delivery without a task.
-	TryPush(ctx context.Context, p *task.PushConfig) (*app.Trial, error)
+	TryPush(ctx context.Context, p *task.PushConfig, of app.TrialOf) (*app.Trial, error)
 	// Reseal seals the secrets with the first key that were sealed with another key. It returns their number.
 	Reseal(ctx context.Context) (sealed int, err error)
 }
@@ -53,14 +54,14 @@ within its task. Without a CONFIG a verb acts on all webhooks of the task.`,
   holdfast push test https://hooks.example.com/a2a`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown verb \"push %s\"; there are list, attempts, redeliver, disable, enable, test and rekey", args[0])
+				return usage("unknown verb \"push %s\"; there are list, attempts, redeliver, disable, enable, test, secret and rekey", args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().String("database-url", "", "PostgreSQL to use (default: the configured one)")
-	cmd.AddCommand(c.pushList(), c.pushAttempts(), c.pushRedeliver(), c.pushDisable(), c.pushEnable(), c.pushTest(), c.pushRekey())
+	cmd.AddCommand(c.pushList(), c.pushAttempts(), c.pushRedeliver(), c.pushDisable(), c.pushEnable(), c.pushTest(), c.pushSecret(), c.pushRekey())
 	return cmd
 }
 
@@ -458,6 +459,58 @@ change.`,
 	return cmd
 }
 
+type secretView struct {
+	Tenant  string   `json:"tenant"`
+	Owner   string   `json:"owner"`
+	Claim   string   `json:"owner_claim"`
+	Secrets []string `json:"secrets"`
+}
+
+func (c *command) pushSecret() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "secret",
+		Short: "Show by what an owner's receivers recognize deliveries",
+		Long: `Show the claim owner of an owner's deliveries, and the owner's secrets for Standard Webhooks
+if the server has push.webhook_secrets: one for each. They are derived from the server's
+secrets, so no two owners share one. Give them to the owner only: a receiver that has them
+can sign for the owner's other receivers.
+
+--tenant and --owner are as tasks get shows them. Without authentication both are empty.`,
+		Example: `  holdfast push secret --owner alice
+  holdfast push secret --tenant acme --owner alice -o json | jq -r '.secrets[0]'`,
+		Args: argCount(0, 0),
+	}
+	var owner identity.Owner
+	flags := cmd.Flags()
+	flags.StringVar(&owner.Tenant, "tenant", "", "tenant of the owner")
+	flags.StringVar(&owner.Subject, "owner", "", "owner of the tasks")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := c.load(configFlags(cmd.Flags()))
+		if err != nil {
+			return err
+		}
+		v := secretView{Tenant: owner.Tenant, Owner: owner.Subject, Claim: push.OwnerClaim(owner), Secrets: []string{}}
+		for _, text := range cfg.Push.WebhookSecrets {
+			s, err := push.ParseSecret(text)
+			if err != nil {
+				return err
+			}
+			v.Secrets = append(v.Secrets, s.For(owner).Text())
+		}
+		if *format == outputJSON {
+			return printJSON(c.Out, v)
+		}
+		p := &printer{w: c.Out}
+		p.field("claim owner", v.Claim)
+		for _, s := range v.Secrets {
+			p.field("secret", s)
+		}
+		return p.err
+	}
+	return cmd
+}
+
 func (c *command) pushTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test URL",
@@ -468,6 +521,8 @@ Nothing is stored, except new signing keys if the database has none. Run it on a
 where servers with the role push run.
 
 --token and --authorization are the token and the authentication that a client would set.
+--tenant, --owner and --agent say whose task the signatures claim: a receiver that verifies
+them refuses others.
 
 Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may be.`,
 		Example: `  holdfast push test https://hooks.example.com/a2a
@@ -481,6 +536,10 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 	flags.StringVar(&p.Dialect, "dialect", versions[len(versions)-1], "A2A version whose body and headers to send: "+known)
 	flags.StringVar(&p.Token, "token", "", "token of the webhook")
 	authorization := flags.String("authorization", "", `scheme and credentials of the webhook, such as "Bearer xyz"`)
+	var of app.TrialOf
+	flags.StringVar(&of.Owner.Tenant, "tenant", "", "tenant of the task's owner")
+	flags.StringVar(&of.Owner.Subject, "owner", "", "owner of the task")
+	flags.StringVar(&of.Agent, "agent", "", "agent of the task")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(versions, p.Dialect) {
@@ -502,7 +561,7 @@ Exit codes: 0 delivered; 1 not delivered, and look for says where the reason may
 			if cfg.PublicURL == "" {
 				c.note("public_url is not set: other machines cannot reach the issuer.")
 			}
-			t, err := op.TryPush(ctx, &p)
+			t, err := op.TryPush(ctx, &p, of)
 			if err != nil {
 				return err
 			}
@@ -573,7 +632,7 @@ func lookFor(t *app.Trial) string {
 	case push.Server:
 		return "the receiver's log"
 	case push.Refused:
-		return "push.allow_private, allowed_networks, allowed_ports, https_only and validation_challenge of the configuration"
+		return "push.allow_private, allowed_networks, denied_networks, allowed_ports, https_only and validation_challenge of the configuration"
 	case push.DNS:
 		return "whether this machine can resolve the name"
 	case push.TLS:

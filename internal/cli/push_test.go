@@ -24,7 +24,9 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/keys"
+	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -328,6 +330,10 @@ func TestPushTest(t *testing.T) {
 	require.Equal(t, v.DeliveryID, claims["jti"])
 	require.Equal(t, to.URL, claims["aud"])
 	require.Equal(t, v.Issuer, claims["iss"])
+	v = read[trialView](h, exitOK, "push", "test", to.URL, "--tenant", "acme", "--owner", "alice", "--agent", "weather")
+	claims = verified(t, h, to.next(t).header.Get("X-A2A-Signature"))
+	require.Equal(t, []any{"acme", push.OwnerClaim(identity.Owner{Tenant: "acme", Subject: "alice"}), "weather", v.TaskID},
+		[]any{claims["tenant"], claims["owner"], claims["agent"], claims["task"]})
 
 	for _, version := range []string{"0.1", "0.3", "1.0"} {
 		r := h.run(t, "push", "test", to.URL, "--dialect", version, "--token", "sesame", "--authorization", "Basic eDp5")
@@ -378,4 +384,25 @@ func verified(t *testing.T, h *hooked, jwt string) (claims map[string]any) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(payload, &claims))
 	return claims
+}
+
+func TestPushSecretIsTheOwners(t *testing.T) {
+	t.Parallel()
+	master := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_WEBHOOK_SECRETS": master}}
+	h := &hooked{t: t, session: s}
+	v := read[secretView](h, exitOK, "push", "secret", "--tenant", "acme", "--owner", "alice")
+	secret, err := push.ParseSecret(master)
+	require.NoError(t, err)
+	owner := identity.Owner{Tenant: "acme", Subject: "alice"}
+	require.Equal(t, secretView{
+		Tenant: "acme", Owner: "alice", Claim: push.OwnerClaim(owner), Secrets: []string{secret.For(owner).Text()},
+	}, v)
+	r := s.run(t, "push", "secret", "--tenant", "acme", "--owner", "alice")
+	require.Zero(t, r.code, r.err)
+	require.Equal(t, "claim owner  "+v.Claim+"\nsecret       "+v.Secrets[0]+"\n", r.out)
+	require.NotContains(t, r.out, master)
+
+	delete(s.env, "HOLDFAST_WEBHOOK_SECRETS")
+	require.Empty(t, read[secretView](h, exitOK, "push", "secret").Secrets)
 }

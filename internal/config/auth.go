@@ -99,11 +99,23 @@ type JWTAuth struct {
 
 // MTLSAuth is for client certificates.
 type MTLSAuth struct {
-	Tenant        string     `yaml:"tenant"`
-	TenantFrom    TenantFrom `yaml:"tenant_from"`
-	SubjectPrefix string     `yaml:"subject_prefix"`
-	Scopes        []string   `yaml:"scopes"`
+	Tenant        string      `yaml:"tenant"`
+	TenantFrom    TenantFrom  `yaml:"tenant_from"`
+	SubjectFrom   SubjectFrom `yaml:"subject_from"`
+	SubjectPrefix string      `yaml:"subject_prefix"`
+	Scopes        []string    `yaml:"scopes"`
 }
+
+// SubjectFrom says where a certificate has the subject.
+type SubjectFrom string
+
+// The values of SubjectFrom.
+const (
+	SubjectFromSAN        SubjectFrom = "san" // its URI, or else its first DNS name
+	SubjectFromURI        SubjectFrom = "uri"
+	SubjectFromDNS        SubjectFrom = "dns"
+	SubjectFromCommonName SubjectFrom = "common_name"
+)
 
 // TenantFrom says where a certificate has the tenant.
 type TenantFrom string
@@ -137,7 +149,7 @@ func (s *AuthScheme) setDefaults() {
 	*s = AuthScheme{
 		APIKey: APIKeyAuth{Header: "X-API-Key"},
 		JWT:    JWTAuth{Algorithms: []string{"RS256", "ES256", "EdDSA"}, SubjectClaim: "sub", Refresh: 5 * time.Minute},
-		MTLS:   MTLSAuth{TenantFrom: TenantFixed},
+		MTLS:   MTLSAuth{TenantFrom: TenantFixed, SubjectFrom: SubjectFromSAN},
 	}
 }
 
@@ -173,9 +185,20 @@ func reachable(address string) bool {
 	return err != nil || !at.IP.IsLoopback()
 }
 
-// LocalOnly reports whether agents need no credential because only this machine can reach them.
+// LocalOnly reports whether agents need no credential because only this machine can reach them: by the addresses of the
+// server, or, behind a port that a container publishes on loopback, by public_url.
 func (c *Config) LocalOnly() bool {
-	return len(c.OpenAgents()) > 0 && len(c.Exposed()) == 0 && !c.Auth.None
+	return len(c.OpenAgents()) > 0 && (len(c.Exposed()) == 0 && !c.Auth.None || c.publicIsLocal())
+}
+
+// publicIsLocal reports whether public_url names this machine. A host name, which only DNS can resolve, is another one.
+func (c *Config) publicIsLocal() bool {
+	u, err := url.Parse(c.PublicURL)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // schemeName is the form of a scheme's name: the names are keys in cards.
@@ -249,6 +272,7 @@ func (l *loader) scheme(path string, s *AuthScheme) {
 		l.jwt(path+".jwt", &s.JWT)
 	case AuthMTLS:
 		oneOf(l, path+".mtls.tenant_from", s.MTLS.TenantFrom, TenantFixed, TenantFromOrganization)
+		oneOf(l, path+".mtls.subject_from", s.MTLS.SubjectFrom, SubjectFromSAN, SubjectFromURI, SubjectFromDNS, SubjectFromCommonName)
 		if s.MTLS.TenantFrom == TenantFromOrganization && s.MTLS.Tenant != "" {
 			l.at(path+".mtls.tenant", "needs tenant_from: fixed")
 		}

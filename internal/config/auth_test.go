@@ -89,6 +89,13 @@ func TestInvalidSchemes(t *testing.T) {
 			"auth:\n  visibility: tenant\n  schemes: [{name: a, kind: basic, basic: {users: [{name: x, tenant: t, password_hash: \"" + hash + "\"}, {name: y, password_hash: \"" + hash + "\"}]}}]",
 			": auth.visibility: is tenant, but auth.schemes[0] gives its callers no tenant; set basic.users[1].tenant",
 		},
+		"a place without a subject": {
+			"auth: {schemes: [{name: a, kind: mtls, mtls: {subject_from: CN}}]}\ntls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}",
+			`auth.schemes[0].mtls.subject_from: is "CN"; use one of san, uri, dns, common_name`,
+		},
+		"a user without a group": {
+			"agents: [{name: a, executor: {kind: command, command: {argv: [cat], uid: 1000}}}]", "agents[0].executor.command.uid: needs gid, and gid needs uid",
+		},
 		"certificates without": {
 			"auth: {visibility: tenant, schemes: [{name: a, kind: mtls}]}\ntls: {cert_file: c.pem, key_file: k.pem, client_ca_file: a.pem}", "set mtls.tenant or mtls.tenant_from",
 		},
@@ -165,6 +172,15 @@ func TestLocalOnly(t *testing.T) {
 	require.False(t, load("auth: {none: true}").LocalOnly(), "the operator has allowed open access")
 	require.False(t, load("auth: {schemes: [{name: keys, kind: api_key}]}").LocalOnly(), "a browser's page may use any host name")
 	require.False(t, load(`listen: ":0"`).LocalOnly())
+	// A container listens on every address, and its port is published on loopback.
+	for public, want := range map[string]bool{
+		"http://localhost:8080": true, "http://LOCALHOST": true, "https://127.0.0.1": true, "http://[::1]:8080": true,
+		"https://a2a.example.com": false, "http://localhost.example.com": false, "http://10.0.0.1": false,
+	} {
+		c := load("auth: {none: true}\nlisten: ':0'\npublic_url: '" + public + "'")
+		require.Equal(t, want, c.LocalOnly(), public)
+	}
+	require.False(t, load("public_url: http://localhost:8080\nauth: {schemes: [{name: keys, kind: api_key}]}").LocalOnly())
 }
 
 // Beyond loopback, metrics and profiles are for operators or for nobody, unless the configuration opens them.

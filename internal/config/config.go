@@ -90,7 +90,7 @@ type Limits struct {
 	// MaxConnections bounds the open connections of the public ports, ConnectionsPerAddress those from one address (0:
 	// no limit).
 	MaxConnections        int `yaml:"max_connections"`
-	ConnectionsPerAddress int `yaml:"connections_per_address"`
+	ConnectionsPerAddress int `yaml:"connections_per_address" env:"HOLDFAST_CONNECTIONS_PER_ADDRESS"`
 	// FailedAuthentications is the limit per second from one address; 0: no limit.
 	FailedAuthentications int `yaml:"failed_authentications"`
 }
@@ -105,8 +105,8 @@ type PerPrincipal struct {
 
 // CORS is for web pages of other origins that call the server from a browser.
 type CORS struct {
-	AllowedOrigins []string      `yaml:"allowed_origins"` // empty: no other origin
-	AllowedHeaders []string      `yaml:"allowed_headers"` // in addition to those of A2A
+	AllowedOrigins []string      `yaml:"allowed_origins" env:"HOLDFAST_CORS_ALLOWED_ORIGINS"` // empty: no other origin
+	AllowedHeaders []string      `yaml:"allowed_headers"`                                     // in addition to those of A2A
 	MaxAge         time.Duration `yaml:"max_age"`
 }
 
@@ -210,6 +210,7 @@ type Push struct {
 	HTTPSOnly       bool     `yaml:"https_only"`
 	AllowPrivate    bool     `yaml:"allow_private"`
 	AllowedNetworks []string `yaml:"allowed_networks"` // in CIDR notation
+	DeniedNetworks  []string `yaml:"denied_networks"`  // even if allowed; in CIDR notation
 	AllowedPorts    []string `yaml:"allowed_ports"`    // ports and port ranges
 	Challenge       bool     `yaml:"validation_challenge"`
 
@@ -308,6 +309,7 @@ type Card struct {
 	IconURL            string   `yaml:"icon_url"`
 	DefaultInputModes  []string `yaml:"default_input_modes"`
 	DefaultOutputModes []string `yaml:"default_output_modes"`
+	Streaming          bool     `yaml:"streaming"` // false: streams are refused
 	Skills             []Skill  `yaml:"skills"`
 
 	Extensions []Extension `yaml:"extensions"`
@@ -375,6 +377,8 @@ type CommandExecutor struct {
 	Dir       string            `yaml:"dir"`
 	Env       map[string]string `yaml:"env"`
 	Inherit   []string          `yaml:"inherit"` // names of the server's environment variables
+	UID       int               `yaml:"uid"`     // 0: the server's
+	GID       int               `yaml:"gid"`     // 0: the server's
 	StopGrace time.Duration     `yaml:"stop_grace"`
 	History   int               `yaml:"history"` // previous messages sent with a run
 }
@@ -388,6 +392,7 @@ type AgentLimits struct {
 	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none
 	MaxAttempts       int           `yaml:"max_attempts"`
+	UnreachableFor    time.Duration `yaml:"unreachable_for"` // how long tasks wait for an agent that is away
 	Backoff           time.Duration `yaml:"backoff"`
 	CancelGrace       time.Duration `yaml:"cancel_grace"`
 	MaxEvent          Size          `yaml:"max_event"`
@@ -432,15 +437,6 @@ const GRPCOff = "off"
 // ServesGRPC reports whether the server offers gRPC.
 func (c *Config) ServesGRPC() bool {
 	return c.HasRole(RoleAPI) && c.GRPCListen != GRPCOff
-}
-
-// GRPCAddress returns the gRPC address for cards, as host:port: PublicGRPCAddress, or the address that the listener was
-// bound to. It returns "" if PublicURL is set without PublicGRPCAddress: clients then come by an unknown route.
-func (c *Config) GRPCAddress(bound string) string {
-	if c.PublicGRPCAddress != "" || c.PublicURL != "" {
-		return c.PublicGRPCAddress
-	}
-	return ReachableAddr(bound)
 }
 
 // besideListen returns the default gRPC address: the port after that of listen.

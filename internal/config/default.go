@@ -16,13 +16,14 @@ func Default() *Config {
 			MaxBody:       16 * MiB,
 			MaxDepth:      128,
 			MaxParts:      1000,
-			MaxBlock:      60 * time.Second,
+			MaxBlock:      25 * time.Second, // many clients give up after 30 s,
 			MaxStreams:    20000,
 			HeaderTimeout: 10 * time.Second,
 			BodyTimeout:   60 * time.Second,
 			IdleTimeout:   120 * time.Second,
 
 			MaxConnections:        50_000,
+			ConnectionsPerAddress: 1_000,
 			FailedAuthentications: 50,
 		},
 		CORS: CORS{MaxAge: time.Hour},
@@ -74,19 +75,21 @@ func (a *Agent) setDefaults() {
 		OnBusy: BusyEnqueue,
 		Card: Card{
 			Version:            "1.0.0",
-			DefaultInputModes:  []string{"text/plain"},
-			DefaultOutputModes: []string{"text/plain"},
+			DefaultInputModes:  []string{"text/plain", "*/*"},
+			DefaultOutputModes: []string{"text/plain", "*/*"},
+			Streaming:          true,
 		},
 		Executor: Executor{
 			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second, History: 100},
 			Command: CommandExecutor{StopGrace: 5 * time.Second, History: 100},
 		},
 		Limits: AgentLimits{
-			RunTimeout:  time.Hour,
-			MaxAttempts: 3,
-			Backoff:     time.Second,
-			CancelGrace: 10 * time.Second,
-			MaxEvent:    16 * MiB,
+			RunTimeout:     time.Hour,
+			MaxAttempts:    3,
+			UnreachableFor: time.Hour,
+			Backoff:        time.Second,
+			CancelGrace:    10 * time.Second,
+			MaxEvent:       16 * MiB,
 		},
 	}
 }
@@ -146,7 +149,7 @@ func demoAgent() Agent {
 	a.Default = true
 	a.DirectReplies = true
 	a.Executor.Kind = ExecutorDemo
-	modes := []string{"text/plain", "application/json", "application/octet-stream"}
+	modes := []string{"text/plain", "text/*", "image/*", "audio/*", "video/*", "application/json", "application/pdf", "application/octet-stream"}
 	a.Card = Card{
 		Name: "Holdfast demo",
 		Description: "Shows every feature of A2A without a model: the first text part of a message is a small script, " +
@@ -155,6 +158,7 @@ func demoAgent() Agent {
 		Provider:           Provider{Organization: "Holdfast", URL: "https://github.com/holdfast-a2a/holdfast"},
 		DefaultInputModes:  modes,
 		DefaultOutputModes: modes,
+		Streaming:          true,
 		Skills: []Skill{
 			{
 				ID: "echo", Name: "Echo", Description: "Answers with an artifact that holds what was sent.",

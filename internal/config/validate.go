@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"math"
 	"mime"
 	"net"
 	"net/netip"
@@ -143,12 +144,8 @@ func (l *loader) keep(key string, k Keep) {
 
 func (l *loader) push(p *Push) {
 	inRange(l, "push.max_per_task", p.MaxPerTask, 1, 1000)
-	for i, network := range p.AllowedNetworks {
-		// A host's address with a network's prefix length is more likely a mistake than intent.
-		if n, err := netip.ParsePrefix(network); err != nil || n != n.Masked() {
-			l.at(fmt.Sprintf("push.allowed_networks[%d]", i), "%q is not a network; write one such as 10.1.0.0/16 or fd00:1::/32", network)
-		}
-	}
+	l.networks("push.allowed_networks", p.AllowedNetworks)
+	l.networks("push.denied_networks", p.DeniedNetworks)
 	if len(p.AllowedPorts) == 0 && !l.hasProblem("push.allowed_ports") {
 		l.at("push.allowed_ports", "must not be empty")
 	}
@@ -175,6 +172,15 @@ func (l *loader) push(p *Push) {
 	for i, key := range p.SecretKeys {
 		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != 32 {
 			l.at(fmt.Sprintf("push.secret_keys[%d]", i), "is not base64 of 32 bytes; make a key with openssl rand -base64 32")
+		}
+	}
+}
+
+func (l *loader) networks(key string, networks []string) {
+	for i, network := range networks {
+		// A host's address with a network's prefix length is more likely a mistake than intent.
+		if n, err := netip.ParsePrefix(network); err != nil || n != n.Masked() {
+			l.at(fmt.Sprintf("%s[%d]", key, i), "%q is not a network; write one such as 10.1.0.0/16 or fd00:1::/32", network)
 		}
 	}
 }
@@ -345,6 +351,7 @@ func (l *loader) agent(path string, a *Agent) {
 	inRange(l, limits+".run_timeout", lim.RunTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".inactivity_timeout", lim.InactivityTimeout, 0, 30*24*time.Hour)
 	inRange(l, limits+".max_attempts", lim.MaxAttempts, 1, 1000)
+	inRange(l, limits+".unreachable_for", lim.UnreachableFor, time.Second, 30*24*time.Hour)
 	inRange(l, limits+".backoff", lim.Backoff, time.Millisecond, time.Hour)
 	inRange(l, limits+".cancel_grace", lim.CancelGrace, 0, time.Hour)
 	inRange(l, limits+".max_event", lim.MaxEvent, 1*KiB, 1*GiB)
@@ -471,6 +478,11 @@ func (l *loader) commandExecutor(path string, c *CommandExecutor) {
 		if !envName.MatchString(name) {
 			l.at(fmt.Sprintf("%s.inherit[%d]", path, i), "%q is not the name of an environment variable", name)
 		}
+	}
+	inRange(l, path+".uid", c.UID, 0, math.MaxInt32)
+	inRange(l, path+".gid", c.GID, 0, math.MaxInt32)
+	if (c.UID == 0) != (c.GID == 0) {
+		l.at(path+".uid", "needs gid, and gid needs uid; set both to numbers above 0, or neither")
 	}
 	inRange(l, path+".stop_grace", c.StopGrace, 10*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".history", c.History, 0, 10_000)

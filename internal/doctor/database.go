@@ -54,6 +54,7 @@ func (e *examination) database(ctx context.Context) {
 		{"partitions", d.partitions},
 		{"workers", d.workers},
 		{"queue", d.queue},
+		{"agents away", d.outages},
 		{"runs", d.runs},
 		{"webhooks", d.webhooks},
 		{"webhook secrets", d.webhookSecrets},
@@ -78,7 +79,7 @@ func (e *examination) database(ctx context.Context) {
 }
 
 // needsSchema are the checks that need a migrated database.
-var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "runs": true, "webhooks": true, "webhook secrets": true}
+var needsSchema = map[string]bool{"isolation": true, "subjects": true, "partitions": true, "workers": true, "queue": true, "agents away": true, "runs": true, "webhooks": true, "webhook secrets": true}
 
 type database struct {
 	*examination
@@ -412,8 +413,25 @@ func (d *database) role(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if len(foreign) > 0 {
-		return warns("%s does not own %s: it can neither migrate nor create the next partition", role, strings.Join(foreign, ", ")).
+		return fails("%s does not own %s: row-level security hides their rows, and it can neither migrate nor create the next partition", role, strings.Join(foreign, ", ")).
 			advise("let it own the tables in schema holdfast, or make it a member of the owner"), nil
+	}
+	var database string
+	var open bool
+	err = d.pool.QueryRow(ctx, `SELECT d.datname, EXISTS (SELECT FROM aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a WHERE a.grantee = 0 AND a.privilege_type = 'CONNECT')
+		FROM pg_database d WHERE d.datname = current_database()`).Scan(&database, &open)
+	if err != nil {
+		return nil, err
+	}
+	others, err := column[string](ctx, d, `SELECT DISTINCT r.rolname FROM pg_database d JOIN pg_roles r ON r.oid = d.datdba
+		WHERE r.rolcanlogin AND NOT r.rolsuper AND d.datdba <> (SELECT o.datdba FROM pg_database o WHERE o.datname = current_database())
+		ORDER BY 1 LIMIT 10`)
+	if err != nil {
+		return nil, err
+	}
+	if open && len(others) > 0 {
+		return warns("%s may connect to this database, because PUBLIC may", strings.Join(others, ", ")).
+			advise(`run REVOKE CONNECT ON DATABASE "%s" FROM PUBLIC; and GRANT CONNECT to the roles that need it`, database), nil
 	}
 	return oks("%s owns the tables", role), nil
 }

@@ -298,9 +298,9 @@ func TestDatabaseFaults(t *testing.T) {
 		},
 		"callers that the database does not keep apart": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
-				do("REVOKE SELECT ON holdfast.tasks FROM holdfast_api")
+				do("DO $$ BEGIN EXECUTE format('REVOKE SELECT ON holdfast.tasks FROM %I', holdfast.api_role()); END $$")
 			},
-			want: map[string]Finding{"isolation": {Status: Warn, Detail: "role holdfast_api may not use the tables"}},
+			want: map[string]Finding{"isolation": {Status: Warn, Detail: "may not use the tables"}},
 		},
 		"a connection limit": {
 			spoil: func(_ *testing.T, _ string, do func(string, ...any)) {
@@ -363,6 +363,20 @@ func TestDatabaseFaults(t *testing.T) {
 var reader = fmt.Sprintf("holdfast_doctor_reader_%d", time.Now().UnixNano())
 
 // Secrets stay sealed with keys that the configuration no longer has.
+// Owners of other databases in the cluster should not be able to connect to this one.
+func TestOtherDatabasesOfCluster(t *testing.T) {
+	t.Parallel()
+	s := storetest.Server(t, map[string]string{"fsync": "off"})
+	do := connect(t, s.URL)
+	examined := func() report { return examine(t, Options{Config: configuration(t, s.URL)}) }
+	examined().is(t, "role", OK, "owns the tables")
+	do("CREATE ROLE staging LOGIN")
+	do("CREATE DATABASE staging OWNER staging")
+	examined().is(t, "role", Warn, "staging may connect to this database, because PUBLIC may")
+	do("DO $$ BEGIN EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC', current_database()); END $$")
+	examined().is(t, "role", OK, "owns the tables")
+}
+
 func TestWebhookSecrets(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t).URL

@@ -245,7 +245,7 @@ func (e *examination) openFiles(context.Context) ([]Finding, error) {
 
 // agent checks whether a run could start, and starts none.
 func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
-	const late = "start the agent or correct its URL; until then its runs fail and are retried up to max_attempts"
+	const late = "start the agent or correct its URL; until then its tasks wait, for at most limits.unreachable_for"
 	switch a.Executor.Kind {
 	case config.ExecutorCommand:
 		c := a.Executor.Command

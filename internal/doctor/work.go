@@ -90,6 +90,38 @@ func (d *database) workers(ctx context.Context) ([]Finding, error) {
 // longWait is how long a task may wait for a worker before doctor reports it.
 const longWait = time.Minute
 
+// outages reports the agents that workers cannot reach.
+func (d *database) outages(ctx context.Context) ([]Finding, error) {
+	var missing bool // a database of an earlier version
+	if err := d.pool.QueryRow(ctx, "SELECT to_regclass('holdfast.v_outages') IS NULL").Scan(&missing); err != nil || missing {
+		return nil, err
+	}
+	rows, err := d.pool.Query(ctx, "SELECT agent, extract(epoch FROM now() - since)::float8, error, waiting FROM holdfast.v_outages ORDER BY agent")
+	if err != nil {
+		return nil, err
+	}
+	type outage struct {
+		agent, text string
+		away        float64
+		waiting     int64
+	}
+	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (o outage, err error) {
+		return o, r.Scan(&o.agent, &o.away, &o.text, &o.waiting)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return oks("none"), nil
+	}
+	var found findings
+	for _, o := range all {
+		found = append(found, warns("%s: away for %s, %d tasks wait: %s", o.agent, seconds(o.away), o.waiting, o.text).
+			advise("start the agent; its tasks wait for at most agents[].limits.unreachable_for")...)
+	}
+	return found, nil
+}
+
 func (d *database) queue(ctx context.Context) ([]Finding, error) {
 	rows, err := d.pool.Query(ctx, `SELECT agent, count(*) FILTER (WHERE worker_id IS NULL),
 		count(*) FILTER (WHERE worker_id IS NOT NULL),

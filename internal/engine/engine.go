@@ -84,7 +84,7 @@ type Options struct {
 	// process without workers.
 	Reserve    func(agent string) Slot
 	Agents     []Agent
-	MaxBlock   time.Duration // longest time that a blocking send waits; default 60 s
+	MaxBlock   time.Duration // longest time that a blocking send waits; default 25 s
 	PageKey    []byte        // signs page tokens; the same on every replica
 	Push       *Push         // nil: webhooks are disabled
 	CancelWait time.Duration // how long Cancel waits for a running task to end; default 10 s
@@ -103,7 +103,7 @@ type Engine struct {
 // New returns an engine with the defaults filled in.
 func New(o Options) *Engine {
 	if o.MaxBlock == 0 {
-		o.MaxBlock = 60 * time.Second
+		o.MaxBlock = 25 * time.Second
 	}
 	if o.CancelWait == 0 {
 		o.CancelWait = 10 * time.Second

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -10,9 +11,6 @@ import (
 // negotiate returns a task.ContentType error if the agent cannot read the message or cannot write
 // what the client accepts. A request names no skill, so the modes of all skills count.
 func (a *Agent) negotiate(r *SendRequest) error {
-	if !r.Negotiate {
-		return nil
-	}
 	if n := len(r.OutputModes); n > maxOutputModes {
 		return task.InvalidField("configuration.acceptedOutputModes", "must not have more than %d modes", maxOutputModes)
 	}
@@ -24,7 +22,7 @@ func (a *Agent) negotiate(r *SendRequest) error {
 		}
 		known = media
 		if media != "" && !anyMatch(a.InputModes, media) {
-			return contentType(fmt.Sprintf("message.parts[%d]", i), media, "reads", a.InputModes)
+			return contentType(fmt.Sprintf("%s[%d]", cmp.Or(r.PartsMember, "message.parts"), i), media, "reads", "input", a.InputModes)
 		}
 	}
 	for _, wanted := range r.OutputModes {
@@ -33,15 +31,16 @@ func (a *Agent) negotiate(r *SendRequest) error {
 		}
 	}
 	if len(r.OutputModes) > 0 {
-		return contentType("configuration.acceptedOutputModes", strings.Join(r.OutputModes, ", "), "writes", a.OutputModes)
+		return contentType("configuration.acceptedOutputModes", strings.Join(r.OutputModes, ", "), "writes", "output", a.OutputModes)
 	}
 	return nil
 }
 
-func contentType(field, have, verb string, modes []string) error {
+func contentType(field, have, verb, direction string, modes []string) error {
 	return &task.Error{
 		Kind: task.ContentType, Field: field,
-		Msg: fmt.Sprintf("%s: the agent %s %s, not %.200q", field, verb, strings.Join(modes, ", "), have),
+		Msg: fmt.Sprintf("%s: the agent %s %s, not %.200q; an operator can allow it with agents[].card.default_%s_modes",
+			field, verb, strings.Join(modes, ", "), have, direction),
 	}
 }
 

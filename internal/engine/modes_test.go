@@ -27,15 +27,15 @@ func TestNegotiate(t *testing.T) {
 		{name: "any", reads: []string{"*/*"}, parts: []task.Part{data, file("a/b")}},
 		{
 			name: "a file of another type", reads: []string{"text/plain"}, parts: []task.Part{text, file("image/png")},
-			field: "message.parts[1]", says: `message.parts[1]: the agent reads text/plain, not "image/png"`,
+			field: "message.parts[1]", says: `message.parts[1]: the agent reads text/plain, not "image/png"; an operator can allow it with agents[].card.default_input_modes`,
 		},
 		{
 			name: "data for an agent that reads text", reads: []string{"text/plain"}, parts: []task.Part{data},
-			field: "message.parts[0]", says: `message.parts[0]: the agent reads text/plain, not "application/json"`,
+			field: "message.parts[0]", says: `message.parts[0]: the agent reads text/plain, not "application/json"; an operator can allow it with agents[].card.default_input_modes`,
 		},
 		{
 			name: "text for an agent that reads images", reads: []string{"image/*"}, parts: []task.Part{text},
-			field: "message.parts[0]", says: `message.parts[0]: the agent reads image/*, not "text/plain"`,
+			field: "message.parts[0]", says: `message.parts[0]: the agent reads image/*, not "text/plain"; an operator can allow it with agents[].card.default_input_modes`,
 		},
 		{name: "one output of several", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"image/png", "text/*"}},
 		{name: "any output", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"*/*"}},
@@ -43,19 +43,21 @@ func TestNegotiate(t *testing.T) {
 		{
 			name: "no output in common", writes: []string{"text/plain"}, parts: []task.Part{text}, wants: []string{"image/png", "a/b"},
 			field: "configuration.acceptedOutputModes",
-			says:  `configuration.acceptedOutputModes: the agent writes text/plain, not "image/png, a/b"`,
+			says:  `configuration.acceptedOutputModes: the agent writes text/plain, not "image/png, a/b"; an operator can allow it with agents[].card.default_output_modes`,
 		},
 	}
-	many := &SendRequest{Negotiate: true, Message: &task.Message{}, OutputModes: make([]string, maxOutputModes+1)}
+	many := &SendRequest{Message: &task.Message{}, OutputModes: make([]string, maxOutputModes+1)}
 	require.ErrorIs(t, (&Agent{}).negotiate(many), task.Invalid)
 	many.OutputModes = many.OutputModes[1:]
 	require.NoError(t, (&Agent{}).negotiate(many))
 	require.Len(t, many.OutputModes, 100)
+	named := &SendRequest{PartsMember: "message.content", Message: &task.Message{Parts: []task.Part{data}}}
+	require.ErrorContains(t, (&Agent{InputModes: []string{"text/plain"}}).negotiate(named), "message.content[0]: ")
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			agent := Agent{InputModes: tt.reads, OutputModes: tt.writes}
-			r := &SendRequest{Negotiate: true, Message: &task.Message{Parts: tt.parts}, OutputModes: tt.wants}
+			r := &SendRequest{Message: &task.Message{Parts: tt.parts}, OutputModes: tt.wants}
 			err := agent.negotiate(r)
 			if tt.field == "" {
 				require.NoError(t, err)
@@ -66,8 +68,6 @@ func TestNegotiate(t *testing.T) {
 			require.Equal(t, task.ContentType, fault.Kind)
 			require.Equal(t, tt.field, fault.Field)
 			require.Equal(t, tt.says, fault.Msg)
-			r.Negotiate = false
-			require.NoError(t, agent.negotiate(r), "a version without negotiation")
 		})
 	}
 }

@@ -55,11 +55,11 @@ type SendRequest struct {
 	ContextID      string // empty: the server generates one, or uses the task's
 	ContextMember  string // the version's name of ContextID, for error messages
 	Message        *task.Message
+	PartsMember    string          // the version's name of the message's parts, for error messages
 	Metadata       json.RawMessage // becomes the metadata of a new task
 	Wait           bool            // respond when the task has settled, not when the message is stored
 	WaitUnsaid     bool            // Wait is the version's default, not set by the client
 	OutputModes    []string        // media types that the client can read; none: any
-	Negotiate      bool            // refuse media types that the agent does not declare
 	IdempotencyKey string
 	Push           *PushSetting // webhook to set with the message; nil for none
 }

@@ -20,7 +20,7 @@ import (
 //
 // Returning nil completes the task, unless the run has already settled it. An error fails it. The client reads the text
 // of a Failure; any other error is logged, and the client reads only that the agent failed. Retryable errors are
-// retried with backoff, up to the agent's max attempts.
+// retried with backoff, up to the agent's max attempts. An Unavailable waits for the agent and counts no try.
 type Executor interface {
 	Execute(ctx context.Context, run *Run, out Emitter) error
 }
@@ -44,8 +44,17 @@ type Run struct {
 	Attempt   task.Attempt    // the fencing token
 	Try       int             // 1 for the first invocation for this message
 	Turn      int             // 1 for the task's first message
+	OnBegin   func()          // see Began; may be nil
 
 	Memory Memory
+}
+
+// Began tells the worker that the agent is there and has begun the run, so that it starts more runs. An executor need not
+// call it: the first emission and a good end say the same.
+func (r *Run) Began() {
+	if r.OnBegin != nil {
+		r.OnBegin()
+	}
 }
 
 // IdempotencyKey is the same for every attempt at one message, and unique on the server. It uses the internal id,
@@ -121,6 +130,19 @@ func (r *retryable) Unwrap() error { return r.err }
 
 // Retryable marks an error as worth a retry: after the given delay, or after the worker's own backoff if it is zero.
 func Retryable(err error, after time.Duration) error { return &retryable{err, after} }
+
+// Unavailable is the error of an agent that is away or overloaded, and has not begun the run. The run does not count as
+// a try: its task waits for the agent, for as long as the agent's unreachable_for.
+type Unavailable struct {
+	Err        error
+	RetryAfter time.Duration // what the agent asks for; 0 if it says nothing
+	// Answered says that something answered for the agent, so the reason may be this one message. If other runs begin
+	// meanwhile and Err is retryable, the run counts as a try.
+	Answered bool
+}
+
+func (u *Unavailable) Error() string { return u.Err.Error() }
+func (u *Unavailable) Unwrap() error { return u.Err }
 
 // IsRetryable reports whether err asks for a retry, and after which delay.
 func IsRetryable(err error) (after time.Duration, ok bool) {

@@ -155,6 +155,9 @@ func places() []string {
 		"/opt/local/lib/postgresql*/bin", // MacPorts
 		filepath.Join(literal(cacheDir()), "postgresql-*", "bin"),
 	} {
+		if strings.HasPrefix(pattern, literal(cacheDir())) && ownDir(cacheDir()) != nil {
+			continue
+		}
 		found, _ := filepath.Glob(pattern) // the only error is a bad pattern
 		slices.SortFunc(found, func(a, b string) int { return lastNumber(b) - lastNumber(a) })
 		dirs = append(dirs, found...)

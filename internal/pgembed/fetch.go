@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	embedded "github.com/fergusstrange/embedded-postgres"
@@ -39,6 +40,20 @@ func cacheDir() string {
 	return filepath.Join(dir, "holdfast")
 }
 
+// ownDir returns why programs in a directory are not run; nil means that only this user, or root, can have put them
+// there. The temporary directory, where the cache is without HOME, is open to all users.
+func ownDir(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	if owner != os.Geteuid() && owner != 0 || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s belongs to another user, or others may write to it; remove it, or chmod go-w", dir)
+	}
+	return nil
+}
+
 // download puts PostgreSQL into the cache directory.
 func download(ctx context.Context, log *slog.Logger, major int) error {
 	if major == 0 {
@@ -56,6 +71,9 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 	}
 	log.Info("downloading postgresql", "version", version, "from", from, "to", cacheDir())
 	if err := makeOpenDir(cacheDir()); err != nil {
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+	if err := ownDir(cacheDir()); err != nil {
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
 	work, err := os.MkdirTemp(cacheDir(), "download-")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -14,12 +15,44 @@ import (
 type fileLock struct{ file *os.File }
 
 func openLock(path string) (*fileLock, error) {
-	// flock needs only read access, so that root and the directory's owner can share a file that either of them made.
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o644) //nolint:gosec // the lock file holds nothing
+	// Read access is enough for flock, so no other user may have it: a lock of theirs would block the start.
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock file: %w", err)
 	}
+	if err := private(f); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
 	return &fileLock{file: f}, nil
+}
+
+// private takes other users' access to a lock file that an earlier version made. If root made the file in another
+// user's directory, it gives the file to that user, so that both can open it.
+func private(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("check the lock file: %w", err)
+	}
+	mine := int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid()
+	if (mine || os.Geteuid() == 0) && info.Mode().Perm() != 0o600 {
+		if err := f.Chmod(0o600); err != nil {
+			return fmt.Errorf("protect the lock file: %w", err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	dir, err := os.Stat(filepath.Dir(f.Name()))
+	if err != nil {
+		return fmt.Errorf("check the lock file: %w", err)
+	}
+	if owner := dir.Sys().(*syscall.Stat_t); owner.Uid != 0 {
+		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+			return fmt.Errorf("protect the lock file: %w", err)
+		}
+	}
+	return nil
 }
 
 // exclusive waits for the lock until ctx ends. It calls waiting once if that takes more than a moment.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -19,13 +20,8 @@ const (
 // deliver makes the deliveries of a configuration in the order of the log, one at a time. It ends when nothing is left,
 // when a delivery fails, or when others should have their turn.
 func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
-	switch {
-	case c.Unreadable == nil:
-	case passing(ctx, c.Unreadable):
-		d.release(ctx, c, c.Unreadable)
-		return
-	default:
-		d.fail(ctx, c, c.Unreadable)
+	if c.Unreadable != nil {
+		d.giveUp(ctx, c, c.rest(), c.Unreadable)
 		return
 	}
 	limit := batch
@@ -33,34 +29,29 @@ func (d *Dispatcher) deliver(ctx context.Context, c *claim) {
 		limit = d.opt.CoalesceAfter + 1
 	}
 	for left := turns; ; {
-		header, events, err := d.opt.Store.ReadPush(ctx, c.PushDue, store.PushRange{From: c.Next, Limit: limit})
-		switch {
-		case passing(ctx, err):
-			d.release(ctx, c, err)
-			return
-		case err != nil:
-			d.fail(ctx, c, fmt.Errorf("its events cannot be read: %w", err))
+		page, err := d.opt.Store.ReadPush(ctx, c.PushDue, store.PushRange{From: c.Next, Limit: limit})
+		if err != nil {
+			d.giveUp(ctx, c, c.rest(), fmt.Errorf("its events cannot be read: %w", err))
 			return
 		}
-		for _, p := range d.pack(c, header, events) {
+		for _, p := range d.pack(c, page) {
 			left--
-			if !d.send(ctx, c, header, p, left > 0) {
+			if !d.send(ctx, c, page.Header, p, left > 0) {
 				return
 			}
 		}
 	}
 }
 
-// passing reports whether an error is not the webhook's: the database is unavailable, or the server stops.
-func passing(ctx context.Context, err error) bool {
-	return task.KindOf(err) == task.Unavailable || ctx.Err() != nil
-}
-
-// fail records an attempt that failed before there was anything to send. It counts like any other. So a lasting error
-// ends with a disabled webhook that says why.
-func (d *Dispatcher) fail(ctx context.Context, c *claim, err error) {
-	p := parcel{to: max(c.Next, c.Upto)} // this claim may have delivered past the events that were due when it was won
-	d.record(ctx, c, p, &Answer{Class: Internal, Error: err.Error()}, DeliveryID(c.Task, &c.Config, p.to, false), false)
+// giveUp ends a claim that had nothing to send because of an error. If the error is not the webhook's, because the
+// database is unavailable or the server stops, it releases the claim. Otherwise it records a failed attempt, which counts
+// like any other. So a lasting error ends with a disabled webhook that says why.
+func (d *Dispatcher) giveUp(ctx context.Context, c *claim, p parcel, err error) {
+	if task.KindOf(err) == task.Unavailable || ctx.Err() != nil {
+		d.release(ctx, c, err)
+		return
+	}
+	d.record(ctx, c, p, &Answer{Class: Internal, Error: err.Error()}, p.id(c), false)
 }
 
 // parcel is the content of one delivery.
@@ -71,18 +62,25 @@ type parcel struct {
 	pointless bool        // it has nothing to say
 }
 
+// id returns the id of the delivery.
+func (p *parcel) id(c *claim) string { return DeliveryID(c.Task, &c.Config, p.to, p.event == nil) }
+
+// rest is all that is due, for an attempt that did not come to reading it. The claim may have delivered past the events
+// that were due when it was won.
+func (c *claim) rest() parcel { return parcel{to: max(c.Next, c.Upto)} }
+
 // pack makes parcels of the due events.
-func (d *Dispatcher) pack(c *claim, header *task.Task, events []*task.Event) []parcel {
+func (d *Dispatcher) pack(c *claim, page *store.PushPage) []parcel {
 	switch {
-	case len(events) == 0:
+	case len(page.Events) == 0:
 		// This claim may have delivered past the events that were due when it was won.
 		return []parcel{{to: max(c.Upto, c.Next-1), last: true, pointless: true}}
-	case d.opt.CoalesceAfter > 0 && len(events) > d.opt.CoalesceAfter:
-		return []parcel{{to: header.LastSeq, last: true}}
+	case d.opt.CoalesceAfter > 0 && page.Found > d.opt.CoalesceAfter:
+		return []parcel{{to: page.Header.LastSeq, last: true}}
 	}
-	parcels := make([]parcel, len(events))
-	for i, e := range events {
-		parcels[i] = parcel{event: e, to: e.Seq, last: i == len(events)-1}
+	parcels := make([]parcel, len(page.Events))
+	for i, e := range page.Events {
+		parcels[i] = parcel{event: e, to: e.Seq, last: i == len(page.Events)-1}
 	}
 	return parcels
 }
@@ -90,14 +88,13 @@ func (d *Dispatcher) pack(c *claim, header *task.Task, events []*task.Event) []p
 // send makes one attempt and records it. It reports whether the claim is still ours and has more to deliver.
 func (d *Dispatcher) send(ctx context.Context, c *claim, header *task.Task, p parcel, keep bool) bool {
 	delivery, err := d.render(ctx, c, header, p)
-	id := DeliveryID(c.Task, &c.Config, p.to, p.event == nil)
+	if err != nil {
+		d.giveUp(ctx, c, p, err)
+		return false
+	}
+	id := p.id(c)
 	var a Answer
 	switch {
-	case passing(ctx, err):
-		d.release(ctx, c, err)
-		return false
-	case err != nil:
-		a = Answer{Class: Internal, Error: err.Error()}
 	case delivery != nil:
 		if !d.hold(ctx, c) {
 			return false
@@ -134,7 +131,10 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 	if err != nil || body == nil {
 		return nil, err
 	}
-	return &Delivery{TaskID: c.PublicID, Config: &c.Config, ContentType: contentType, Body: body}, nil
+	return &Delivery{
+		TaskID: c.PublicID, Task: header.ID, Agent: header.Agent, Owner: identity.Owner{Tenant: header.Tenant, Subject: header.Owner},
+		Config: &c.Config, ContentType: contentType, Body: body,
+	}, nil
 }
 
 // taskAsOf folds the log up to an event. A call for a later event continues from the earlier result, so each event is
@@ -143,19 +143,24 @@ func (d *Dispatcher) taskAsOf(ctx context.Context, c *claim, seq task.Seq) (*tas
 	t := c.told
 	c.told = nil // in case this fails halfway
 	r := store.PushRange{Upto: seq, Everything: true}
-	if t != nil {
-		r.From = t.LastSeq + 1
-	}
-	header, events, err := d.opt.Store.ReadPush(ctx, c.PushDue, r)
-	if err != nil {
-		return nil, err
-	}
-	if t == nil {
-		t = store.Empty(header)
-	}
-	for _, e := range events {
-		if err := t.Apply(e); err != nil {
+	for more := true; more; more = t.LastSeq < seq {
+		if t != nil {
+			r.From = t.LastSeq + 1
+		}
+		page, err := d.opt.Store.ReadPush(ctx, c.PushDue, r)
+		if err != nil {
 			return nil, err
+		}
+		if t == nil {
+			t = store.Empty(page.Header)
+		}
+		if len(page.Events) == 0 {
+			break
+		}
+		for _, e := range page.Events {
+			if err := t.Apply(e); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if t.LastSeq == 0 {
@@ -238,9 +243,10 @@ func (d *Dispatcher) record(ctx context.Context, c *claim, p parcel, a *Answer, 
 // hold makes sure that a claim outlasts an attempt. It reports whether the claim is still ours, and its webhook enabled.
 func (d *Dispatcher) hold(ctx context.Context, c *claim) bool {
 	start := time.Now()
-	if c.until.Sub(start) > d.opt.Lock-min(d.opt.Lock/4, recordTime/2) {
+	if !c.waited && c.until.Sub(start) > d.opt.Lock-min(d.opt.Lock/4, recordTime/2) {
 		return true
 	}
+	c.waited = false
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	o := c.outcome()

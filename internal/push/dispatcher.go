@@ -16,7 +16,7 @@ import (
 // Store is the part of the database that the dispatcher uses. *store.Store implements it.
 type Store interface {
 	ClaimPush(ctx context.Context, c *store.PushClaim) (due []*store.PushDue, next time.Duration, err error)
-	ReadPush(ctx context.Context, due *store.PushDue, r store.PushRange) (header *task.Task, events []*task.Event, err error)
+	ReadPush(ctx context.Context, due *store.PushDue, r store.PushRange) (*store.PushPage, error)
 	RecordPush(ctx context.Context, o *store.PushOutcome) (ours, more bool, err error)
 }
 
@@ -72,6 +72,9 @@ type claim struct {
 	*store.PushDue
 	until time.Time
 	told  *task.Task // as of the last delivery, if deliveries show the whole task
+	// waited says that the claim has waited for its turn. Meanwhile its task may have been purged, or its webhook changed,
+	// so it is extended before it delivers.
+	waited bool
 }
 
 const (
@@ -186,6 +189,7 @@ func (d *Dispatcher) accept(work context.Context, c *claim) (crowded bool) {
 	if d.shares.fits(c) {
 		d.start(work, c)
 	} else {
+		c.waited = true
 		d.waiting = append(d.waiting, c)
 	}
 	return d.shares.crowded(c)

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // patience bounds every wait; reaching it is a failure and never the normal case.
@@ -216,6 +217,68 @@ func TestSecretsThatOneReplicaCannotReadAreReadByAnother(t *testing.T) {
 	r := <-got
 	require.Equal(t, "secret", r.Header.Get("X-A2A-Notification-Token"))
 	awaited(t, "record", func() bool { return without.cursor(of.id).Failures == 0 })
+}
+
+// noted tells of the outcomes before they are recorded.
+type noted struct {
+	push.Store
+	outcomes chan store.PushOutcome
+}
+
+func (n *noted) RecordPush(ctx context.Context, o *store.PushOutcome) (ours, more bool, err error) {
+	n.outcomes <- *o
+	return n.Store.RecordPush(ctx, o)
+}
+
+// The sealing key may be in the database. If that does not answer, the webhook has not failed.
+func TestASealingKeyOutOfReachReleasesTheClaim(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	db := storetest.New(t).URL
+	n := &noted{outcomes: make(chan store.PushOutcome, 100)}
+	r := start(t, db+"&lock_timeout=50ms", func(o *push.Options) { n.Store, o.Store = o.Store, n })
+	of := r.begin(nil)
+	other, err := store.Open(t.Context(), store.Options{URL: db, APIConns: 2})
+	require.NoError(t, err)
+	t.Cleanup(func() { other.Close(context.WithoutCancel(t.Context())) })
+	c := hook(url, "1.0")
+	c.Token = "secret"
+	require.NoError(t, other.SetPush(t.Context(), of.id, c, 1))
+	locker, err := pgx.Connect(t.Context(), db)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, locker.Close(context.WithoutCancel(t.Context()))) }()
+	tx, err := locker.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE holdfast.secrets IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	r.emit(of, status(task.StateCompleted, "end"))
+	o := waittest.Within(t, "the outcome", n.outcomes)
+	require.False(t, o.Delivered || o.Failed || o.Keep, "%+v", o)
+	require.Equal(t, time.Second, o.DueIn)
+	require.Empty(t, got)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, "secret", waittest.Within(t, "the delivery", got).Header.Get("X-A2A-Notification-Token"))
+	awaited(t, "record", func() bool { return len(r.attempts(of.id)) == 1 })
+	require.Equal(t, 1, r.attempts(of.id)[0].Attempt, "no failure before")
+}
+
+// A log is read in pages, because it may be longer than the database can read at once.
+func TestALongLogIsDelivered(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.CoalesceAfter = 10 })
+	of := r.begin(hook(url, "0.3"))
+	var evs []*task.Event
+	for i := range 600 {
+		evs = append(evs, status(task.StateWorking, fmt.Sprint(i)))
+	}
+	r.emit(of, append(evs, status(task.StateCompleted, "end"))...)
+	var doc struct{ History []struct{ MessageID string } }
+	require.NoError(t, json.Unmarshal(waittest.Within(t, "the task", got).body, &doc))
+	require.Len(t, doc.History, 601)
+	for i, m := range doc.History[1:] {
+		require.Equal(t, fmt.Sprint("m-", i), m.MessageID)
+	}
 }
 
 func TestEveryEventArrivesInOrder(t *testing.T) {

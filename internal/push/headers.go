@@ -1,10 +1,13 @@
 package push
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -37,7 +40,7 @@ func (s *Sender) headers(d *Delivery, now time.Time) (http.Header, error) {
 	if len(s.opt.Secrets) > 0 {
 		h.Set("Webhook-Id", d.ID)
 		h.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-		h.Set("Webhook-Signature", standardSignature(s.opt.Secrets, d.ID, now.Unix(), d.Body))
+		h.Set("Webhook-Signature", standardSignature(s.opt.Secrets, d.Owner, d.ID, now.Unix(), d.Body))
 	}
 	return h, nil
 }
@@ -56,6 +59,10 @@ func authenticate(h http.Header, c *task.PushConfig, authorizesKeys bool) (autho
 		}
 	}
 	if scheme == schemeAPIKey {
+		if name, value, ok := ownHeader(h, c.Credentials); ok {
+			h.Set(name, value)
+			return name == "Authorization"
+		}
 		h.Set("X-API-Key", c.Credentials)
 		if !authorizesKeys {
 			return false
@@ -63,6 +70,25 @@ func authenticate(h http.Header, c *task.PushConfig, authorizesKeys bool) (autho
 	}
 	h.Set("Authorization", scheme+" "+c.Credentials)
 	return true
+}
+
+// ownHeader returns the header that the credentials of an API key describe: {"in": "header", "name": "X-K", "value": "v"}.
+// ok is false for credentials that are the key itself, and for a header that is ours or the connection's.
+func ownHeader(ours http.Header, credentials string) (name, value string, ok bool) {
+	var described struct{ In, Name, Value string }
+	if json.Unmarshal([]byte(credentials), &described) != nil || described.In != "header" {
+		return "", "", false
+	}
+	name, value = http.CanonicalHeaderKey(described.Name), described.Value
+	ok = httpguts.ValidHeaderFieldName(name) && value != "" && httpguts.ValidHeaderFieldValue(value) &&
+		ours.Get(name) == "" && !ofConnection[name]
+	return name, value, ok
+}
+
+// ofConnection are headers that frame a request or describe its connection.
+var ofConnection = map[string]bool{
+	"Connection": true, "Content-Encoding": true, "Content-Length": true, "Expect": true, "Host": true, "Keep-Alive": true,
+	"Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 }
 
 const schemeAPIKey = "ApiKey"

@@ -2,6 +2,8 @@ package push_test
 
 import (
 	"context"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +49,82 @@ func TestPurgedTaskIsNotDelivered(t *testing.T) {
 	r.emit(of, status(task.StateCompleted, "x"))
 	require.False(t, waittest.Within(t, "the outcome", p.recorded))
 	require.Empty(t, got)
+}
+
+// counted counts the outcomes.
+type counted struct {
+	*store.Store
+	n atomic.Int64
+}
+
+func (c *counted) RecordPush(ctx context.Context, o *store.PushOutcome) (ours, more bool, err error) {
+	ours, more, err = c.Store.RecordPush(ctx, o)
+	c.n.Add(1)
+	return ours, more, err
+}
+
+// A claim that waits for its host has read its events already. Meanwhile the task is purged, or its webhook deleted.
+func TestClaimsThatWaitEndWithTheirWebhook(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *replica, id task.ID) error{
+		"purged": func(r *replica, id task.ID) error {
+			_, err := r.Erase(t.Context(), []task.ID{id}, true, "")
+			return err
+		},
+		"deleted": func(r *replica, id task.ID) error {
+			_, err := r.DeletePush(t.Context(), id, "hook")
+			return err
+		},
+		"disabled": func(r *replica, id task.ID) error {
+			_, err := r.DisablePush(t.Context(), id, "hook", "enough")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hold := make(chan struct{})
+			url, got := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+				<-hold
+				w.WriteHeader(http.StatusNoContent)
+			})
+			var may atomic.Bool
+			may.Store(true)
+			records := &counted{}
+			r := start(t, storetest.New(t).URL, func(o *push.Options) {
+				worker := o.Worker
+				o.Worker = func() task.ID {
+					if may.Load() {
+						return worker()
+					}
+					return task.ID{}
+				}
+				records.Store, o.Store = o.Store.(*store.Store), records
+				o.PerHost = 2
+			})
+			r.emit(r.begin(hook(url, "1.0")), status(task.StateCompleted, "first"))
+			require.Equal(t, "first", said(t, waittest.Within(t, "the first", got).body))
+
+			// One claim wins two more: the host has a slot for one of them.
+			may.Store(false)
+			ids := map[string]task.ID{}
+			for _, text := range []string{"second", "third"} {
+				of := r.begin(hook(url, "1.0"))
+				r.emit(of, status(task.StateCompleted, text))
+				ids[text] = of.id
+			}
+			may.Store(true)
+			r.Wake()
+			delete(ids, said(t, waittest.Within(t, "the second", got).body))
+			require.Len(t, ids, 1)
+			for _, id := range ids {
+				require.False(t, r.cursor(id).LockedUntil.IsZero(), "it is claimed")
+				require.NoError(t, end(r, id))
+			}
+			close(hold)
+			awaited(t, "the end of the claim", func() bool { return records.n.Load() == 3 })
+			require.Empty(t, got)
+		})
+	}
 }
 
 // An extension that its caller no longer waits for would hold the claim for nobody.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -22,6 +23,9 @@ import (
 type Delivery struct {
 	ID          string // the same for every attempt
 	TaskID      string // as clients know it
+	Task        task.ID
+	Agent       string
+	Owner       identity.Owner // of the task
 	Config      *task.PushConfig
 	ContentType string
 	Body        []byte

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/push/guard"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
@@ -34,7 +35,9 @@ func delivery(url string, change func(*task.PushConfig)) *push.Delivery {
 	if change != nil {
 		change(c)
 	}
-	return &push.Delivery{ID: "d-1", TaskID: "t-1", Config: c, ContentType: "application/json", Body: []byte(`{"a":1}`)}
+	return &push.Delivery{
+		ID: "d-1", TaskID: "t-1", Task: task.ID{1}, Agent: "demo", Owner: identity.Owner{Tenant: "acme", Subject: "alice"}, Config: c, ContentType: "application/json", Body: []byte(`{"a":1}`),
+	}
 }
 
 // tokenOf reads a JWT as a receiver should: with the published keys.
@@ -80,6 +83,9 @@ func TestWhatIsSent(t *testing.T) {
 	digest := sha256.Sum256(r.body)
 	require.Empty(t, cmp.Diff(map[string]any{
 		"iss": "https://a.example", "aud": hook, "sub": "t-1", "jti": "d-1", "iat": float64(at), "exp": float64(at + 300),
+		"tenant": "acme", "agent": "demo", "task": task.ID{1}.String(),
+		// printf 'acme\0alice' | sha256sum
+		"owner":               "dea4eaeaeaa2ce73be2c366f5d0ea013f6752d12966a10583f32acf17d97d403",
 		"request_body_sha256": hex.EncodeToString(digest[:]),
 	}, claims))
 	r.Header.Del("X-A2A-Signature")
@@ -95,7 +101,7 @@ func TestWhatIsSent(t *testing.T) {
 	signatures := strings.Fields(r.Header.Get("Webhook-Signature"))
 	require.Len(t, signatures, 2)
 	for i, s := range secrets {
-		mac := hmac.New(sha256.New, s)
+		mac := hmac.New(sha256.New, s.For(identity.Owner{Tenant: "acme", Subject: "alice"}))
 		mac.Write([]byte("d-1." + r.Header.Get("Webhook-Timestamp") + "." + string(r.body)))
 		require.Equal(t, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), signatures[i])
 	}
@@ -145,6 +151,42 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
+// The credentials of an API key may name its header. Credentials that name no usable header are the key.
+func TestAPIKeysInTheirOwnHeader(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	s := sender(t, push.SenderOptions{Signer: ring(t, storetest.New(t).URL), Issuer: "https://a.example"})
+	send := func(credentials string) http.Header {
+		t.Helper()
+		a := s.Send(t.Context(), delivery(url, func(c *task.PushConfig) {
+			c.Schemes, c.Credentials, c.Dialect = []string{"apikey"}, credentials, "0.3"
+		}))
+		require.Equal(t, push.Delivered, a.Class, a.Error)
+		return (<-got).Header
+	}
+	for _, credentials := range []string{`{"in":"header","name":"X-K","value":"v"}`, ` {"name":"x-k","value":"v","in":"header","more":1}`} {
+		h := send(credentials)
+		require.Equal(t, "v", h.Get("X-K"), credentials)
+		require.Empty(t, h.Get("X-Api-Key"), credentials)
+		require.Equal(t, "Bearer "+h.Get("X-A2A-Signature"), h.Get("Authorization"))
+	}
+	h := send(`{"in":"header","name":"authorization","value":"Key v"}`)
+	require.Equal(t, []string{"Key v"}, h.Values("Authorization"))
+	require.Empty(t, h.Get("X-Api-Key"))
+	for _, credentials := range []string{
+		"k", `{"in":"query","name":"X-K","value":"v"}`, `{"in":"header","name":"X K","value":"v"}`, `{"in":"header","name":"X-K","value":"a\nb"}`,
+		`{"in":"header","name":"X-K"}`, `{"in":"header","name":"content-type","value":"text/html"}`, `{"in":"header","name":"Host","value":"other"}`,
+		`{"in":"header","name":"Transfer-Encoding","value":"gzip"}`, `{"in":"header","name":"x-a2a-signature","value":"forged"}`,
+		`{"in":"header","name":"Content-Length","value":"0"}`, `{"in":"header","name":"Connection","value":"X-A2A-Signature"}`, `{"in":`,
+	} {
+		h := send(credentials)
+		require.Equal(t, []string{credentials}, h.Values("X-Api-Key"), credentials)
+		require.Equal(t, "application/json", h.Get("Content-Type"))
+		require.Equal(t, "Bearer "+h.Get("X-A2A-Signature"), h.Get("Authorization"))
+		require.Empty(t, h.Get("X-K")+h.Get("Connection"))
+	}
+}
+
 func TestDeliveryIDsNameTheEvent(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 11, 21, 1, 2, 3, 4000, time.UTC)
@@ -163,6 +205,24 @@ func TestDeliveryIDsNameTheEvent(t *testing.T) {
 	} {
 		require.NotContains(t, others, other)
 		others[other] = true
+	}
+}
+
+// A receiver that is given its secret verifies with it for as long as the server has the secret that it comes from.
+func TestSecretsOfOwnersDiffer(t *testing.T) {
+	t.Parallel()
+	s, err := push.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	require.NoError(t, err)
+	alice := s.For(identity.Owner{Tenant: "acme", Subject: "alice"})
+	require.Equal(t, "whsec_SrD6anaqnFB1ZYNKIirhqnOSJtgJikHA6Y7CThFIcL4=", alice.Text())
+	known, err := push.ParseSecret(alice.Text())
+	require.NoError(t, err)
+	require.Equal(t, alice, known)
+	seen := map[string]bool{s.Text(): true, alice.Text(): true}
+	for _, other := range []identity.Owner{{}, {Subject: "alice"}, {Tenant: "acme"}, {Tenant: "alice", Subject: "acme"}, {Subject: "acmealice"}} {
+		require.NotContains(t, seen, s.For(other).Text())
+		seen[s.For(other).Text()] = true
+		require.NotEqual(t, push.OwnerClaim(identity.Owner{Tenant: "acme", Subject: "alice"}), push.OwnerClaim(other))
 	}
 }
 

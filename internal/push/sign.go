@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -27,7 +28,11 @@ const tokenLife = 5 * time.Minute
 type claims struct {
 	Issuer   string `json:"iss"`
 	Audience string `json:"aud"` // the URL as it was set: another hook on the same host must not accept the token
-	Subject  string `json:"sub"` // the task
+	Subject  string `json:"sub"` // the task, as its client calls it; in 0.1 other owners may have tasks of the same name
+	Tenant   string `json:"tenant"`
+	Owner    string `json:"owner"` // OwnerClaim
+	Agent    string `json:"agent"`
+	Task     string `json:"task"` // the id that this server gave the task: no other task has it
 	IssuedAt int64  `json:"iat"`
 	Expires  int64  `json:"exp"`
 	ID       string `json:"jti"`
@@ -38,13 +43,22 @@ type claims struct {
 func token(s Signer, issuer string, d *Delivery, now time.Time) (string, error) {
 	digest := sha256.Sum256(d.Body)
 	payload, err := json.Marshal(claims{
-		Issuer: issuer, Audience: d.Config.URL, Subject: d.TaskID, IssuedAt: now.Unix(), Expires: now.Add(tokenLife).Unix(),
-		ID: d.ID, Body: hex.EncodeToString(digest[:]),
+		Issuer: issuer, Audience: d.Config.URL, Subject: d.TaskID,
+		Tenant: d.Owner.Tenant, Owner: OwnerClaim(d.Owner), Agent: d.Agent, Task: d.Task.String(),
+		IssuedAt: now.Unix(), Expires: now.Add(tokenLife).Unix(), ID: d.ID, Body: hex.EncodeToString(digest[:]),
 	})
 	if err != nil {
 		return "", err
 	}
 	return s.Sign(payload, "JWT", "")
+}
+
+// OwnerClaim identifies the owner of a task to receivers: SHA-256 of the tenant, a zero byte and the subject, in hex. It
+// keeps names out of receivers' logs, but does not hide a name that can be guessed. PostgreSQL stores no zero bytes, so
+// two owners never have the same text.
+func OwnerClaim(o identity.Owner) string {
+	digest := sha256.Sum256([]byte(o.Tenant + "\x00" + o.Subject))
+	return hex.EncodeToString(digest[:])
 }
 
 // DeliveryID is the same for every attempt to deliver the same event, on every replica. Receivers deduplicate by it.
@@ -55,8 +69,20 @@ func DeliveryID(id task.ID, c *task.PushConfig, seq task.Seq, snapshot bool) str
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Secret is a secret for signatures as standardwebhooks.com describes them.
+// Secret is a secret for signatures as standardwebhooks.com describes them. The configured secrets sign nothing: each
+// owner's deliveries are signed with a secret derived from them. So no receiver can forge deliveries for another owner,
+// and a receiver that has its owner's secret accepts only that owner's tasks.
 type Secret []byte
+
+// For derives the secret of an owner: HMAC-SHA256 over a fixed prefix and the owner.
+func (s Secret) For(o identity.Owner) Secret {
+	mac := hmac.New(sha256.New, s)
+	_, _ = mac.Write([]byte("holdfast webhook secret\x00" + o.Tenant + "\x00" + o.Subject))
+	return mac.Sum(nil)
+}
+
+// Text returns the usual form, which ParseSecret reads.
+func (s Secret) Text() string { return secretPrefix + base64.StdEncoding.EncodeToString(s) }
 
 const secretPrefix = "whsec_"
 
@@ -72,10 +98,10 @@ func ParseSecret(s string) (Secret, error) {
 
 // standardSignature returns the header webhook-signature. It has one signature for each secret, so that a receiver may
 // still use the previous secret.
-func standardSignature(secrets []Secret, id string, at int64, body []byte) string {
+func standardSignature(secrets []Secret, owner identity.Owner, id string, at int64, body []byte) string {
 	signatures := make([]string, len(secrets))
 	for i, s := range secrets {
-		mac := hmac.New(sha256.New, s)
+		mac := hmac.New(sha256.New, s.For(owner))
 		_, _ = fmt.Fprintf(mac, "%s.%s.", id, strconv.FormatInt(at, 10))
 		_, _ = mac.Write(body)
 		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))

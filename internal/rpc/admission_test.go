@@ -432,3 +432,33 @@ func TestCardsDuringOutageOfIssuer(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, do(t, s, http.MethodGet, "/agents/plain/.well-known/agent-card.json", "", token...).StatusCode)
 }
+
+// The server reads few bodies of callers without a credential at a time, and reserves nothing for a body that does not
+// arrive. Beyond that it answers without the id.
+func TestBodiesWithoutCredentialsAreLimited(t *testing.T) {
+	t.Parallel()
+	g := serveGated(t, false)
+	const each = 32 // of one address
+	ask := func() (id string) {
+		r := do(t, g.Server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":3,"method":"SendMessage"}`)
+		require.Equal(t, http.StatusUnauthorized, r.StatusCode)
+		var a struct{ ID json.RawMessage }
+		require.NoError(t, json.Unmarshal(r.body, &a))
+		return string(a.ID)
+	}
+	require.Equal(t, "3", ask())
+	var held []net.Conn
+	for range each {
+		c, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		_, err = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 65536\r\n\r\n")
+		require.NoError(t, err)
+		held = append(held, c)
+	}
+	require.Eventually(t, func() bool { return ask() == "null" }, 10*time.Second, time.Millisecond)
+	for _, c := range held {
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool { return ask() == "3" }, 10*time.Second, time.Millisecond)
+}

@@ -57,6 +57,41 @@ func cors(c CORS) echo.MiddlewareFunc {
 	})
 }
 
+// foreign tells the operator of pages that may not use the server. Their users see an error without a
+// reason, since a browser hides the answer from such a page.
+func (s *Server) foreign(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if origin := r.Header.Get("Origin"); origin != "" && !s.mayUse(origin, r.Host) {
+			if s.opt.OriginRefused != nil {
+				s.opt.OriginRefused()
+			}
+			now, last := time.Now().UnixNano(), s.originLogged.Load()
+			if now-last > int64(originEvery) && s.originLogged.CompareAndSwap(last, now) {
+				s.opt.Log.Warn("refused a page of another origin; cors.allowed_origins can allow it",
+					"origin", shortened(origin), "path", shortened(r.URL.Path))
+			}
+		}
+		return next(c)
+	}
+}
+
+// mayUse reports whether pages of an origin may use the server at host.
+func (s *Server) mayUse(origin, host string) bool {
+	if s.opt.CORS.Any() || slices.Contains(s.opt.CORS.Origins, origin) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && (u.Host == host || strings.HasPrefix(s.opt.PublicURL+"/", origin+"/"))
+}
+
+// originEvery is the shortest time between log lines about refused origins. The metric counts them
+// all.
+const originEvery = time.Minute
+
+// shortened bounds what a client can write into the log.
+func shortened(s string) string { return s[:min(len(s), 200)] }
+
 // sameOrigin refuses requests that a page of a foreign origin makes a browser send without a
 // preflight. CORS keeps such a page from reading the answer, but the request still takes effect.
 // Every page open on this machine can reach a server that only this machine reaches.

@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -120,6 +121,35 @@ func TestPagesOfAllowedOrigins(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, do(t, s, http.MethodPost, "/", get, "Origin", other).StatusCode, other)
 	}
 	require.Equal(t, "OPTIONS, POST", do(t, s, http.MethodOptions, "/", "").Header.Get("Allow"), "as without CORS")
+}
+
+// The operator learns of a page that may not use the server: its user sees an error without a reason.
+func TestRefusedOriginsAreCountedAndLogged(t *testing.T) {
+	t.Parallel()
+	const app, evil = "https://app.example", "https://evil.example"
+	for name, tt := range map[string]struct {
+		cors    rpc.CORS
+		refused int
+	}{
+		"without CORS": {rpc.CORS{}, 3 + 3}, "with CORS": {rpc.CORS{Origins: []string{app}}, 3}, "with any": {rpc.CORS{Origins: []string{"*"}}, 0},
+	} {
+		var logs strings.Builder
+		refused := 0
+		o := options("https://a2a.example.com", namer{}.As)
+		o.CORS, o.OriginRefused, o.Log = tt.cors, func() { refused++ }, slog.New(slog.NewTextHandler(&logs, nil))
+		s := httptest.NewServer(rpc.New(o))
+		for _, origin := range []string{evil, app} {
+			preflight(t, s, "/", origin)
+			do(t, s, http.MethodPost, "/", get, "Origin", origin)
+			do(t, s, http.MethodGet, "/tasks/t-1:subscribe?A2A-Version=1.0", "", "Origin", origin)
+		}
+		for _, origin := range []string{s.URL, "https://a2a.example.com", ""} {
+			do(t, s, http.MethodPost, "/", get, "Origin", origin)
+		}
+		s.Close()
+		require.Equal(t, tt.refused, refused, name)
+		require.Equal(t, min(1, tt.refused), strings.Count(logs.String(), "cors.allowed_origins"), "%s: %s", name, &logs)
+	}
 }
 
 func TestPagesOfAnyOrigin(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -54,6 +55,8 @@ type Options struct {
 	// CORS allows pages of other origins. Without it such pages can neither read nor change
 	// anything.
 	CORS CORS
+	// OriginRefused counts a request of a page that CORS does not allow. Nil: not counted.
+	OriginRefused func()
 	// LocalOnly restricts an unauthenticated server to this machine: it refuses every other host
 	// except that of PublicURL.
 	LocalOnly bool
@@ -75,7 +78,9 @@ type Server struct {
 	agents map[string]*Agent
 	names  []string // of agents, sorted
 	common string   // the agent at the root, or ""
-	http   *http.Server
+	// originLogged is when a refused origin was logged last.
+	originLogged atomic.Int64
+	http         *http.Server
 }
 
 // New makes a server; Serve starts it.
@@ -84,7 +89,7 @@ func New(o Options) *Server {
 	s := &Server{opt: o, agents: map[string]*Agent{}}
 	e := echo.New()
 	e.HTTPErrorHandler = s.httpError
-	e.Pre(s.limitBody)
+	e.Pre(s.limitBody, s.foreign)
 	if len(o.CORS.Origins) > 0 {
 		e.Pre(cors(o.CORS))
 	}

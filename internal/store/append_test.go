@@ -258,9 +258,12 @@ func TestRescue(t *testing.T) {
 	log := f.log(zombie.c.Task.ID)
 	require.Equal(t, task.RunLost, log[len(log)-1].Run.Outcome)
 	require.Equal(t, task.Seq(3), f.ear.advanced[zombie.c.Task.ID])
-	for _, c := range f.claim(alive, "a", tasks-5) {
+	f.claim(alive, "a", 1) // the others wait until it is known whether this one ends its process
+	f.exec("UPDATE holdfast.task_queue SET suspect = false WHERE worker_id IS NULL")
+	for _, c := range f.claim(alive, "a", tasks-6) {
 		if got[c.Task.ID] > 0 {
 			require.Equal(t, 2, c.Try)
+			require.Equal(t, 1, c.Spared, "the process had other runs")
 			require.Equal(t, task.Attempt(3), c.Attempt, "the claim, the rescue, the second claim")
 		}
 	}

@@ -321,3 +321,31 @@ func BenchmarkAudit(b *testing.B) {
 		}
 	}
 }
+
+// While another session keeps an old snapshot, vacuum removes no old version of a chain. A writer does not read them.
+func TestAuditBesideAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	old, err := f.conn().BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = old.Rollback(context.Background()) }()
+	_, err = old.Exec(t.Context(), "SELECT FROM holdfast.tasks")
+	require.NoError(t, err)
+	c := f.conn()
+	_, err = c.Exec(t.Context(), "DO $$ BEGIN FOR i IN 1..2000 LOOP PERFORM holdfast.audit('[]'); COMMIT; END LOOP; END $$")
+	require.NoError(t, err)
+	var plan []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	for range 2 { // the first one also reads catalogs
+		err = c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT holdfast.audit('[]')").Scan(&plan)
+		require.NoError(t, err)
+	}
+	require.Less(t, plan[0].Plan.Hit+plan[0].Plan.Read, 200, "pages, of 2,000 old versions")
+	problems, rows := f.verified()
+	require.Empty(t, problems)
+	require.EqualValues(t, 2002, rows)
+}

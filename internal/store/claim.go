@@ -23,8 +23,11 @@ type Claimed struct {
 	CancelRequested bool
 	Waited          time.Duration // how long the run was available before the claim
 	AvailableAt     time.Time
-	ArtifactBytes   int64 // bytes that earlier runs of the task wrote
-	Unreadable      error // why the message cannot be decoded; Message is then empty
+	ArtifactBytes   int64         // bytes that earlier runs of the task wrote
+	AwayFor         time.Duration // how long the agent has not begun this run; 0: this is the first try at it
+	Suspect         bool          // the last run was lost with its process and may have ended it
+	Spared          int           // tries that were lost with a process, but probably not the reason
+	Unreadable      error         // why the message cannot be decoded; Message is then empty
 }
 
 // Demand is the number of runs of an agent that a worker can take.
@@ -33,16 +36,27 @@ type Demand struct {
 	Slots int
 	// Since skips queue rows that became available earlier; zero skips none.
 	Since time.Time
+	Older time.Duration // claim only what has been due for so long
+	Skip  []task.ID     // not to claim
+	// NoSuspect claims no run that may have ended its process. Otherwise Claim claims at most one.
+	NoSuspect bool
 }
 
 // Claim claims due tasks for a worker and raises their attempt. If its connection dies, the outcome
 // is unknown; Owned then finds the claimed runs.
 func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Claimed, error) {
-	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker)}
+	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}}
 	for _, d := range want {
 		arg.Agents = append(arg.Agents, d.Agent)
 		arg.Slots = append(arg.Slots, int32(d.Slots))
 		arg.Since = append(arg.Since, d.Since)
+		arg.Older = append(arg.Older, d.Older)
+		for _, id := range d.Skip {
+			arg.Skip = append(arg.Skip, uuid.UUID(id))
+		}
+		if d.NoSuspect {
+			arg.Suspects = 0
+		}
 	}
 	start := time.Now()
 	rows, err := s.q.QueueClaim(ctx, s.hot, arg)
@@ -68,8 +82,11 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 			Task: t, Message: e.Message, MessageSeq: e.Seq, Attempt: task.Attempt(r.Attempt),
 			Turn: int(r.Turn), Try: int(r.Tries), CancelRequested: r.CancelRequested,
 			Waited: r.ClaimedAt.Sub(r.AvailableAt), AvailableAt: r.AvailableAt,
-			ArtifactBytes: r.ArtifactBytes,
-			Unreadable:    unreadable,
+			ArtifactBytes: r.ArtifactBytes, Suspect: r.Suspect, Spared: int(r.Spared),
+			Unreadable: unreadable,
+		}
+		if r.Away {
+			out[i].AwayFor = max(r.AwayFor, 1)
 		}
 	}
 	return out, nil
@@ -83,32 +100,54 @@ type Requeue struct {
 	Note    task.RunNote
 	Delay   time.Duration
 	Uncount bool // do not count the attempt: it was not the task's fault
+	Away    bool // the agent did not begin the run
+	InPlace bool // with Away: the agent is away. The task keeps its place, Delay does not apply
+	Silent  bool // do not write the note to the log
 }
 
 // GiveBack ends an attempt without ending the task. Errors: task.LeaseLost if the run was fenced.
 func (s *Store) GiveBack(ctx context.Context, r Requeue) error {
+	_, err := s.Requeue(ctx, r)
+	return err
+}
+
+// Requeue is GiveBack. It returns how long the agent has been away if the run keeps its place.
+func (s *Store) Requeue(ctx context.Context, r Requeue) (awayFor time.Duration, err error) {
 	ev := &task.Event{Task: r.Task, Kind: task.EventRun, Attempt: r.Attempt, Run: &r.Note}
 	var row dbsqlc.RunRequeueRow
-	err := s.rolledBack(ctx, "give_back", func() (err error) {
+	err = s.rolledBack(ctx, "give_back", func() (err error) {
 		row, err = s.q.RunRequeue(ctx, s.hot, dbsqlc.RunRequeueParams{
 			ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), Uncount: r.Uncount, Delay: r.Delay,
-			Payload: EncodePayload(ev),
+			Payload: EncodePayload(ev), Away: r.Away, InPlace: r.InPlace, Logged: !r.Silent, Agent: r.Agent, Error: r.Note.Error,
 		})
 		return err
 	})
 	if err != nil {
 		err = translate("give back", err)
 		if task.KindOf(err) == task.NotFound {
-			return task.LeaseLost
+			return 0, task.LeaseLost
 		}
-		return err
+		return 0, err
 	}
-	ev.Seq, ev.At = task.Seq(row.Seq), row.At
-	s.committed(ev)
-	if r.Delay == 0 && s.listener != nil {
+	if !r.Silent {
+		ev.Seq, ev.At = task.Seq(row.Seq), row.At
+		s.committed(ev)
+	}
+	// Nobody is woken for an agent that is away: each worker finds out at its own pace.
+	if r.Delay == 0 && !r.InPlace && s.listener != nil {
 		s.listener.Ready(r.Agent)
 	}
-	return nil
+	return row.AwayFor, nil
+}
+
+// Began ends the outages of agents that have begun a run.
+func (s *Store) Began(ctx context.Context, agents []string) error {
+	return translate("end outages", s.q.AgentsBegan(ctx, s.hot, agents))
+}
+
+// Acquit clears the suspicion that a worker's run ends its process.
+func (s *Store) Acquit(ctx context.Context, worker, id task.ID) error {
+	return translate("acquit", s.q.QueueAcquit(ctx, s.hot, dbsqlc.QueueAcquitParams{ID: uuid.UUID(id), Worker: uuid.UUID(worker)}))
 }
 
 // Hurry makes the next attempt of a task due now instead of after its backoff. hurried says that it
@@ -177,6 +216,7 @@ type QueueDepth struct {
 	Agent            string
 	Waiting, Running int64
 	Oldest           time.Duration
+	Away             time.Duration // how long the agent has been away; 0: it is not known to be away
 }
 
 // QueueDepths measures the queue for metrics.
@@ -187,7 +227,10 @@ func (s *Store) QueueDepths(ctx context.Context) ([]QueueDepth, error) {
 	}
 	out := make([]QueueDepth, len(rows))
 	for i, r := range rows {
-		out[i] = QueueDepth{r.Agent, r.Waiting, r.Running, time.Duration(r.OldestSeconds * float64(time.Second))}
+		out[i] = QueueDepth{
+			Agent: r.Agent, Waiting: r.Waiting, Running: r.Running,
+			Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Away: time.Duration(r.AwaySeconds * float64(time.Second)),
+		}
 	}
 	return out, nil
 }

@@ -87,7 +87,7 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 		view, column := l[0], l[2]
 		comments[view] = l[1]
 		switch {
-		case view != "v_workers" && view != "v_names" && view != "v_audit" && slices.Contains([]string{"task", "task_id", "agent", "tenant", "owner", "context_id"}, column):
+		case view != "v_workers" && view != "v_outages" && view != "v_names" && view != "v_audit" && slices.Contains([]string{"task", "task_id", "agent", "tenant", "owner", "context_id"}, column):
 			shared[view] += row(l)
 		default:
 			tables[view] += row(l)
@@ -96,9 +96,9 @@ func TestTheManualHasTheColumns(t *testing.T) { // not parallel: like the next t
 	for view, rows := range shared {
 		require.Equal(t, shared["v_tasks"], rows, "%s begins like the others", view)
 	}
-	require.Len(t, tables, 14)
+	require.Len(t, tables, 15)
 	require.Len(t, shared, 11)
-	tables["All of them"], comments["All of them"] = shared["v_tasks"], "All but `v_workers`, `v_names` and `v_audit` begin with these columns:"
+	tables["All of them"], comments["All of them"] = shared["v_tasks"], "All but `v_workers`, `v_outages`, `v_names` and `v_audit` begin with these columns:"
 	for view, rows := range tables {
 		heading := "\n### " + view + "\n"
 		require.Contains(t, m.text, heading)
@@ -322,6 +322,12 @@ func speaks(state task.State, text string, in, out int) *task.Event {
 	return e
 }
 
+func failing(text, cause string) *task.Event {
+	e := speaks(task.StateFailed, text, 0, 0)
+	e.Cause = cause
+	return e
+}
+
 func usageJSON(in, out int) []byte {
 	if in == 0 {
 		return nil
@@ -393,7 +399,7 @@ func (b *book) write() {
 	for i, text := range []string{"My login is broken", "It still is"} {
 		b.begin(14*time.Hour+time.Duration(i)*time.Minute, opening{
 			id: fmt.Sprintf("help-%d", i+1), agent: "support", owner: "ben", context: "c-login", text: text,
-		}).wait(sec).claim("web-2/988").emit(work()).wait(6 * sec).emit(speaks(task.StateFailed, "The agent failed.", 0, 0))
+		}).wait(sec).claim("web-2/988").emit(work()).wait(6 * sec).emit(failing("The agent failed.", "exit status 1: no model is configured"))
 	}
 	b.begin(15*time.Hour, opening{id: "help-3", agent: "support", owner: "cyd", context: "c-refund", text: "Refund everyone"}).
 		wait(sec).claim("web-2/988").emit(work()).wait(sec).emit(speaks(task.StateRejected, "Not without a manager.", 0, 0))

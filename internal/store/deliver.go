@@ -277,41 +277,81 @@ func (d *PushDue) knows(h *task.Task) {
 type PushRange struct {
 	From, Upto task.Seq // Upto 0: up to the newest
 	Everything bool     // also the events that the configuration does not want
-	Limit      int      // 0: no limit
+	Limit      int      // 0: as many as a page may have
 }
 
-// ReadPush reads events of a claimed configuration's task, and the header of the task. The header
-// is from the first call, or from a later one without Everything. The first read of the events to
-// deliver returns those that were read with the claim, if any.
-func (s *Store) ReadPush(ctx context.Context, d *PushDue, r PushRange) (header *task.Task, events []*task.Event, err error) {
-	limit := cmp.Or(r.Limit, math.MaxInt32)
+// PushPage is what one read returns: the first events of a range.
+type PushPage struct {
+	Header *task.Task
+	Events []*task.Event // at least one, if there is one; more only if they are small
+	Found  int           // how many events the range has, at most its Limit
+}
+
+const (
+	// pushRows and pushBytes bound a page, because all deliveries of a process read at the same time. One event may
+	// be larger.
+	pushRows  = 256
+	pushBytes = 1 << 20
+	// pushShrink is how much smaller the next page is after one that timed out.
+	pushShrink = 16
+)
+
+// ReadPush reads the first events of a range in the log of a claimed configuration's task, and the header of the task.
+// The header is from the first call, or from a later one without Everything. The first read of the events to deliver
+// returns those that were read with the claim, if any.
+//
+// If the database needs too long for a page, ReadPush tries smaller ones. If even one event takes too long, the error is
+// task.Internal: it counts as a failure of the webhook, because waiting would not help.
+func (s *Store) ReadPush(ctx context.Context, d *PushDue, r PushRange) (*PushPage, error) {
+	limit := cmp.Or(r.Limit, pushRows)
 	if !r.Everything && d.ahead != nil {
-		events, d.ahead = d.ahead, nil
+		events := d.ahead
+		d.ahead = nil
 		if len(events) <= limit && r.From == d.Next {
-			return d.header, events, nil
+			return &PushPage{Header: d.header, Events: events, Found: len(events)}, nil
 		}
 	}
 	if !r.Everything || d.header == nil {
 		h, err := s.Header(ctx, d.Task)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		d.knows(h)
 	}
-	rows, err := s.q.PushLog(ctx, s.api, dbsqlc.PushLogParams{
+	return s.pushPage(ctx, s.api, d, dbsqlc.PushLogParams{
 		Task: uuid.UUID(d.Task), FromSeq: int64(r.From), Upto: cmp.Or(int64(r.Upto), math.MaxInt64), Everything: r.Everything,
-		Artifacts: d.Config.Artifacts, MaxRows: int32(limit),
+		Artifacts: d.Config.Artifacts, MaxRows: int32(limit), MaxBytes: pushBytes,
 	})
-	if err != nil {
-		return nil, nil, translate("read pushes", err)
+}
+
+func (s *Store) pushPage(ctx context.Context, db dbsqlc.DBTX, d *PushDue, arg dbsqlc.PushLogParams) (*PushPage, error) {
+	rows, err := s.q.PushLog(ctx, db, arg)
+	for ; tooSlow(ctx, err) && arg.MaxRows > 1; rows, err = s.q.PushLog(ctx, db, arg) {
+		arg.MaxRows, arg.MaxBytes = max(1, arg.MaxRows/pushShrink), arg.MaxBytes/pushShrink
 	}
-	events = make([]*task.Event, len(rows))
+	if tooSlow(ctx, err) {
+		return nil, &task.Error{Kind: task.Internal, Cause: fmt.Errorf("read pushes: event %d takes too long: %w", arg.FromSeq, err)}
+	}
+	if err != nil {
+		return nil, translate("read pushes", err)
+	}
+	p := &PushPage{Header: d.header, Events: make([]*task.Event, len(rows))}
 	for i := range rows {
-		if events[i], err = event(&rows[i], d.header); err != nil {
-			return nil, nil, translate("read pushes", err)
+		p.Found = int(rows[i].Found)
+		e := eventOfPush(&rows[i])
+		if p.Events[i], err = event(&e, d.header); err != nil {
+			return nil, translate("read pushes", err)
 		}
 	}
-	return d.header, events, nil
+	return p, nil
+}
+
+func eventOfPush(r *dbsqlc.PushLogRow) dbsqlc.Event {
+	return dbsqlc.Event{
+		Task: r.Task, Seq: r.Seq, Kind: r.Kind, Kept: r.Kept, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
+		ArtifactID: r.ArtifactID, Payload: r.Payload, RequestID: r.RequestID, CreatedAt: r.CreatedAt, WorkerID: r.WorkerID,
+		ClaimedAt: r.ClaimedAt,
+	}
 }
 
 // PushOutcome is what became of a claim, or of one delivery under it.

@@ -87,6 +87,12 @@ func passing(err error) bool {
 	return missing || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "40")
 }
 
+// tooSlow reports whether a statement ran out of time, on the server or here, although its caller still waits.
+func tooSlow(ctx context.Context, err error) bool {
+	var pg *pgconn.PgError
+	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &pg) && pg.Code == "57014")
+}
+
 // unavailable reports whether err means that the database is unavailable, and not that the
 // statement is wrong.
 func unavailable(err error) bool {

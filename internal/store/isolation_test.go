@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -153,7 +155,7 @@ func init() {
 		"a worker's, of any agent's tasks":                                           {"QueueClaim", "RunsOwned", "RunsCanceled", "RunsRescue"},
 		"the hub's, for all of a replica's streams: a subscriber has found its task": {"EventsAfter", "EventsCatchUp", "TaskSeqs"},
 		"processes and duties": {
-			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "LeaseAcquire", "LeaseRelease", "ServerUptime",
+			"WorkerRegister", "WorkerRenew", "WorkerRemove", "WorkerCount", "WorkersReap", "AgentsBegan", "QueueAcquit", "LeaseAcquire", "LeaseRelease",
 		},
 		"an operator's":                       {"OpsTasks", "OpsTasksNamed", "OpsOpenTasks", "OpsTasksSince", "QueueHurry", "PushList", "PushAttempts", "PushDisable", "PushEnable", "PushRedeliver", "AuditChains", "AuditRows"},
 		"a dispatcher's, fenced by its claim": {"PushClaim", "PushNext", "PushLanes", "PushPark", "PushAhead", "PushTasks", "PushLog", "PushRecord"},
@@ -307,10 +309,10 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 	callers := map[string]string{
 		"another":                  become(asker{Tenant: "tenant", Subject: "other"}),
 		"of another tenant":        become(asker{Tenant: "other", Subject: "owner", TenantWide: true}),
-		"no setting":               "SET ROLE " + apiRole,
-		"a setting that has ended": "SELECT set_config('holdfast.caller', 'x', true); SET ROLE " + apiRole,
-		"a useless setting":        "SELECT set_config('holdfast.caller', '{}', false); SET ROLE " + apiRole,
-		"a null setting":           "SELECT set_config('holdfast.caller', '{NULL,NULL,NULL}', false); SET ROLE " + apiRole,
+		"no setting":               setAPIRole,
+		"a setting that has ended": "SELECT set_config('holdfast.caller', 'x', true); " + setAPIRole,
+		"a useless setting":        "SELECT set_config('holdfast.caller', '{}', false); " + setAPIRole,
+		"a null setting":           "SELECT set_config('holdfast.caller', '{NULL,NULL,NULL}', false); " + setAPIRole,
 	}
 	policed := map[string]bool{}
 	for who, become := range callers {
@@ -356,10 +358,10 @@ func TestCallersRoleWithoutPredicates(t *testing.T) {
 		"callers_log": true,
 	}, policed, "all that the role may read is under a policy, and the rest is not for it")
 	require.Zero(t, scan[int](f, `SELECT count(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND NOT relrowsecurity
-		AND relname <> 'callers_log' AND has_table_privilege('holdfast_api', oid, 'SELECT')`))
+		AND relname <> 'callers_log' AND has_table_privilege(holdfast.api_role(), oid, 'SELECT')`))
 
 	c := f.conn()
-	_, err = c.Exec(t.Context(), "SELECT set_config('holdfast.caller', 'nonsense', false); SET ROLE "+apiRole, pgx.QueryExecModeSimpleProtocol)
+	_, err = c.Exec(t.Context(), "SELECT set_config('holdfast.caller', 'nonsense', false); "+setAPIRole, pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	for _, name := range []string{"tasks", "task_events", "callers_log"} {
 		_, err := c.Exec(t.Context(), "SELECT FROM holdfast."+name)
@@ -376,7 +378,9 @@ func TestLogViewHasPolicyOfTasks(t *testing.T) {
 	bare := func(s string) string {
 		return strings.Join(strings.Fields(strings.NewReplacer("t.", "", "(", " ", ")", " ", ";", "").Replace(s)), " ")
 	}
-	require.Equal(t, bare(policy), bare(where))
+	where, owner, _ := strings.Cut(bare(where), " OR SELECT pg_has_role")
+	require.Equal(t, bare(policy), where)
+	require.Contains(t, owner, "CURRENT_USER, c.relowner, 'USAGE'", "the view does not bypass the policy as the owner of the table does")
 	require.Equal(t, []string{"security_barrier=true"}, scan[[]string](f, "SELECT reloptions FROM pg_class WHERE oid = 'holdfast.callers_log'::regclass"))
 }
 
@@ -446,7 +450,7 @@ func TestPlansOfCallersStatements(t *testing.T) {
 	}
 }
 
-// If the database lacks the role, the server continues without row-level security, and says so.
+// If the login may not use the role, the server continues without row-level security, and says so.
 func TestWithoutCallersRole(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -462,7 +466,6 @@ func TestWithoutCallersRole(t *testing.T) {
 	})
 	f.exec("GRANT USAGE ON SCHEMA holdfast TO " + login)
 	f.exec("GRANT ALL ON ALL TABLES IN SCHEMA holdfast TO " + login)
-	f.exec("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA holdfast TO " + login)
 	u, err := url.Parse(db.URL)
 	require.NoError(t, err)
 	u.User = url.User(login)
@@ -472,24 +475,95 @@ func TestWithoutCallersRole(t *testing.T) {
 		t.Cleanup(func() { s.Close(context.Background()) })
 		return s
 	}
-	s := open()
-	require.Equal(t, login+" is not a member of role holdfast_api", s.WithoutRowSecurity())
 	n := fresh("a")
-	_, err = s.Create(t.Context(), n)
+	_, err = openFixture(t, db.URL, "").Create(t.Context(), n)
 	require.NoError(t, err)
+	s := open()
+	_, err = ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
+	require.ErrorIs(t, err, task.NotFound, "a role with grants that does not own the tables sees nothing")
+
+	f.exec("DO $$ BEGIN EXECUTE format('GRANT %I TO " + login + "', current_user); END $$")
+	s = open()
+	require.Equal(t, login+" is not a member of role "+db.APIRole(), s.WithoutRowSecurity())
 	h, err := ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
-	require.NoError(t, err, "a role that is neither the callers' role nor the tables' owner has no policy")
+	require.NoError(t, err, "a member of the owner of the tables has no policy")
 	require.Equal(t, n.Task.ID, h.ID)
 	_, err = asker{}.of(s).FindTask(t.Context(), n.Task.PublicID)
 	require.ErrorIs(t, err, task.NotFound)
 
-	f.exec("GRANT holdfast_api TO " + login)
+	f.exec("GRANT " + db.APIRole() + " TO " + login)
 	s = open()
 	require.Empty(t, s.WithoutRowSecurity())
 	_, err = asker{}.of(s).Header(t.Context(), n.Task.ID)
 	require.ErrorIs(t, err, task.NotFound)
 	_, err = ownerOf(n).of(s).Header(t.Context(), n.Task.ID)
 	require.NoError(t, err)
+}
+
+// The server of one database has no access to another database of its cluster, although it may connect to it.
+func TestDatabasesOfOneCluster(t *testing.T) {
+	t.Parallel()
+	s := storetest.Server(t, map[string]string{"fsync": "off"})
+	admin, err := pgx.Connect(t.Context(), s.URL)
+	require.NoError(t, err)
+	defer admin.Close(context.Background()) //nolint:errcheck // the server goes next
+	at := func(user *url.Userinfo, database string) string {
+		u, err := url.Parse(s.URL)
+		require.NoError(t, err)
+		if u.Path = "/" + database; user != nil {
+			u.User = user
+		}
+		return u.String()
+	}
+	staging := url.UserPassword("staging", "staging")
+	for _, name := range []string{"prod", "staging"} {
+		for _, sql := range []string{"CREATE ROLE " + name + " LOGIN CREATEROLE PASSWORD '" + name + "'", "CREATE DATABASE " + name + " OWNER " + name} {
+			_, err = admin.Exec(t.Context(), sql)
+			require.NoError(t, err, sql)
+		}
+		own := at(url.UserPassword(name, name), name)
+		require.NoError(t, schema.Migrate(t.Context(), own, slog.New(slog.DiscardHandler)))
+		one, err := Open(t.Context(), Options{URL: own, APIConns: 2, RowSecurity: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { one.Close(context.Background()) })
+		require.Empty(t, one.WithoutRowSecurity())
+		n := fresh("a")
+		_, err = one.Create(t.Context(), n)
+		require.NoError(t, err)
+		_, err = ownerOf(n).of(one).FindTask(t.Context(), n.Task.PublicID)
+		require.NoError(t, err)
+	}
+	tables := []string{"tasks", "task_events", "callers_log", "task_queue", "push_configs", "idempotency_keys"}
+	foreign := func(prepare string) {
+		c, err := pgx.Connect(t.Context(), at(staging, "prod"))
+		require.NoError(t, err)
+		defer c.Close(context.Background()) //nolint:errcheck // nothing to lose
+		_, err = c.Exec(t.Context(), prepare)
+		require.NoError(t, err, prepare)
+		for _, table := range tables {
+			_, err := c.Exec(t.Context(), "SELECT FROM holdfast."+table)
+			require.ErrorContains(t, err, "permission denied", "%s: %s", prepare, table)
+		}
+	}
+	foreign("SELECT")
+	foreign("SET ROLE holdfast_api_staging")
+
+	// Even with grants it sees no rows.
+	super, err := pgx.Connect(t.Context(), at(nil, "prod"))
+	require.NoError(t, err)
+	defer super.Close(context.Background()) //nolint:errcheck // the server goes next
+	_, err = super.Exec(t.Context(), "GRANT USAGE ON SCHEMA holdfast TO staging; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO staging", pgx.QueryExecModeSimpleProtocol)
+	require.NoError(t, err)
+	c, err := pgx.Connect(t.Context(), at(staging, "prod"))
+	require.NoError(t, err)
+	defer c.Close(context.Background()) //nolint:errcheck // nothing to lose
+	for _, table := range tables {
+		var n, there int
+		require.NoError(t, c.QueryRow(t.Context(), "SELECT count(*) FROM holdfast."+table).Scan(&n))
+		require.Zero(t, n, table)
+		require.NoError(t, super.QueryRow(t.Context(), "SELECT count(*) FROM holdfast."+table).Scan(&there))
+		require.True(t, there > 0 || table == "push_configs" || table == "idempotency_keys", table)
+	}
 }
 
 // callersOfAModestRole follows docs/deployment.md for a server whose role owns its schema and may not create roles.
@@ -502,19 +576,16 @@ func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 		return s
 	}
 	s := open()
-	require.Equal(t, "role holdfast_api does not exist", s.WithoutRowSecurity())
+	require.Equal(t, "role holdfast_api_modest does not exist", s.WithoutRowSecurity())
 	n := fresh("a")
 	_, err := s.Create(t.Context(), n)
 	require.NoError(t, err)
 	_, err = ownerOf(n).of(s).FindTask(t.Context(), n.Task.PublicID)
 	require.NoError(t, err)
 
-	_, err = admin.Exec(t.Context(), "CREATE ROLE holdfast_api NOLOGIN NOINHERIT; GRANT holdfast_api TO modest", pgx.QueryExecModeSimpleProtocol)
+	_, err = admin.Exec(t.Context(), "CREATE ROLE holdfast_api_modest NOLOGIN NOINHERIT; GRANT holdfast_api_modest TO modest", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
-	var admitted bool
-	require.NoError(t, s.api.QueryRow(t.Context(), "SELECT holdfast.admit_callers()").Scan(&admitted))
-	require.True(t, admitted)
-	s = open()
+	s = open() // it grants the role what it needs
 	require.Empty(t, s.WithoutRowSecurity())
 	_, err = asker{}.of(s).Header(t.Context(), n.Task.ID)
 	require.ErrorIs(t, err, task.NotFound)
@@ -533,9 +604,12 @@ func callersOfAModestRole(t *testing.T, admin *pgx.Conn, asModest string) {
 	require.EqualValues(t, 2, chains[0].Length)
 }
 
+// setAPIRole makes a session run as the role of callers' statements.
+const setAPIRole = "SELECT set_config('role', holdfast.api_role(), false)"
+
 // become makes a session run as a caller, as callers' statements do.
 func become(o asker) string {
-	return "SELECT set_config('role', '" + apiRole + "', false), set_config('holdfast.caller', '" + strings.ReplaceAll(o.of(new(Store)).assumption(), "'", "''") + "', false);"
+	return "SELECT set_config('role', holdfast.api_role(), false), set_config('holdfast.caller', '" + strings.ReplaceAll(o.of(new(Store)).assumption(), "'", "''") + "', false);"
 }
 
 // BenchmarkRowSecurity compares callers' statements with and without row-level security, in processor time of the

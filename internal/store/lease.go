@@ -98,9 +98,3 @@ func (s *Store) Lead(ctx context.Context, duty string, holder task.ID, ttl time.
 func (s *Store) Resign(ctx context.Context, duty string, holder task.ID) error {
 	return translate("resign", s.q.LeaseRelease(ctx, s.hot, dbsqlc.LeaseReleaseParams{Name: duty, Holder: uuid.UUID(holder)}))
 }
-
-// Uptime returns how long the database server has been up.
-func (s *Store) Uptime(ctx context.Context) (time.Duration, error) {
-	up, err := s.q.ServerUptime(ctx, s.hot)
-	return up, translate("uptime", err)
-}

@@ -38,6 +38,7 @@ type messageJSON struct {
 type statusJSON struct {
 	Message  *messageJSON   `json:"message"`
 	Direct   bool           `json:"direct"`
+	Cause    string         `json:"cause"`
 	Metadata jsontext.Value `json:"metadata"`
 }
 
@@ -65,7 +66,7 @@ func EncodePayload(e *task.Event) string {
 	case task.EventMessage:
 		return string(appendMessage(make([]byte, 0, 256), e.Message))
 	case task.EventStatus:
-		if e.Message == nil && !e.Direct && e.Metadata == nil {
+		if e.Message == nil && !e.Direct && e.Cause == "" && e.Metadata == nil {
 			return ""
 		}
 		w := object(make([]byte, 0, 256))
@@ -77,6 +78,7 @@ func EncodePayload(e *task.Event) string {
 			w.name("direct")
 			w.b = append(w.b, "true"...)
 		}
+		w.str("cause", e.Cause)
 		w.raw("metadata", e.Metadata)
 		return w.end()
 	case task.EventArtifact:
@@ -231,7 +233,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 	case task.EventStatus:
 		var s statusJSON
 		if err = json.Unmarshal(payload, &s, lenient); err == nil {
-			e.Direct, e.Metadata = s.Direct, raw(s.Metadata)
+			e.Direct, e.Cause, e.Metadata = s.Direct, s.Cause, raw(s.Metadata)
 			if s.Message != nil {
 				e.Message = s.Message.message(owner)
 			}

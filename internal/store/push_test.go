@@ -82,9 +82,9 @@ func (f *fixture) claimPushes(c PushClaim) (due []*PushDue, next time.Duration) 
 // wanted reads the next events that a claimed configuration wants.
 func (f *fixture) wanted(d *PushDue, limit int) (*task.Task, []*task.Event) {
 	f.t.Helper()
-	h, evs, err := f.ReadPush(f.t.Context(), d, PushRange{From: d.Next, Limit: limit})
+	p, err := f.ReadPush(f.t.Context(), d, PushRange{From: d.Next, Limit: limit})
 	require.NoError(f.t, err)
-	return h, evs
+	return p.Header, p.Events
 }
 
 func delivered(d *PushDue, to task.Seq) *PushOutcome {
@@ -370,9 +370,9 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 	as := Empty(h)
 	for _, r := range []PushRange{{Upto: 5}, {From: 6, Upto: 6}} {
 		r.Everything = true
-		_, evs, err := f.ReadPush(t.Context(), due[0], r)
+		p, err := f.ReadPush(t.Context(), due[0], r)
 		require.NoError(t, err)
-		for _, e := range evs {
+		for _, e := range p.Events {
 			require.NoError(t, as.Apply(e))
 		}
 		require.Equal(t, r.Upto, as.LastSeq)
@@ -534,6 +534,48 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tries, 3)
 	require.Empty(t, f.duePushes(5))
+}
+
+// A connection that dies during a commit leaves the outcome unknown, and the store sends the record again. The first copy
+// may have been committed, or may arrive later than the next record of the claim.
+func TestRecordsThatAreSentTwiceCountOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	f.setPush(id, hook("c", "h"))
+	p.must(t, status(task.StateWorking), status(task.StateWorking), status(task.StateWorking))
+	due := f.duePushes(1)
+	first := delivered(due[0], 2)
+	first.Keep = true
+	for range 2 {
+		ours, more := f.record(first)
+		require.True(t, ours)
+		require.True(t, more)
+	}
+	due[0].Next = 3
+	second := delivered(due[0], 3)
+	second.Keep = true
+	ours, more := f.record(second)
+	require.True(t, ours)
+	require.True(t, more)
+	require.EqualValues(t, 4, f.cursor(id, "c").Next)
+
+	ours, _ = f.record(first)
+	require.False(t, ours, "later than the next record")
+	require.EqualValues(t, 4, f.cursor(id, "c").Next, "no place moves back")
+	ours, _ = f.record(failed(&PushDue{Task: id, Config: due[0].Config, Claim: due[0].Claim, Next: 2}, time.Hour))
+	require.False(t, ours)
+	require.Zero(t, f.cursor(id, "c").Failures)
+	require.Empty(t, f.duePushes(1), "still claimed")
+	due[0].Next = 4
+	ours, more = f.record(delivered(due[0], 4))
+	require.True(t, ours)
+	require.False(t, more)
+
+	tries, err := f.PushAttempts(t.Context(), id, "c", 10)
+	require.NoError(t, err)
+	require.Len(t, tries, 3, "one for each delivery")
 }
 
 // A claim may end, or be held for longer, without an attempt. Then only the claim changes.
@@ -1059,6 +1101,88 @@ func TestTheBoundsOfAClaimCountParkedWebhooks(t *testing.T) {
 	}
 }
 
+// All deliveries of a process read at the same time, so the bytes of each read are bounded. Text that compresses well
+// counts with its length: that is what the process keeps.
+func TestReadsAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	f.setPush(p.c.Task.ID, hook("hook", "host"))
+	text := strings.Repeat("a", pushBytes/3)
+	for _, text := range []string{text, text, text, strings.Repeat(text, 12), "b", "c"} {
+		e := status(task.StateWorking)
+		e.Message = &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text(text)}}
+		p.must(t, e)
+	}
+	d := f.duePushes(1)[0]
+	require.Nil(t, d.ahead)
+	for _, everything := range []bool{false, true} {
+		var seqs []task.Seq
+		var pages []int
+		for from := task.Seq(2); from <= 7; {
+			page, err := f.ReadPush(t.Context(), d, PushRange{From: from, Everything: everything, Limit: 4})
+			require.NoError(t, err)
+			require.Equal(t, int(min(4, 8-from)), page.Found, "of the range, and not only of the page")
+			pages = append(pages, len(page.Events))
+			for _, e := range page.Events {
+				seqs = append(seqs, e.Seq)
+				from = e.Seq + 1
+			}
+		}
+		require.Equal(t, []task.Seq{2, 3, 4, 5, 6, 7}, seqs)
+		require.Equal(t, []int{2, 1, 1, 2}, pages)
+	}
+}
+
+// slowReads is a database that needs too long for more than some rows.
+type slowReads struct {
+	dbsqlc.DBTX
+	rows  int32
+	tried []int32
+}
+
+func (s *slowReads) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows := args[5].(int32) // as PushLog binds it
+	s.tried = append(s.tried, rows)
+	if rows > s.rows {
+		return s.DBTX.Query(ctx, "SELECT pg_sleep(60)") //nolint:rowserrcheck // the reader of the rows checks it
+	}
+	return s.DBTX.Query(ctx, sql, args...) //nolint:rowserrcheck // as above
+}
+
+// A page that takes too long would take too long at each retry, too.
+func TestReadsThatTakeTooLongBecomeSmaller(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	f.setPush(p.c.Task.ID, hook("hook", "host"))
+	p.must(t, status(task.StateWorking), status(task.StateWorking))
+	d := f.duePushes(1)[0]
+	c := f.conn()
+	_, err := c.Exec(t.Context(), "SET statement_timeout = '50ms'")
+	require.NoError(t, err)
+	h, err := f.Header(t.Context(), d.Task)
+	require.NoError(t, err)
+	d.knows(h)
+	arg := dbsqlc.PushLogParams{Task: uuid.UUID(d.Task), FromSeq: 2, Upto: 3, MaxRows: 64, MaxBytes: pushBytes}
+	slow := &slowReads{DBTX: c, rows: 5}
+	page, err := f.pushPage(t.Context(), slow, d, arg)
+	require.NoError(t, err)
+	require.Equal(t, []int32{64, 4}, slow.tried)
+	require.Len(t, page.Events, 2)
+
+	slow = &slowReads{DBTX: c}
+	_, err = f.pushPage(t.Context(), slow, d, arg)
+	require.Equal(t, []int32{64, 4, 1}, slow.tried)
+	require.Equal(t, task.Internal, task.KindOf(err), "a failure of the webhook: it must not wait for ever")
+	require.ErrorContains(t, err, "event 2 takes too long")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = f.pushPage(ctx, slow, d, arg)
+	require.Equal(t, task.Unavailable, task.KindOf(err), "the server stops")
+}
+
 // Events that are read with a claim stay in memory until its turn, so large ones are not.
 func TestLargeEventsAreNotReadAhead(t *testing.T) {
 	t.Parallel()
@@ -1395,11 +1519,11 @@ func TestDeliveriesOfManyProcesses(t *testing.T) {
 			return err
 		}
 		for {
-			_, evs, err := s.ReadPush(ctx, d, PushRange{From: d.Next, Limit: 3})
+			page, err := s.ReadPush(ctx, d, PushRange{From: d.Next, Limit: 3})
 			if err != nil {
 				return err
 			}
-			for _, e := range evs {
+			for _, e := range page.Events {
 				o := delivered(d, e.Seq)
 				o.Keep = e.Seq%5 != 0
 				mu.Lock()
@@ -1531,10 +1655,10 @@ func TestWebhooksGoWithAnIDThatIsReopened(t *testing.T) {
 		h, evs := f.wanted(d, 10)
 		require.NotEmpty(t, evs)
 		require.Equal(t, "t", h.PublicID)
-		h, evs, err := f.ReadPush(t.Context(), d, PushRange{Upto: d.Upto, Everything: true})
+		p, err := f.ReadPush(t.Context(), d, PushRange{Upto: d.Upto, Everything: true})
 		require.NoError(t, err)
-		require.Equal(t, "t", h.PublicID)
-		require.Equal(t, "t", evs[0].Message.TaskID)
+		require.Equal(t, "t", p.Header.PublicID)
+		require.Equal(t, "t", p.Events[0].Message.TaskID)
 	}
 	require.Equal(t, map[string]string{
 		old.Task.ID.String() + " http://replaced/hook": "", old.Task.ID.String() + " http://kept/hook": "secret",

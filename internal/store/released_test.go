@@ -35,7 +35,8 @@ var newFixtureOf = flag.String("fixture", "", "write the fixture of this version
 var (
 	pinned = regexp.MustCompile(`(?m)^-- (\S+\.sql) ([0-9a-f]{64})$`)
 	// Commands of psql, settings that older servers do not have, and comments.
-	notForServers = regexp.MustCompile(`(?m)^(\\.*|SET transaction_timeout.*|--.*|)\n`)
+	apiRoles      = regexp.MustCompile(`holdfast_api_t_\w+`)
+	notForServers = regexp.MustCompile(`(?m)^(\\.*|SET transaction_timeout.*|--.*|.* TO holdfast_api_t_.*|)\n`)
 )
 
 func checksum(t *testing.T, name string) string {
@@ -103,14 +104,18 @@ func TestReleasedSchemas(t *testing.T) {
 			_, err = c.PgConn().Exec(t.Context(), string(sql)).ReadAll()
 			require.NoError(t, err)
 			require.NoError(t, schema.Migrate(t.Context(), url, slog.New(slog.DiscardHandler)))
+			f := openFixture(t, url, "") // it grants the callers' role of this database what it needs
 			require.Equal(t, want, shape(t, c), "the same schema as a new database")
 			require.NoError(t, invarianttest.Check(t.Context(), url))
 			_, lines := query(t, c, `SELECT viewname FROM pg_views WHERE schemaname = 'holdfast' AND viewname LIKE 'v\_%'`)
 			for _, l := range lines {
 				_, rows := query(t, c, "SELECT * FROM holdfast."+l[0])
+				if l[0] == "v_outages" {
+					continue // what was away then is not away now
+				}
 				require.NotEmpty(t, rows, l[0])
 			}
-			continueTasks(t, openFixture(t, url, ""))
+			continueTasks(t, f)
 		})
 	}
 }
@@ -171,7 +176,7 @@ func shape(t *testing.T, c *pgx.Conn) (lines []string) {
 		_, rows := query(t, c, sql+" ORDER BY 1")
 		require.NotEmpty(t, rows, sql)
 		for _, r := range rows {
-			lines = append(lines, r[0])
+			lines = append(lines, apiRoles.ReplaceAllString(r[0], "holdfast_api_of_database"))
 		}
 	}
 	return lines

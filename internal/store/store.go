@@ -140,7 +140,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.View = View{s: s, db: api, by: o.By}
 	if o.RowSecurity {
-		if s.withoutRowSecurity, err = CheckRowSecurity(ctx, api.Pool); err != nil {
+		if s.withoutRowSecurity, err = admitCallers(ctx, api.Pool); err != nil {
 			s.cancel()
 			s.disconnect()
 			return nil, fmt.Errorf("row-level security: %w", err)

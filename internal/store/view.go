@@ -17,7 +17,7 @@ import (
 // View is the store as one caller sees it. The audit log names that caller. As returns a caller's
 // view, and Store embeds the server's own. Look-ups find only the tasks of the view's caller. For a
 // view from As the database enforces this, too: its statements run under row-level security
-// (migration 00012). So a statement without the right predicates still cannot read or change tasks
+// (migrations 00006 and 00009). So a statement without the right predicates still cannot read or change tasks
 // of others.
 //
 // Statements that many callers' requests share do not run in a view: batched creates and appends,
@@ -51,12 +51,9 @@ func (s *Store) As(c identity.Caller, sees Visibility) View {
 	return v
 }
 
-// apiRole is the role of callers' statements. It has only the access that its policies allow, and
-// nobody can log in with it.
-const apiRole = "holdfast_api"
-
-// assume sets the role and the caller until the transaction ends.
-const assume = "SELECT set_config('role', '" + apiRole + "', true), set_config('holdfast.caller', $1, true)"
+// assume sets the role of callers' statements and the caller until the transaction ends. The role has
+// only the access that its policies allow, and nobody can log in with it. Each database has its own.
+const assume = "SELECT set_config('role', holdfast.api_role(), true), set_config('holdfast.caller', $1, true)"
 
 // assumption returns the caller in the form that the policies read: an array of tenant, owner, and
 // with TenantWide the tenant again.
@@ -216,29 +213,45 @@ func (r *sentRow) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
+// admitCallers prepares the database for callers' statements under row-level security, if it is not
+// prepared yet: a database that was renamed, cloned or restored lacks its role. It returns why they
+// cannot run so; "" means that they can.
+func admitCallers(ctx context.Context, db *pgxpool.Pool) (reason string, err error) {
+	if reason, err = CheckRowSecurity(ctx, db); err != nil || reason == "" {
+		return reason, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var admitted bool
+	if err := db.QueryRow(ctx, "SELECT holdfast.admit_callers()").Scan(&admitted); err != nil || !admitted {
+		return reason, nil // it says what the operator has to do
+	}
+	return CheckRowSecurity(ctx, db)
+}
+
 // CheckRowSecurity returns why callers' statements cannot run under row-level security; "" means
 // that they can.
 func CheckRowSecurity(ctx context.Context, db *pgxpool.Pool) (reason string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	var role string
+	var login, role string
 	var exists, member, bypasses, granted bool
-	err = db.QueryRow(ctx, `SELECT session_user, r.oid IS NOT NULL,
+	err = db.QueryRow(ctx, `SELECT session_user, api.name, r.oid IS NOT NULL,
 		coalesce(pg_has_role(session_user, r.oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
 		coalesce(r.rolsuper OR r.rolbypassrls, false),
 		coalesce(has_table_privilege(r.oid, 'holdfast.tasks', 'SELECT') AND has_table_privilege(r.oid, to_regclass('holdfast.callers_log'), 'SELECT'), false)
-		FROM (SELECT 1) one LEFT JOIN pg_roles r ON r.rolname = '`+apiRole+`'`).Scan(&role, &exists, &member, &bypasses, &granted)
+		FROM holdfast.api_role() api(name) LEFT JOIN pg_roles r ON r.rolname = api.name`).Scan(&login, &role, &exists, &member, &bypasses, &granted)
 	switch {
 	case err != nil:
 		return "", err
 	case !exists:
-		return "role " + apiRole + " does not exist", nil
+		return "role " + role + " does not exist", nil
 	case !member:
-		return fmt.Sprintf("%s is not a member of role %s", role, apiRole), nil
+		return fmt.Sprintf("%s is not a member of role %s", login, role), nil
 	case bypasses:
-		return fmt.Sprintf("role %s bypasses row-level security", apiRole), nil
+		return fmt.Sprintf("role %s bypasses row-level security", role), nil
 	case !granted:
-		return fmt.Sprintf("role %s may not use the tables", apiRole), nil
+		return fmt.Sprintf("role %s may not use the tables", role), nil
 	}
 	return "", nil
 }

@@ -46,6 +46,7 @@ type Event struct {
 
 	State    State           // EventStatus
 	Direct   bool            // EventStatus: the agent answered with a bare Message, no task intended
+	Cause    string          // EventStatus: why the run failed, for operators; clients never see it
 	Message  *Message        // EventMessage; EventStatus when the status carries one
 	Artifact *Artifact       // EventArtifact
 	Append   bool            // EventArtifact: append the parts to the existing ones
@@ -61,6 +62,7 @@ func (e *Event) Streamed() bool { return e.Kind == EventStatus || e.Kind == Even
 const (
 	RunLost       = "lost"       // the worker stopped renewing its lease
 	RunRetry      = "retry"      // it failed with a retryable error
+	RunAway       = "away"       // the agent did not begin it: it was away or too busy
 	RunReturned   = "returned"   // the worker shut down and gave it back
 	RunCheckpoint = "checkpoint" // it continues; Checkpoint holds its progress
 )

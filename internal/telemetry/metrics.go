@@ -43,6 +43,7 @@ type Metrics struct {
 	pushActive   prometheus.Gauge
 	conns        prometheus.Gauge
 	connsOver    prometheus.Counter
+	origins      prometheus.Counter
 	callers      *prometheus.CounterVec
 	keySets      *prometheus.CounterVec
 	duties       *prometheus.CounterVec
@@ -62,7 +63,7 @@ var (
 	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")
-	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "retried", "returned", "lost")
+	runOutcomes = set("completed", "failed", "rejected", "canceled", "parked", "retried", "returned", "away", "lost")
 	operations  = set("send", "stream", "get", "list", "cancel", "subscribe",
 		"push_set", "push_get", "push_list", "push_delete", "extended_card", "card", none)
 	// The outcomes of a request beyond ok: refused by the binding, or the reason of an error from the table of faults.
@@ -179,6 +180,8 @@ func New(reg prometheus.Registerer, dialects ...string) *Metrics {
 			Name: "holdfast_connections_refused_total",
 			Help: "Connections that were closed because their address had reached its limit.",
 		})),
+		origins: counter("holdfast_origins_refused_total",
+			"Requests of web pages whose origin may not use the server."),
 		callers: counters("holdfast_authentications_total",
 			"Requests by scheme and outcome of authentication.", "scheme", "outcome"),
 		keySets: counters("holdfast_issuer_fetches_total",
@@ -318,6 +321,9 @@ func (m *Metrics) ConnectionOpened() (closed func()) {
 
 // ConnectionRefused counts a connection beyond the limit.
 func (m *Metrics) ConnectionRefused() { m.connsOver.Inc() }
+
+// OriginRefused counts a request of a web page that may not use the server.
+func (m *Metrics) OriginRefused() { m.origins.Inc() }
 
 // Authenticated counts a request by scheme and outcome. scheme is a name from the configuration or "".
 func (m *Metrics) Authenticated(scheme, outcome string) {

@@ -13,6 +13,7 @@ type QueueDepth struct {
 	Agent            string
 	Waiting, Running int64         // tasks that a worker could claim now; tasks that a worker runs
 	Oldest           time.Duration // how long the oldest waiting task has been due; 0 if no task waits
+	Away             time.Duration // how long the agent has been away; 0 if it is not known to be away
 }
 
 // Queue reads the depth of the queue with one query, cheap enough for every scrape.
@@ -35,6 +36,8 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 			"Tasks that have a run, over all replicas.", []string{"agent"}, nil),
 		oldest: prometheus.NewDesc("holdfast_queue_oldest_seconds",
 			"Time since the oldest queued task became due.", []string{"agent"}, nil),
+		away: prometheus.NewDesc("holdfast_agent_away_seconds",
+			"Time since workers found the agent away; 0 if it is not known to be away.", []string{"agent"}, nil),
 		readable: prometheus.NewDesc("holdfast_queue_readable",
 			"1 if this scrape could read the queue; if 0, the other queue metrics are absent.", nil, nil),
 	}
@@ -46,9 +49,9 @@ func RegisterQueue(reg prometheus.Registerer, read Queue, known ...string) {
 }
 
 type queueCollector struct {
-	depths                             reading[[]QueueDepth]
-	known                              map[string]bool
-	waiting, running, oldest, readable *prometheus.Desc
+	depths                                   reading[[]QueueDepth]
+	known                                    map[string]bool
+	waiting, running, oldest, away, readable *prometheus.Desc
 }
 
 // reading caches a value from the database for a short time.
@@ -78,6 +81,7 @@ func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.waiting
 	ch <- c.running
 	ch <- c.oldest
+	ch <- c.away
 	ch <- c.readable
 }
 
@@ -96,6 +100,7 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.waiting, float64(d.Waiting), d.Agent)
 		gauge(c.running, float64(d.Running), d.Agent)
 		gauge(c.oldest, d.Oldest.Seconds(), d.Agent)
+		gauge(c.away, d.Away.Seconds(), d.Agent)
 	}
 }
 
@@ -113,6 +118,7 @@ func (c *queueCollector) merge(rows []QueueDepth) []QueueDepth {
 			Waiting: d.Waiting + r.Waiting,
 			Running: d.Running + r.Running,
 			Oldest:  max(d.Oldest, r.Oldest),
+			Away:    max(d.Away, r.Away),
 		}
 	}
 	merged := make([]QueueDepth, 0, len(byLabel))

@@ -17,7 +17,11 @@
 //
 //	claimed -> executing -> settled         the executor parked or ended the task, or returned
 //	                     -> given back      retryable error, or the server stops
+//	                     -> waiting         the agent is away; the task keeps its place
 //	                     -> lost            fenced; nothing more is written
+//
+// A breaker for each agent limits how many runs are starting while the agent is away and when it
+// returns. A run that may have ended its process starts alone.
 //
 // # Goroutines
 //

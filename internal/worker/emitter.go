@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -39,12 +40,13 @@ var (
 // emitter writes the events of one run and keeps their order. The database assigns seq; the emitter
 // counts ordinal.
 type emitter struct {
-	r      *run
-	window *semaphore.Weighted
-	last   atomic.Int64 // unix nanoseconds of the last emission
-	held   atomic.Int64 // number of calls that wait for the database
-	size   atomic.Int64 // bytes of the task's artifacts, including those of earlier runs
-	spent  atomic.Bool  // size went past MaxArtifacts: refuse further events of the executor
+	r       *run
+	window  *semaphore.Weighted
+	last    atomic.Int64 // unix nanoseconds of the last emission
+	held    atomic.Int64 // number of calls that wait for the database
+	size    atomic.Int64 // bytes of the task's artifacts, including those of earlier runs
+	emitted atomic.Bool  // the executor emitted something
+	spent   atomic.Bool  // size went past MaxArtifacts: refuse further events of the executor
 
 	mu       sync.Mutex
 	ordinal  int64
@@ -90,19 +92,21 @@ func (e *emitter) hold() (release func()) {
 
 // Status implements executor.Emitter.
 func (e *emitter) Status(ctx context.Context, s task.State, msg *task.Message) error {
+	e.began()
 	switch {
 	case e.spent.Load():
 		return errSpent
 	case s == task.StateWorking:
 		return e.emit(ctx, e.status(s, msg))
 	case s.Parked(), s == task.StateCompleted, s == task.StateFailed, s == task.StateRejected:
-		return e.settle(ctx, s, msg)
+		return e.settle(ctx, s, msg, "")
 	}
 	return fmt.Errorf("an executor cannot set the state %s; it can set working, input-required, auth-required, completed, failed and rejected", s)
 }
 
 // Artifact implements executor.Emitter.
 func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error) {
+	e.began()
 	a := c.Artifact
 	if len(a.Parts) == 0 {
 		return "", errors.New("artifact.parts: must hold at least one part")
@@ -129,6 +133,7 @@ func (e *emitter) Artifact(ctx context.Context, c executor.Chunk) (string, error
 
 // Reply implements executor.Emitter.
 func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
+	e.began()
 	if msg == nil {
 		return errors.New("a reply needs a message")
 	}
@@ -148,6 +153,7 @@ func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
 
 // Checkpoint implements executor.Emitter.
 func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
+	e.began()
 	if len(data) == 0 {
 		return errors.New("checkpoint: not valid JSON")
 	}
@@ -159,6 +165,13 @@ func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
 		return err
 	}
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
+}
+
+// began records the first emission of the executor: the agent is there.
+func (e *emitter) began() {
+	if !e.emitted.Swap(true) {
+		e.r.pool.begin(e.r, false)
+	}
 }
 
 // spend adds size to the bytes of the task's artifacts. Above MaxArtifacts it ends the run.
@@ -187,9 +200,11 @@ func (e *emitter) working(ctx context.Context) error {
 	return e.emit(ctx, e.status(task.StateWorking, nil))
 }
 
-// settle emits the status that ends the run.
-func (e *emitter) settle(ctx context.Context, s task.State, msg *task.Message) error {
-	return e.emit(ctx, e.status(s, msg))
+// settle emits the status that ends the run. The cause is for operators.
+func (e *emitter) settle(ctx context.Context, s task.State, msg *task.Message, cause string) error {
+	ev := e.status(s, msg)
+	ev.Cause = cause
+	return e.emit(ctx, ev)
 }
 
 func (e *emitter) status(s task.State, msg *task.Message) *task.Event {
@@ -430,6 +445,22 @@ func (e *emitter) cleanParts(parts []task.Part) (_ []task.Part, err error) {
 	return parts, nil
 }
 
+// maxCause bounds the stored text of an error, in bytes.
+const maxCause = 8 << 10
+
+// cleanCause makes the text of an error storable. It cuts the middle out of a long one: the beginning
+// says what failed, and the end is the newest output of the agent.
+func (e *emitter) cleanCause(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if len(text) > maxCause {
+		text = text[:maxCause/4] + " … " + text[len(text)-maxCause*3/4:]
+	}
+	return e.cleanText(strings.ToValidUTF8(text, "\uFFFD"))
+}
+
 func (e *emitter) cleanList(list []string) []string {
 	list = slices.Clone(list)
 	for i := range list {
@@ -442,7 +473,7 @@ func (e *emitter) cleanText(s string) string {
 	if strings.IndexByte(s, 0) < 0 {
 		return s
 	}
-	e.logNUL()
+	e.logReplaced()
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
@@ -455,20 +486,21 @@ func (e *emitter) cleanJSON(member string, raw json.RawMessage) (json.RawMessage
 		return nil, fmt.Errorf("%s: %w", member, err)
 	}
 	if replaced {
-		e.logNUL()
+		e.logReplaced()
 	}
 	return json.RawMessage(out), nil
 }
 
 // storable returns a copy of JSON on one line, as an event of a stream requires. U+FFFD replaces
-// each NUL character, which PostgreSQL cannot store. The copy is validated last, because the
+// each NUL character, which PostgreSQL cannot store, and each half of a surrogate pair. The copy is validated last, because the
 // replacement may make two names of an object equal.
 func storable(raw []byte) (out jsontext.Value, replaced bool, err error) {
+	raw, replaced = surrogate.Repair(raw)
 	out = bytes.Clone(raw)
 	if out.Compact() != nil {
 		return nil, false, errNotJSON
 	}
-	replaced = replaceNUL(out)
+	replaced = replaceNUL(out) || replaced
 	if !out.IsValid() {
 		return nil, false, errNotJSON
 	}
@@ -495,6 +527,6 @@ func replaceNUL(text []byte) (replaced bool) {
 	return replaced
 }
 
-func (e *emitter) logNUL() {
-	e.r.pool.opt.Log.Warn("replaced a NUL character in the agent's output", "task_id", e.r.claim.Task.PublicID, "agent", e.r.agent.Name)
+func (e *emitter) logReplaced() {
+	e.r.pool.opt.Log.Warn("replaced characters of the agent's output that cannot be stored", "task_id", e.r.claim.Task.PublicID, "agent", e.r.agent.Name)
 }

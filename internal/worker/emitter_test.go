@@ -15,9 +15,18 @@ func TestEmitterRefusesNamesThatBecomeEqual(t *testing.T) {
 	require.ErrorIs(t, err, errNotJSON)
 }
 
+// A program whose strings are UTF-16 may cut one in the middle of a character.
+func TestStorableRepairsHalfPairs(t *testing.T) {
+	t.Parallel()
+	out, replaced, err := storable([]byte(`{"k\ud83d":"\ud83d\ude00\ude00"}`))
+	require.NoError(t, err)
+	require.True(t, replaced)
+	require.JSONEq(t, `{"k\ufffd":"\ud83d\ude00\ufffd"}`, string(out))
+}
+
 // FuzzStorable looks for NUL characters and line breaks that reach the log, and for values that change otherwise.
 func FuzzStorable(f *testing.F) {
-	for _, seed := range []string{`{"k\u0000":"\\u0000\u0000"}`, `"\\\u0000"`, "[1.0,\n1e400]", `{"a":1,"a":2}`, `"\`, "\xff"} {
+	for _, seed := range []string{`{"k\u0000":"\\u0000\u0000"}`, `"\\\u0000"`, "[1.0,\n1e400]", `{"k\ud83d":"\ud83d\ude00\ude00"}`, `{"a":1,"a":2}`, `"\`, "\xff"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -18,7 +18,6 @@ type leases interface {
 	Renew(ctx context.Context, id task.ID, ttl time.Duration) error
 	Unregister(ctx context.Context, id task.ID) error
 	Processes(ctx context.Context) (int, error)
-	Uptime(ctx context.Context) (time.Duration, error)
 	Rescue(ctx context.Context, grace time.Duration) (dead []string, runs []store.Rescued, err error)
 }
 
@@ -39,7 +38,6 @@ type Keeper struct {
 	opt     KeeperOptions
 	id      atomic.Pointer[task.ID]
 	healthy atomic.Int64 // unix nanoseconds of the first of the unbroken renewals; 0 while they fail
-	trusted bool         // the database was up long enough at the start: expired leases mean dead processes
 }
 
 // NewKeeper returns a keeper. Start registers its process.
@@ -76,10 +74,6 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 	k.id.Store(&p.ID)
 	k.healthy.Store(time.Now().UnixNano())
-	// Best effort: without an answer the keeper waits one TTL before it rescues, which is always
-	// safe.
-	up, err := k.opt.Store.Uptime(ctx)
-	k.trusted = err == nil && up > k.opt.TTL+k.opt.Grace
 	return nil
 }
 
@@ -101,10 +95,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 			}
 			renewed = now
 		}
-		// The first process back after a database outage must not declare the others dead.
+		// The first process back after a database outage must not declare the others dead. A process
+		// that has just started cannot know whether there was one: the uptime of a promoted standby
+		// does not show the failover.
 		since := k.healthy.Load()
 		settled := since != 0 && now.Sub(time.Unix(0, since)) >= k.opt.TTL
-		if !settled && !k.trusted || now.Sub(rescued) < k.opt.TTL/3 {
+		if !settled || now.Sub(rescued) < k.opt.TTL/3 {
 			continue
 		}
 		rescued = now
@@ -137,13 +133,11 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 		k.opt.Log.Warn("this process was declared dead and its runs are fenced; registering under a new id", "worker_id", k.ID().String())
 		k.id.Store(nil)
 		k.healthy.Store(0)
-		k.trusted = false
 		if k.opt.OnLost != nil {
 			k.opt.OnLost()
 		}
 		return false
 	case err != nil:
-		k.trusted = false
 		if k.healthy.Swap(0) != 0 && !errors.Is(ctx.Err(), context.Canceled) {
 			k.opt.Log.Warn("cannot renew the lease; runs continue and their writes wait for the database", "error", err)
 		}

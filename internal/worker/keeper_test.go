@@ -86,18 +86,24 @@ func TestDeadProcessRegistersAgain(t *testing.T) {
 // failingRenewals is a database that is down for renewals.
 type failingRenewals struct {
 	*store.Store
-	away    atomic.Bool
-	rescues atomic.Int64
+	away     atomic.Bool
+	rescues  atomic.Int64
+	renewals atomic.Int64
+	before   atomic.Int64 // the renewals before the first rescue
 }
 
 func (s *failingRenewals) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
 	if s.away.Load() {
 		return task.Unavailable
 	}
+	s.renewals.Add(1)
 	return s.Store.Renew(ctx, id, ttl)
 }
 
 func (s *failingRenewals) Rescue(ctx context.Context, grace time.Duration) ([]string, []store.Rescued, error) {
+	if s.rescues.Load() == 0 {
+		s.before.Store(s.renewals.Load())
+	}
 	s.rescues.Add(1)
 	return s.Store.Rescue(ctx, grace)
 }
@@ -115,6 +121,16 @@ func TestKeeperWaitsDuringOutage(t *testing.T) {
 	eventually(t, "it is healthy", k.Healthy)
 	require.Equal(t, id, k.ID())
 	eventually(t, "the keeper rescues again", func() bool { return s.rescues.Load() > 0 })
+}
+
+// A promoted standby may have been up for days, so the uptime of the database says nothing about the
+// leases that expired during a failover. A keeper that has just registered leaves them alone.
+func TestNewKeeperRescuesNobodyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := &failingRenewals{Store: openStore(t, storetest.New(t).URL)}
+	keep(t, worker.KeeperOptions{Store: s, TTL: 3 * time.Second, Grace: time.Millisecond})
+	eventually(t, "the keeper rescues", func() bool { return s.rescues.Load() > 0 })
+	require.GreaterOrEqual(t, s.before.Load(), int64(2), "renewals before the first rescue")
 }
 
 // hangingRescue is a database that does not answer a rescue.

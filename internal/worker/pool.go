@@ -21,6 +21,9 @@ type Store interface {
 	Claim(ctx context.Context, worker task.ID, want []store.Demand) ([]*store.Claimed, error)
 	Append(a *store.Append)
 	GiveBack(ctx context.Context, r store.Requeue) error
+	Requeue(ctx context.Context, r store.Requeue) (awayFor time.Duration, err error)
+	Began(ctx context.Context, agents []string) error
+	Acquit(ctx context.Context, worker, id task.ID) error
 	Owned(ctx context.Context, worker task.ID) ([]store.Owned, error)
 	// LastSeqs returns the last seq of logs, without an entry for a deleted task.
 	LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error)
@@ -38,6 +41,7 @@ type Agent struct {
 	Executor          executor.Executor
 	Concurrency       int           // concurrent runs in this process; at least 1
 	MaxAttempts       int           // executor starts per message, including crashes; at least 1
+	UnreachableFor    time.Duration // how long tasks wait for the agent when it is away; default 1 h
 	RunTimeout        time.Duration // of one attempt
 	InactivityTimeout time.Duration // longest time without an emission
 	Backoff           time.Duration // before the first retry; doubles, with jitter; default 1 s
@@ -80,6 +84,7 @@ type Pool struct {
 	running map[task.ID]*run
 	hinted  map[task.ID]struct{} // runs with a cancel hint that is not checked yet
 	looking bool                 // whether look runs
+	gate    *run                 // a run that may end the process; no other such run starts meanwhile
 	closing bool                 // no more claims
 	// stopping: the grace for runs is over, too
 	stopping bool
@@ -97,6 +102,8 @@ type slots struct {
 	ready   bool // a hint came, or a claim won all it asked for: more may be waiting
 	since   time.Time
 	scanned time.Time // last claim that scanned the whole queue
+	breaker breaker
+	noted   time.Time // the newest begin that Reconcile has recorded
 }
 
 // New returns a pool. Run starts it.
@@ -109,7 +116,8 @@ func New(o Options) *Pool {
 	p := &Pool{opt: o, agents: map[string]*slots{}, wake: make(chan struct{}, 1), running: map[task.ID]*run{}, hinted: map[task.ID]struct{}{}}
 	for _, a := range o.Agents {
 		a.Concurrency, a.MaxAttempts = max(a.Concurrency, 1), max(a.MaxAttempts, 1)
-		p.agents[a.Name] = &slots{Agent: a, free: a.Concurrency, ready: true}
+		a.UnreachableFor = cmp.Or(a.UnreachableFor, time.Hour)
+		p.agents[a.Name] = &slots{Agent: a, free: a.Concurrency, ready: true, breaker: breaker{most: a.Concurrency}}
 	}
 	return p
 }
@@ -146,13 +154,13 @@ type Slot struct {
 // WorkerID returns the id of the worker that claims the task.
 func (s *Slot) WorkerID() task.ID { return s.worker }
 
-// Reserve takes a slot if the agent has a free one and no older task is known to wait; otherwise it
-// returns nil. The caller must call Start or Release.
+// Reserve takes a slot if the agent has a free one, is not away, and no older task is known to wait;
+// otherwise it returns nil. The caller must call Start or Release.
 func (p *Pool) Reserve(agent string) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.agents[agent]
-	if s == nil || s.free == 0 || s.ready || p.closing {
+	if s == nil || s.free == 0 || s.ready || s.breaker.open || p.closing {
 		return nil
 	}
 	w := p.opt.Worker()
@@ -170,7 +178,7 @@ func (s *Slot) Start(c *store.Claimed) {
 	if s.pool.opt.Observer.Claimed != nil {
 		s.pool.opt.Observer.Claimed(s.agent.Name, 1, 0)
 	}
-	s.pool.start(s.agent, c)
+	s.pool.start(s.agent, c, false)
 	s.pool.runs.Done()
 }
 
@@ -249,13 +257,27 @@ func (p *Pool) Run(ctx context.Context) error {
 		p.claim(ctx)
 		select {
 		case <-p.wake:
-		case <-time.After(p.opt.PollInterval/2 + rand.N(p.opt.PollInterval)):
+		case <-time.After(p.pause()):
 			p.Wake("")
 		case <-ctx.Done():
 		}
 	}
 	p.drain()
 	return nil
+}
+
+// pause returns how long the claim loop sleeps: until the next poll, or the next probe of an agent that
+// is away.
+func (p *Pool) pause() time.Duration {
+	pause := p.opt.PollInterval/2 + rand.N(p.opt.PollInterval)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.agents {
+		if wait := s.breaker.wait(time.Now()); wait > 0 {
+			pause = min(pause, wait)
+		}
+	}
+	return pause
 }
 
 // watermarkSlack covers transactions that became visible later than their timestamp.
@@ -291,7 +313,10 @@ func (p *Pool) claim(ctx context.Context) {
 		}
 		return
 	}
-	counts := map[string]int{}
+	counts, expired := map[string]int{}, map[string]bool{}
+	for _, d := range want {
+		expired[d.Agent] = d.Older > 0
+	}
 	for _, c := range won {
 		counts[c.Task.Agent]++
 		if p.opt.Observer.Claimed != nil {
@@ -299,11 +324,11 @@ func (p *Pool) claim(ctx context.Context) {
 		}
 		p.mu.Lock()
 		s := p.agents[c.Task.Agent]
-		if mark := c.AvailableAt.Add(-watermarkSlack); mark.After(s.since) {
+		if mark := c.AvailableAt.Add(-watermarkSlack); mark.After(s.since) && !s.breaker.open {
 			s.since = mark
 		}
 		p.mu.Unlock()
-		p.start(s, c)
+		p.start(s, c, expired[c.Task.Agent])
 	}
 	p.returnSlots(want, counts)
 }
@@ -321,12 +346,15 @@ func (p *Pool) demand() []store.Demand {
 		if !s.ready || s.free == 0 {
 			continue
 		}
-		n := min(s.free, p.opt.ClaimBatch)
-		s.free -= n
+		now := time.Now()
+		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil}
+		if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
+			continue
+		}
+		s.free -= d.Slots
 		// Clear it before the claim reads the queue, so that a hint during the claim is not lost.
 		s.ready = false
-		d := store.Demand{Agent: name, Slots: n, Since: s.since}
-		if now := time.Now(); now.Sub(s.scanned) > fullScanEvery {
+		if now.Sub(s.scanned) > fullScanEvery {
 			s.scanned, d.Since = now, time.Time{}
 		}
 		want = append(want, d)
@@ -343,7 +371,10 @@ func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
 		s := p.agents[d.Agent]
 		n := counts[d.Agent]
 		s.free += d.Slots - n
-		s.ready = s.ready || counts == nil || n == d.Slots
+		s.ready = s.ready || counts == nil || n == d.Slots || d.Older > 0
+		if d.Older > 0 && n == d.Slots {
+			s.breaker.expired = false // there may be more
+		}
 		again = again || (s.ready && s.free > 0)
 	}
 	p.mu.Unlock()
@@ -352,9 +383,19 @@ func (p *Pool) returnSlots(want []store.Demand, counts map[string]int) {
 	}
 }
 
-func (p *Pool) start(s *slots, c *store.Claimed) {
+// start runs a claim. If it is expired, the task waited too long for the agent, and the run only says so.
+func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	r := newRun(p, s, c)
 	p.mu.Lock()
+	if expired {
+		r.expired = cmp.Or(s.breaker.err, errAway)
+	} else {
+		r.starting = true
+		s.breaker.starting++
+	}
+	if c.Suspect {
+		p.gate = r
+	}
 	// A create with a late answer may start a run that was given back and claimed again meanwhile.
 	if old := p.running[c.Task.ID]; old == nil || old.attempt < r.attempt {
 		p.running[c.Task.ID] = r
@@ -368,6 +409,8 @@ func (p *Pool) start(s *slots, c *store.Claimed) {
 	}
 	p.runs.Go(func() {
 		r.run()
+		p.pass(r)
+		p.begin(r, true)
 		p.mu.Lock()
 		if p.running[c.Task.ID] == r {
 			delete(p.running, c.Task.ID)
@@ -393,6 +436,9 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 	}
 	owned, err := p.opt.Store.Owned(ctx, worker)
 	if err != nil {
+		return err
+	}
+	if err := p.recovered(ctx); err != nil {
 		return err
 	}
 	p.missing = map[task.ID]task.Attempt{}
@@ -423,6 +469,86 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// recovered ends the outages of the agents that have begun runs since the last call. An outage that
+// another process recorded ends, too: the agent is not away from everywhere.
+func (p *Pool) recovered(ctx context.Context) error {
+	var agents []string
+	p.mu.Lock()
+	for name, s := range p.agents {
+		if b := &s.breaker; b.begun.After(s.noted) && b.begun.After(b.opened) {
+			s.noted = b.begun
+			agents = append(agents, name)
+		}
+	}
+	p.mu.Unlock()
+	if len(agents) == 0 {
+		return nil
+	}
+	return p.opt.Store.Began(ctx, agents)
+}
+
+// begin records that a run is starting no more: the agent has begun it, or (presumed) has neither begun
+// nor refused it for a while.
+func (p *Pool) begin(r *run, presumed bool) {
+	p.mu.Lock()
+	s := p.agents[r.agent.Name]
+	if r.starting {
+		r.starting = false
+		s.breaker.starting--
+	}
+	back := false
+	if !presumed && !r.begun {
+		r.begun = true
+		back = s.breaker.ran(time.Now())
+	}
+	more := s.ready && s.breaker.open
+	p.mu.Unlock()
+	if back {
+		p.opt.Log.Info("the agent has begun a run again", "agent", s.Name)
+	}
+	if more {
+		p.ring()
+	}
+}
+
+// unavailable records that the agent did not begin a run, and reports whether it is away.
+func (p *Pool) unavailable(r *run, u *executor.Unavailable) (away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.agents[r.agent.Name]
+	known := s.breaker.err != nil
+	away = s.breaker.failed(time.Now(), r.claimed, r.claim.Task.ID, u)
+	if away {
+		s.since, s.ready = time.Time{}, true // the task gets its old place back
+		if !known {
+			p.opt.Log.Warn("the agent is away; its tasks wait", "agent", s.Name, "error", u.Err)
+		}
+	}
+	return away
+}
+
+// awayFor records how long the agent has been away, by the database.
+func (p *Pool) awayFor(r *run, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := &p.agents[r.agent.Name].breaker; b.err != nil {
+		b.awayFor = max(b.awayFor, d)
+	}
+}
+
+// pass lets the next run start that may end the process, since this one has not ended it.
+func (p *Pool) pass(r *run) {
+	p.mu.Lock()
+	passed := p.gate == r
+	if passed {
+		p.gate = nil
+	}
+	p.mu.Unlock()
+	if passed {
+		p.Wake("")
+	}
 }
 
 // disown ends the runs of deleted tasks: those that the database did not assign to this process in

@@ -26,10 +26,16 @@ type run struct {
 	out     *emitter
 	ended   chan error // the executor's result
 	refused bool       // the database refused an event
+	claimed time.Time
+	expired error // the task waited too long for the agent, which is away with this error
+
+	// Pool.mu guards them.
+	starting bool // counts in the agent's breaker
+	begun    bool // by the agent
 }
 
 func newRun(p *Pool, s *slots, c *store.Claimed) *run {
-	r := &run{pool: p, agent: &s.Agent, claim: c, attempt: c.Attempt, ended: make(chan error, 1)}
+	r := &run{pool: p, agent: &s.Agent, claim: c, attempt: c.Attempt, ended: make(chan error, 1), claimed: time.Now()}
 	// Not derived from the pool's context: when the server stops, runs get their grace.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.out = newEmitter(r)
@@ -43,6 +49,7 @@ const (
 	outcomeParked   = "parked"
 	outcomeRetried  = "retried"
 	outcomeReturned = "returned"
+	outcomeAway     = "away"
 	outcomeLost     = "lost"
 )
 
@@ -55,6 +62,8 @@ func (r *run) run() {
 	}
 	log := r.pool.opt.Log.With("task_id", r.claim.Task.PublicID, "agent", r.agent.Name, "attempt", int(r.attempt), "outcome", outcome)
 	switch {
+	case outcome == outcomeAway: // the pool logs the outage once
+		log.Debug("run ended", "took", time.Since(start), "error", err)
 	case err == nil && outcome != outcomeLost && outcome != outcomeReturned:
 		log.Debug("run ended", "took", time.Since(start))
 	case err != nil:
@@ -71,7 +80,9 @@ func (r *run) outcome() (string, error) {
 		return r.settle(task.StateCanceled, "", nil)
 	case r.claim.Unreadable != nil:
 		return r.settle(task.StateFailed, "The message could not be read.", r.claim.Unreadable)
-	case r.claim.Try > r.agent.MaxAttempts:
+	case r.expired != nil:
+		return r.unreachable(r.expired)
+	case r.try() > r.agent.MaxAttempts:
 		return r.settle(task.StateFailed,
 			fmt.Sprintf("Gave up after %d attempts: the worker was lost each time.", r.agent.MaxAttempts), nil)
 	}
@@ -82,6 +93,18 @@ func (r *run) outcome() (string, error) {
 	}
 	go r.execute()
 	return r.conclude(r.watch())
+}
+
+// maxSpared bounds the tries that a message is spared, in case it ends the process late in its runs.
+const maxSpared = 10
+
+// try returns the number of the attempt that counts. Tries that were lost with a process and with other
+// runs do not count, unless a message may have only one.
+func (r *run) try() int {
+	if r.agent.MaxAttempts == 1 {
+		return r.claim.Try
+	}
+	return r.claim.Try - min(r.claim.Spared, maxSpared)
 }
 
 func (r *run) execute() {
@@ -102,6 +125,7 @@ func (r *run) execute() {
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Memory: &memory{r},
+		OnBegin: func() { r.pool.begin(r, false) },
 	}, r.out)
 	returned = true
 	r.ended <- err
@@ -124,10 +148,17 @@ func (r *run) watch() error {
 		defer t.Stop()
 		quiet = t.C
 	}
+	settled := time.NewTimer(presumed)
+	defer settled.Stop()
 	for {
 		select {
 		case err := <-r.ended:
 			return err
+		case <-settled.C:
+			r.pool.begin(r, true)
+			if r.claim.Suspect {
+				r.acquit()
+			}
 		case <-timeout:
 			r.interrupt(executor.ErrTimeout)
 		case now := <-quiet:
@@ -146,6 +177,20 @@ func (r *run) watch() error {
 			}
 		}
 	}
+}
+
+// presumed is how long a run may neither begin nor fail until the next one may start. So an agent whose
+// first sign is its result, an hour later, delays no other run.
+const presumed = time.Second
+
+// acquit records that the run has not ended its process, and lets the next such run start.
+func (r *run) acquit() {
+	ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
+	defer cancel()
+	if err := r.pool.opt.Store.Acquit(ctx, r.pool.opt.Worker(), r.claim.Task.ID); err != nil {
+		r.pool.opt.Log.Debug("could not clear the suspicion against a run", "task_id", r.claim.Task.PublicID, "error", err)
+	}
+	r.pool.pass(r)
 }
 
 // conclude ends the attempt according to the executor's result.
@@ -179,13 +224,23 @@ func (r *run) conclude(err error) (string, error) {
 		return r.settle(task.StateFailed,
 			fmt.Sprintf("The agent's artifacts exceed the limit of %d bytes for one task.", r.agent.MaxArtifacts), errSpent)
 	case err == nil:
+		r.pool.begin(r, false)
 		return r.settle(task.StateCompleted, "", nil)
 	}
-	if after, ok := executor.IsRetryable(err); ok && r.claim.Try < r.agent.MaxAttempts {
+	after, again := executor.IsRetryable(err)
+	if u, ok := errors.AsType[*executor.Unavailable](err); ok {
+		if waits := r.wait(u, again); waits != nil {
+			return waits()
+		}
+		after, again = max(after, u.RetryAfter), true
+	} else if !again {
+		r.pool.begin(r, false)
+	}
+	if again && r.try() < r.agent.MaxAttempts {
 		if after == 0 {
 			after = r.backoff()
 		}
-		return r.giveBack(outcomeRetried, task.RunNote{Outcome: task.RunRetry, Error: r.out.cleanText(err.Error())}, after, false)
+		return r.giveBack(outcomeRetried, task.RunNote{Outcome: task.RunRetry, Error: r.out.cleanCause(err)}, after, false)
 	}
 	msg := "The agent failed."
 	var f *executor.Failure
@@ -195,14 +250,59 @@ func (r *run) conclude(err error) (string, error) {
 	return r.settle(task.StateFailed, msg, err)
 }
 
-// settle writes the status that ends the run, with a message if there is one.
+// wait returns how the task goes on waiting for an agent that has not begun the run, or nil if the run
+// counts as a try.
+func (r *run) wait(u *executor.Unavailable, retryable bool) func() (string, error) {
+	if r.out.emitted.Load() {
+		return nil
+	}
+	away := r.pool.unavailable(r, u)
+	if !away && retryable {
+		return nil
+	}
+	waited := r.claim.AwayFor + time.Since(r.claimed)
+	if r.claim.AwayFor > 0 && waited >= r.agent.UnreachableFor {
+		return func() (string, error) { return r.unreachable(u.Err) }
+	}
+	back := store.Requeue{
+		Note: task.RunNote{Outcome: task.RunAway, Error: r.out.cleanCause(u.Err)},
+		// One note says that the task waits; probing may take an hour.
+		Silent:  r.claim.AwayFor > 0,
+		Uncount: true, Away: true, InPlace: away,
+	}
+	if !away {
+		back.Delay = max(min(max(waited/4, r.backoff()), maxRetryAfter), u.RetryAfter)
+		back.Delay += rand.N(back.Delay/2 + 1)
+	}
+	return func() (string, error) {
+		outcome, err := r.requeue(outcomeAway, back)
+		if outcome == outcomeAway {
+			err = u.Err
+		}
+		return outcome, err
+	}
+}
+
+var errAway = errors.New("the agent is away")
+
+// unreachable fails a task that waited too long for its agent.
+func (r *run) unreachable(cause error) (string, error) {
+	return r.settle(task.StateFailed, fmt.Sprintf("The agent could not be reached for %s.", r.agent.UnreachableFor), cause)
+}
+
+// settle writes the status that ends the run, with a message if there is one. The cause is stored for
+// operators unless it says what the client reads.
 func (r *run) settle(s task.State, text string, cause error) (string, error) {
 	var msg *task.Message
 	if text != "" {
 		msg = &task.Message{Parts: []task.Part{task.Text(text)}}
 	}
 	// The run's own context may have ended, but its last status must still be written.
-	if err := r.out.settle(context.WithoutCancel(r.ctx), s, msg); err != nil && !errors.Is(err, errSettled) {
+	stored := r.out.cleanCause(cause)
+	if stored == text {
+		stored = ""
+	}
+	if err := r.out.settle(context.WithoutCancel(r.ctx), s, msg, stored); err != nil && !errors.Is(err, errSettled) {
 		return r.unrecorded(err)
 	}
 	if err := r.out.finish(); err != nil {
@@ -230,6 +330,11 @@ func (r *run) lostOr(err error) (string, error) {
 
 // giveBack returns the task to the queue, for the next claim of any worker.
 func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, uncount bool) (string, error) {
+	return r.requeue(outcome, store.Requeue{Note: note, Delay: delay, Uncount: uncount})
+}
+
+func (r *run) requeue(outcome string, back store.Requeue) (string, error) {
+	back.Task, back.Agent, back.Attempt = r.claim.Task.ID, r.agent.Name, r.attempt
 	r.out.close()
 	// The emitted events belong to the attempt and must be in the log before it ends.
 	if err := r.out.finish(); err != nil {
@@ -237,10 +342,11 @@ func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, u
 	}
 	for try := 0; ; try++ {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		err := r.pool.opt.Store.GiveBack(ctx, store.Requeue{
-			Task: r.claim.Task.ID, Agent: r.agent.Name, Attempt: r.attempt, Note: note, Delay: delay, Uncount: uncount,
-		})
+		awayFor, err := r.pool.opt.Store.Requeue(ctx, back)
 		cancel()
+		if err == nil && back.InPlace {
+			r.pool.awayFor(r, awayFor)
+		}
 		if err == nil || !errors.Is(err, task.Unavailable) || try == 20 {
 			if err != nil {
 				return r.lostOr(err)
@@ -253,7 +359,7 @@ func (r *run) giveBack(outcome string, note task.RunNote, delay time.Duration, u
 
 func (r *run) backoff() time.Duration {
 	base := cmp.Or(r.agent.Backoff, time.Second)
-	d := min(base<<min(r.claim.Try-1, 10), cmp.Or(r.agent.MaxBackoff, 5*time.Minute))
+	d := min(base<<min(max(r.try(), 1)-1, 10), cmp.Or(r.agent.MaxBackoff, 5*time.Minute))
 	return d/2 + rand.N(d)
 }
 

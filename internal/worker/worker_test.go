@@ -193,6 +193,13 @@ func (p *process) log(h *task.Task) []*task.Event {
 	return evs
 }
 
+// errorOf returns what operators read about the last run.
+func (p *process) errorOf(h *task.Task) (text string) {
+	p.t.Helper()
+	p.scan(&text, "SELECT coalesce(error, '') FROM holdfast.v_runs WHERE task = $1 ORDER BY run DESC LIMIT 1", h.ID.String())
+	return text
+}
+
 func (p *process) exec(sql string, args ...any) {
 	p.t.Helper()
 	conn, err := pgx.Connect(p.t.Context(), p.url)
@@ -290,7 +297,7 @@ func TestRetries(t *testing.T) {
 		if what == "with backoff" {
 			after = 0
 		}
-		return executor.Retryable(&executor.Failure{Msg: "Not now."}, after)
+		return executor.Retryable(&executor.Failure{Msg: "Not now.", Cause: errors.New("the model is loading")}, after)
 	})
 	a.MaxAttempts, a.Backoff, a.MaxBackoff = 3, time.Millisecond, 2*time.Millisecond
 	p := start(t, setup{}, a)
@@ -305,6 +312,7 @@ func TestRetries(t *testing.T) {
 			}
 		}
 		require.Equal(t, 2, notes)
+		require.Equal(t, "Not now.: the model is loading", p.errorOf(h))
 	}
 	p.become(last, task.StateCompleted)
 	mu.Lock()
@@ -323,8 +331,10 @@ func TestCrashesAreContained(t *testing.T) {
 		does(func(context.Context, *executor.Run, executor.Emitter) error { return nil }),
 	)
 	for agent, want := range map[string]string{"a": "The agent crashed.", "b": "The agent crashed.", "c": "The agent failed."} {
-		got := p.become(p.create(agent, "x"), task.StateFailed)
+		h := p.create(agent, "x")
+		got := p.become(h, task.StateFailed)
 		require.Equal(t, want, got.Status.Message.FirstText())
+		require.Contains(t, p.errorOf(h), map[string]string{"a": "panic: secret", "b": "Goexit", "c": "secret"}[agent], "operators read the cause")
 	}
 	p.become(p.create("d", "x"), task.StateCompleted)
 }

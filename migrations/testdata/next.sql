@@ -1,10 +1,12 @@
 -- 00001_tasks.sql c79c043d1eadc24e962ad12c919dafc519351dc12a32d19a180d81b6c7fadbf8
 -- 00002_workers.sql b5cfb901e95a10f6b2a9ddfcbc8ce3d7091f73befa82438b47cd54d7d4495814
 -- 00003_webhooks.sql 6167bd9b154f4de6812dedf33057ab705a4f89fa224f074da8ab232e7f759dd4
--- 00004_keys_and_audit.sql 7e4a0a015a5714a85fa293ec0b7f7032b795e93c804d865307d46701baead8d3
+-- 00004_keys_and_audit.sql 060bc3a3dade44e4e490cebb5db690542c34673683ed069a40880d6e3e7bc7a9
 -- 00005_views.sql da939ca72a14698695f6e84aa2b75311fe86c0bb84e267461d0861002869bb16
 -- 00006_isolation.sql fdaa4402cb74943f1116d202023ac00dcfb14661a14d7e93b97788a934e8c6e3
 -- 00007_retention.sql 34daa205f1f5e139c8e50498f60c28490afd702b9d5262cb267397ab643aa9bc
+-- 00008_away.sql d06a197dc67d9e41c12c2776c62cc37971dd7cf1f5cf74e5f79376e4288f3bd8
+-- 00009_role_per_database.sql 30f5d60e846d6cfd8aff721c3bb816b31227cea916621248834eb66f38ad4563
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -18,56 +20,88 @@ SET row_security = off;
 CREATE SCHEMA holdfast;
 CREATE FUNCTION holdfast.admit_callers() RETURNS boolean
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
+DECLARE
+    api text := holdfast.api_role();
+    settable boolean := current_setting('server_version_num')::integer >= 160000;
+    todo text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'holdfast_api') THEN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = api) THEN
         BEGIN
-            CREATE ROLE holdfast_api NOLOGIN NOINHERIT;
+            EXECUTE format('CREATE ROLE %I NOLOGIN NOINHERIT', api);
         EXCEPTION
             WHEN insufficient_privilege THEN RETURN false;
-            WHEN duplicate_object OR unique_violation THEN NULL; -- another database's migration created it at this moment
+            WHEN duplicate_object OR unique_violation THEN NULL; -- another replica created it at this moment
         END;
     END IF;
-    IF NOT pg_has_role(current_user, 'holdfast_api',
-                       CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
+    IF NOT pg_has_role(current_user, api, CASE WHEN settable THEN 'SET' ELSE 'MEMBER' END) THEN
         BEGIN
-            GRANT holdfast_api TO CURRENT_USER;
+            EXECUTE format('GRANT %I TO CURRENT_USER', api) || CASE WHEN settable THEN ' WITH INHERIT FALSE, SET TRUE' ELSE '' END;
         EXCEPTION WHEN insufficient_privilege THEN
             NULL; -- another login owns the role and has to grant it
         END;
     END IF;
-    GRANT USAGE ON SCHEMA holdfast TO holdfast_api;
-    GRANT SELECT, INSERT, UPDATE ON holdfast.tasks TO holdfast_api;
-    GRANT SELECT, INSERT ON holdfast.task_events TO holdfast_api;
-    GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors TO holdfast_api;
-    GRANT SELECT, INSERT, DELETE ON holdfast.idempotency_keys TO holdfast_api;
-    GRANT SELECT, DELETE ON holdfast.task_names TO holdfast_api;
-    GRANT SELECT ON holdfast.callers_log TO holdfast_api;
-    GRANT EXECUTE ON FUNCTION holdfast.caller(), holdfast.task_exists(uuid) TO holdfast_api;
-    GRANT EXECUTE ON FUNCTION holdfast.audit(text) TO holdfast_api;
+    -- A database that was renamed, cloned or restored has grants to the role of its origin.
+    FOR todo IN
+        SELECT DISTINCT format('%s FROM %I', granted.what, r.rolname)
+          FROM (SELECT 'SCHEMA holdfast', nspacl FROM pg_namespace WHERE nspname = 'holdfast'
+                UNION ALL
+                SELECT 'TABLE ' || oid::regclass, relacl FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace
+                UNION ALL
+                SELECT 'FUNCTION ' || oid::regprocedure, proacl FROM pg_proc WHERE pronamespace = 'holdfast'::regnamespace) granted (what, acl),
+               aclexplode(granted.acl) a JOIN pg_roles r ON r.oid = a.grantee
+         WHERE r.rolname ~ '^holdfast_api(_|$)' AND r.rolname <> api
+    LOOP
+        EXECUTE 'REVOKE ALL ON ' || todo;
+    END LOOP;
+    FOREACH todo IN ARRAY ARRAY[
+        'USAGE ON SCHEMA holdfast',
+        'SELECT, INSERT, UPDATE ON holdfast.tasks',
+        'SELECT, INSERT ON holdfast.task_events',
+        'SELECT, INSERT, UPDATE, DELETE ON holdfast.task_queue, holdfast.push_configs, holdfast.push_cursors',
+        'SELECT, INSERT, DELETE ON holdfast.idempotency_keys',
+        'SELECT, DELETE ON holdfast.task_names',
+        'SELECT ON holdfast.callers_log',
+        'EXECUTE ON FUNCTION holdfast.caller(), holdfast.api_role(), holdfast.task_exists(uuid), holdfast.audit(text)'
+    ] LOOP
+        EXECUTE format('GRANT %s TO %I', todo, api);
+    END LOOP;
     RETURN true;
 EXCEPTION WHEN insufficient_privilege THEN
     RETURN false;
 END
-$$;
-COMMENT ON FUNCTION holdfast.admit_callers() IS 'Creates the role holdfast_api, if the login may, and grants it what statements for callers need. It may be called again.';
+$_$;
+COMMENT ON FUNCTION holdfast.admit_callers() IS 'Creates the role of this database for callers'' statements, if the login may, and grants it what they need. It may be called again.';
+CREATE FUNCTION holdfast.api_role() RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN ('holdfast_api_'::text || CASE WHEN (octet_length((current_database())::text) <= 50) THEN (current_database())::text ELSE md5((current_database())::text) END);
+COMMENT ON FUNCTION holdfast.api_role() IS 'The name of the role for callers'' statements in this database.';
 CREATE FUNCTION holdfast.audit(entries text) RETURNS bigint
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
     c holdfast.audit_chains;
+    newest bigint;
     at timestamptz;
     hash bytea;
 BEGIN
-    SELECT * INTO c FROM holdfast.audit_chains ORDER BY chain LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        SELECT * INTO STRICT c FROM holdfast.audit_chains WHERE chain = 1 + pg_backend_pid() % 64 FOR NO KEY UPDATE;
-    END IF;
+    <<taken>>
+    LOOP
+        FOR k IN 1..64 LOOP
+            SELECT a.length INTO newest FROM holdfast.audit_chains a WHERE a.chain = k ORDER BY a.length DESC LIMIT 1;
+            SELECT * INTO c FROM holdfast.audit_chains a WHERE a.chain = k AND a.length = newest FOR NO KEY UPDATE SKIP LOCKED;
+            EXIT taken WHEN FOUND;
+        END LOOP;
+        -- All are held. The commit that releases this one changes its length, so the search begins again.
+        SELECT a.length INTO newest FROM holdfast.audit_chains a WHERE a.chain = 1 + pg_backend_pid() % 64 ORDER BY a.length DESC LIMIT 1;
+        SELECT * INTO c FROM holdfast.audit_chains a WHERE a.chain = 1 + pg_backend_pid() % 64 AND a.length = newest FOR NO KEY UPDATE;
+        EXIT taken WHEN FOUND;
+    END LOOP;
     at := clock_timestamp();
     hash := sha256(c.head || convert_to(concat_ws(' ', c.chain, c.length + 1, (extract(epoch FROM at) * 1000000)::bigint, session_user, entries), 'UTF8'));
     INSERT INTO holdfast.audit_log VALUES (c.chain, c.length + 1, at, session_user, entries::json, hash);
-    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain;
+    UPDATE holdfast.audit_chains a SET length = c.length + 1, head = hash WHERE a.chain = c.chain AND a.length = c.length;
     RETURN c.length + 1;
 END
 $$;
@@ -211,7 +245,7 @@ $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[]) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest, and returns how many it parked.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.0' $$;
+    AS $$ SELECT '1.1' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -295,6 +329,16 @@ $$;
 COMMENT ON FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) IS 'How many tasks wait for an agent, up to a bound. Locks the limit until the commit, so that no other statement queues a task under it.';
 SET default_tablespace = '';
 SET default_table_access_method = heap;
+CREATE TABLE holdfast.agent_outages (
+    agent text NOT NULL,
+    since timestamp with time zone DEFAULT now() NOT NULL,
+    last_at timestamp with time zone DEFAULT now() NOT NULL,
+    error text NOT NULL,
+    worker_id uuid NOT NULL
+)
+WITH (fillfactor='50');
+COMMENT ON TABLE holdfast.agent_outages IS 'Agents that are away. A worker writes the row when the agent does not begin a run, and deletes it when the agent begins one.';
+COMMENT ON COLUMN holdfast.agent_outages.last_at IS 'The last time that a worker tried. Without a try for a minute the outage is over.';
 CREATE TABLE holdfast.api_keys (
     key_id text NOT NULL,
     key_hash bytea NOT NULL,
@@ -437,26 +481,6 @@ COMMENT ON COLUMN holdfast.push_attempts.delivery_id IS 'The jti of the request:
 COMMENT ON COLUMN holdfast.push_attempts.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.push_attempts.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.push_attempts.status IS 'The HTTP status; null if there was no answer.';
-CREATE TABLE holdfast.attempts_20261122 (
-    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
-    task uuid NOT NULL,
-    config_id text NOT NULL,
-    started_at timestamp with time zone DEFAULT now() NOT NULL,
-    from_seq bigint NOT NULL,
-    to_seq bigint NOT NULL,
-    delivery_id text NOT NULL,
-    attempt integer NOT NULL,
-    class text NOT NULL,
-    status integer,
-    error text,
-    duration interval,
-    worker_id uuid,
-    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
-);
-COMMENT ON COLUMN holdfast.attempts_20261122.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
-COMMENT ON COLUMN holdfast.attempts_20261122.attempt IS 'Which try of the delivery it was, from 1.';
-COMMENT ON COLUMN holdfast.attempts_20261122.class IS 'The outcome, as the metrics call it.';
-COMMENT ON COLUMN holdfast.attempts_20261122.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.attempts_20261123 (
     id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
     task uuid NOT NULL,
@@ -477,6 +501,26 @@ COMMENT ON COLUMN holdfast.attempts_20261123.delivery_id IS 'The jti of the requ
 COMMENT ON COLUMN holdfast.attempts_20261123.attempt IS 'Which try of the delivery it was, from 1.';
 COMMENT ON COLUMN holdfast.attempts_20261123.class IS 'The outcome, as the metrics call it.';
 COMMENT ON COLUMN holdfast.attempts_20261123.status IS 'The HTTP status; null if there was no answer.';
+CREATE TABLE holdfast.attempts_20261124 (
+    id bigint DEFAULT nextval('holdfast.push_attempts_id'::regclass) NOT NULL,
+    task uuid NOT NULL,
+    config_id text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_seq bigint NOT NULL,
+    to_seq bigint NOT NULL,
+    delivery_id text NOT NULL,
+    attempt integer NOT NULL,
+    class text NOT NULL,
+    status integer,
+    error text,
+    duration interval,
+    worker_id uuid,
+    CONSTRAINT push_attempts_range CHECK ((to_seq >= from_seq))
+);
+COMMENT ON COLUMN holdfast.attempts_20261124.delivery_id IS 'The jti of the request: the same for every attempt of one delivery.';
+COMMENT ON COLUMN holdfast.attempts_20261124.attempt IS 'Which try of the delivery it was, from 1.';
+COMMENT ON COLUMN holdfast.attempts_20261124.class IS 'The outcome, as the metrics call it.';
+COMMENT ON COLUMN holdfast.attempts_20261124.status IS 'The HTTP status; null if there was no answer.';
 CREATE TABLE holdfast.audit_log (
     chain smallint NOT NULL,
     n bigint NOT NULL,
@@ -513,7 +557,7 @@ CREATE TABLE holdfast.audit_chains (
     removed_head bytea DEFAULT '\x'::bytea NOT NULL,
     CONSTRAINT audit_chains_order CHECK (((removed >= 0) AND (removed <= length)))
 )
-WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.audit_chains IS 'Where each chain of audit_log begins and ends, so that the removal of rows is noticed.';
 COMMENT ON COLUMN holdfast.audit_chains.length IS 'How many rows the chain has had.';
 COMMENT ON COLUMN holdfast.audit_chains.head IS 'The hash of the last row.';
@@ -602,7 +646,9 @@ CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
    FROM (holdfast.tasks t
      JOIN holdfast.task_events e ON ((e.task = t.id)))
   WHERE (((t.tenant, t.owner) = ( SELECT (holdfast.caller())[1] AS caller,
-            (holdfast.caller())[2] AS caller)) OR (t.tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name));
+            (holdfast.caller())[2] AS caller)) OR (t.tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR ( SELECT pg_has_role(CURRENT_USER, c.relowner, 'USAGE'::text) AS pg_has_role
+           FROM pg_class c
+          WHERE (c.oid = ('holdfast.tasks'::regclass)::oid)));
 COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
 CREATE TABLE holdfast.erasures (
     task uuid NOT NULL,
@@ -682,16 +728,6 @@ CREATE TABLE holdfast.idempotency_keys (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE holdfast.idempotency_keys IS 'Idempotency-Key headers seen, with the hash of the request and the task that it led to.';
 COMMENT ON COLUMN holdfast.idempotency_keys.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
-CREATE TABLE holdfast.keys_20261122 (
-    day date NOT NULL,
-    tenant text NOT NULL,
-    owner text NOT NULL,
-    key text NOT NULL,
-    request_hash bytea NOT NULL,
-    task uuid NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL
-);
-COMMENT ON COLUMN holdfast.keys_20261122.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.keys_20261123 (
     day date NOT NULL,
     tenant text NOT NULL,
@@ -702,6 +738,16 @@ CREATE TABLE holdfast.keys_20261123 (
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 COMMENT ON COLUMN holdfast.keys_20261123.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
+CREATE TABLE holdfast.keys_20261124 (
+    day date NOT NULL,
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    key text NOT NULL,
+    request_hash bytea NOT NULL,
+    task uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+COMMENT ON COLUMN holdfast.keys_20261124.day IS 'The day (UTC) that the key was used on; near midnight there is a row for each of the two days.';
 CREATE TABLE holdfast.leases (
     name text NOT NULL,
     holder uuid NOT NULL,
@@ -826,7 +872,10 @@ CREATE TABLE holdfast.task_queue (
     worker_id uuid,
     message_seq bigint NOT NULL,
     turn integer DEFAULT 1 NOT NULL,
-    tries integer DEFAULT 0 NOT NULL
+    tries integer DEFAULT 0 NOT NULL,
+    away_since timestamp with time zone,
+    suspect boolean DEFAULT false NOT NULL,
+    spared integer DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
@@ -834,6 +883,9 @@ COMMENT ON COLUMN holdfast.task_queue.available_at IS 'When it is due; no proces
 COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The message event that the run answers.';
 COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of that message among the client''s messages, from 1.';
 COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this message has had.';
+COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has not begun this run: it was away, or too busy; null otherwise.';
+COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
+COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 CREATE TABLE holdfast.tasks_ended (
     id uuid NOT NULL,
     client_id text,
@@ -1253,6 +1305,26 @@ COMMENT ON COLUMN holdfast.v_names.task_id IS 'The id that the client chose. An 
 COMMENT ON COLUMN holdfast.v_names.agent IS 'The agent''s name in the configuration.';
 COMMENT ON COLUMN holdfast.v_names.tenant IS 'The tenant of the caller that chose it.';
 COMMENT ON COLUMN holdfast.v_names.owner IS 'The caller that chose it.';
+CREATE VIEW holdfast.v_outages AS
+ SELECT o.agent,
+    o.since,
+    o.last_at,
+    o.error,
+    ( SELECT p.name
+           FROM holdfast.processes p
+          WHERE (p.id = o.worker_id)) AS worker_name,
+    ( SELECT count(*) AS count
+           FROM holdfast.task_queue q
+          WHERE ((q.agent = o.agent) AND (q.worker_id IS NULL) AND (q.available_at <= now()))) AS waiting
+   FROM holdfast.agent_outages o
+  WHERE (o.last_at > (now() - '00:01:00'::interval));
+COMMENT ON VIEW holdfast.v_outages IS 'Agents that are away now: workers have tried to start their runs, and no run began.';
+COMMENT ON COLUMN holdfast.v_outages.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_outages.since IS 'When a worker first found it away.';
+COMMENT ON COLUMN holdfast.v_outages.last_at IS 'When a worker last tried.';
+COMMENT ON COLUMN holdfast.v_outages.error IS 'The error of the newest try.';
+COMMENT ON COLUMN holdfast.v_outages.worker_name IS 'The name of that worker''s process.';
+COMMENT ON COLUMN holdfast.v_outages.waiting IS 'How many tasks wait for it.';
 CREATE VIEW holdfast.v_push AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1384,7 +1456,8 @@ CREATE VIEW holdfast.v_queue AS
         END AS started_at,
     q.turn,
     q.tries,
-    t.cancel_requested
+    t.cancel_requested,
+    q.away_since
    FROM (holdfast.task_queue q
      JOIN holdfast.tasks t ON (((t.id = q.id) AND (t.state < 3))));
 COMMENT ON VIEW holdfast.v_queue IS 'Tasks that wait for a run or have one. Small, however large the history is.';
@@ -1394,7 +1467,7 @@ COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configurat
 COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it) or delayed (a retry that is due at available_at).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages) or delayed (a retry that is due at available_at).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
 COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
@@ -1403,6 +1476,7 @@ COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.'
 COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages its run answers, from 1.';
 COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that message has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
+COMMENT ON COLUMN holdfast.v_queue.away_since IS 'Since when its agent has not begun this run: it is away or too busy; null otherwise, and for tasks behind it.';
 CREATE VIEW holdfast.v_runs AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1428,9 +1502,9 @@ CREATE VIEW holdfast.v_runs AS
         END AS outcome,
         CASE
             WHEN (r.kind = 4) THEN ((r.payload -> 'error'::text) #>> '{}'::text[])
-            WHEN (r.state = ANY (ARRAY[6, 8])) THEN ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
+            WHEN (r.state = ANY (ARRAY[6, 8])) THEN COALESCE(((r.payload -> 'cause'::text) #>> '{}'::text[]), ( SELECT string_agg(((p.value -> 'text'::text) #>> '{}'::text[]), '
 '::text ORDER BY p.n) AS string_agg
-               FROM json_array_elements(((r.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n))
+               FROM json_array_elements(((r.payload -> 'message'::text) -> 'parts'::text)) WITH ORDINALITY p(value, n)))
             ELSE NULL::text
         END AS error,
     r.seq
@@ -1454,7 +1528,7 @@ CREATE VIEW holdfast.v_runs AS
                     e.created_at AS ended_at,
                     e.payload
                    FROM holdfast.task_events e
-                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text])))))
+                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text])))))
                 UNION ALL
                  SELECT NULL::bigint,
                     NULL::smallint,
@@ -1480,8 +1554,8 @@ COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
-COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
-COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried.';
+COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 CREATE VIEW holdfast.v_tasks AS
  SELECT t.id AS task,
@@ -1704,94 +1778,94 @@ COMMENT ON COLUMN holdfast.v_workers.alive IS 'Its lease has not expired.';
 COMMENT ON COLUMN holdfast.v_workers.running IS 'How many runs it has.';
 COMMENT ON COLUMN holdfast.v_workers.duties IS 'The duties whose lease it has, such as partitions; null for none.';
 ALTER TABLE ONLY holdfast.events_artifacts ATTACH PARTITION holdfast.artifacts_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
-ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261122 FOR VALUES FROM ('2026-11-22 05:45:00+05:45') TO ('2026-11-23 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261123 FOR VALUES FROM ('2026-11-23 05:45:00+05:45') TO ('2026-11-24 05:45:00+05:45');
+ALTER TABLE ONLY holdfast.push_attempts ATTACH PARTITION holdfast.attempts_20261124 FOR VALUES FROM ('2026-11-24 05:45:00+05:45') TO ('2026-11-25 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.audit_log ATTACH PARTITION holdfast.audit_20261101 FOR VALUES FROM ('2026-11-01 05:45:00+05:45') TO ('2026-12-01 05:45:00+05:45');
 ALTER TABLE ONLY holdfast.events_log ATTACH PARTITION holdfast.events_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_artifacts FOR VALUES IN ('3');
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.task_events ATTACH PARTITION holdfast.events_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.events_dated ATTACH PARTITION holdfast.events_log FOR VALUES IN ('1', '2', '4');
-ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261122 FOR VALUES FROM ('2026-11-22') TO ('2026-11-23');
 ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261123 FOR VALUES FROM ('2026-11-23') TO ('2026-11-24');
+ALTER TABLE ONLY holdfast.idempotency_keys ATTACH PARTITION holdfast.keys_20261124 FOR VALUES FROM ('2026-11-24') TO ('2026-11-25');
 ALTER TABLE ONLY holdfast.tasks_dated ATTACH PARTITION holdfast.tasks_20261101 FOR VALUES FROM ('01a19467-e800-0000-0000-000000000000') TO ('01a22ee6-b000-0000-0000-000000000000');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR VALUES IN (false);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-22 23:46:05.962543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-22 23:46:05.963277+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-22 23:46:05.967667+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-22 23:46:05.975416+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-22 23:46:05.978027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-22 23:46:05.980162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.98353+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984139+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.984552+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985433+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.985877+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986289+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.986728+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987194+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.987604+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.988791+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989356+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.989927+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.991599+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.992443+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.993162+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994144+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.994722+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995092+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.995675+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-22 23:46:05.996036+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:05.99867+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-22 23:46:06.001492+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-22 23:46:06.023389+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261122 VALUES (1, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.008096+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (2, '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', '2026-11-22 23:46:06.014696+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (3, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.025504+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (4, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.031718+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (5, '01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', '2026-11-22 23:46:06.038246+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (6, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.045426+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (7, '01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', '2026-11-22 23:46:06.056609+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (8, '01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', '2026-11-22 23:46:06.068547+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.attempts_20261122 VALUES (9, '01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', '2026-11-22 23:46:06.080458+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2046b-3a8b-7d73-b79a-4fd539fdd196');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-22 23:46:05.942733+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel","subject":"ada"}]', '\xb4de2e28bdc10f3751258e088b0cc8c597615699a7e6c40dfb23355ccda417c7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-22 23:46:05.959368+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766","agent":"travel"}]', '\x7af667224061199184f2a61ff0098fc1ea45af96bc6ab7e98a3fd3aa7879df7f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-22 23:46:05.965423+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aac-7b6a-95ec-437f5682f063","agent":"travel","subject":"ada"}]', '\xa7498f69a5e92941be6b5b59f286f001dfd0d6db2319bbb1ad500ba591d4e22e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-22 23:46:05.969111+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee","agent":"travel","subject":"ben"}]', '\xe3a0028423748de66f0b537de8044843e60fc5adc971a9f1f17c821490cb35b6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-22 23:46:05.971633+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab3-711b-92d9-57ba5c3d5e2c","agent":"travel","subject":"ben"}]', '\x8c0be2ef5926624a9e41f604007e8bd092ccf93ef431a05f2ba5819018cc5db3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-22 23:46:05.976756+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ab8-747b-988a-59c2ca46648a","agent":"travel","subject":"ben"}]', '\x90ced94d423746d64b2708b30819fa118aeb2bf9c9eabfe19836ccf7c0931e35');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-22 23:46:05.981718+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3abd-7064-898d-34fc37137568","agent":"writer","subject":"ada"}]', '\x59cde69d7b937a6c45cf979a28fbb88d0c370cea51454b96a30aa97fba8846e9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-22 23:46:05.997318+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acc-7d40-8a1a-883581c3a8e4","agent":"writer","subject":"cyd"}]', '\xee608ec2ce88e77435d41a8e4f84fe8ee6f240a00c96fc890d1839135ae4dc5c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-22 23:46:05.999799+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3acf-7589-b90d-e8b556da6f08","agent":"writer","subject":"cyd"}]', '\xe22c24c99ef2b76a4ad7e6166eaf0117a65daf882e57f2c475ef533c4b6bf5a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-22 23:46:06.002746+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer","subject":"cyd"}]', '\x699cdb08218be2ecf018bf2bcf08db3abcabb4ad45f055b7be9caca6009c0009');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-22 23:46:06.005286+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","agent":"writer"}]', '\x2ebba4ac00a4dfc9048ea7033f57f1f75eeafe8a8dabdfac17937de92f2686af');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-22 23:46:06.006572+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer","subject":"cyd"}]', '\x4ea5471b74dce46eb9b7900c3a89df67f8f80f4019ecbc92ab8798f7fd729cd7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-22 23:46:06.007117+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2046b-3ad6-7308-ac5a-44c93af69608","agent":"writer"}]', '\xf55f0d819640ad6486e44de2b8f57af1f0deda8e2344a109e233b81abece4972');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-22 23:46:06.007874+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad7-7788-96e8-0a5e86e21dc2","agent":"support","subject":"ben"}]', '\x63768204d8c71f0547e877e7cab1ca20df10d09b4611aafeeaf4c6f07f44fbc2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-22 23:46:06.010241+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ad9-7d8d-9dec-27428caa2310","agent":"support","subject":"ben"}]', '\xa345ed6d308ae69a43a04569c14c62ed68622a0f940670670833a8837ed9f4b5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-22 23:46:06.012323+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adc-700d-b3d3-78943fadbef5","agent":"support","subject":"cyd"}]', '\x333ee285ba98502fb334c7ed67380d8021e420ef6633ad01b35ea15ebf85c900');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-22 23:46:06.014191+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","agent":"support","subject":"cyd"}]', '\x254ca82bac16bcbb6c0784566a96161a4f6c450c9c0d8bbdc8e9228b503e18ab');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-22 23:46:06.015892+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","agent":"support","subject":"cyd"}]', '\x296e72865900b682f558c8cd77a8f04cacb19b8c9ee9189112616e8237e0cb12');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-22 23:46:06.017853+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","agent":"support","subject":"cyd"}]', '\x2b7693b8d22928d10178dd5f80df8b954eced4e1198540a42ba165c6959957bd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-22 23:46:06.020665+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","agent":"writer","subject":"ada"}]', '\x47f43147c3feaa02f5fdcb91ce378771e3e03b9fcfe9615155b2d7e535fe306c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-22 23:46:06.024146+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae7-7b23-809e-a38279e5e567","agent":"writer","subject":"ben"}]', '\x83e638774685a6e33e0677092a935399c53a16424d14b9efb186bcf568676e21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-22 23:46:06.02564+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3ae9-754c-89bc-7d3d4d2064f4","agent":"support","subject":"ben"}]', '\x4d7d0e8ffd680d6cf5430ec426e82348eccc0f17adad8996f5efda1c9d4dda87');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-22 23:46:06.027282+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7060-be8d-5870cd3a40ad","agent":"travel","subject":"ada"}]', '\x9aaa37d02591651c4af7ab6070852ba33043aa1f9dc6b9573402f70aae9bd94e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-22 23:46:06.028231+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3aeb-7dad-8213-75694937ae06","agent":"travel","subject":"ada"}]', '\x0c68f7c5d6bd05eaaf805858db2ebc12a560af06d8889e63fff30cb02be2d163');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-22 23:46:06.032992+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\x59964f0ff718920e7a0dec3672a55e1046616c296237610e3eca65242c89cae5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-22 23:46:06.034692+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd","object":"w1"}]', '\xcd5aa33f25c1d8ce0f7c546e93c41e705d5411590777d3cd8ba4f81056eab213');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-22 23:46:06.056152+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x934938ad8c8b8fd23e0ec633c48ddb105bec5bc289581f97b64acc7053a040a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-22 23:46:06.056814+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3add-7da1-bcdf-c58c1147523c","object":"w1"}]', '\x40fcb4e74aeab14c2cabae7dd4e553356634a267925b9c535b2b4fc4a580ea98');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-22 23:46:06.07943+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\xd24a7f6f70bfa449e63584a8b76627ccad1b1e4ab406b236018397a476cafac7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-22 23:46:06.079953+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3adf-7964-9ed2-9945d689ef09","object":"w1"}]', '\x04aa91668e8c0380495a4a22e9f9b715a3a4894f07d65bdd854547d04b05cafb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-22 23:46:06.099174+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\x32347fdd56db5e1576b53775525f7b98136638aa40503024da95395d4cee6fb4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-22 23:46:06.099644+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ae1-7840-9466-2031b9b6dff7","object":"w1"}]', '\xce7abff0cba5c1e52f8aba3212b89f43d78966c175da5cb8d6c66ea496beff48');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-22 23:46:06.110171+05:45', 'holdfast', '[{"action":"push.set","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x2906e5ba3503b90b43fc1cd817f0533a1575ba2c8a4dce0efaefb7feffb8dde4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-22 23:46:06.110683+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2046b-3ad2-7501-9396-44bdd7c93e8e","object":"w1"}]', '\x81a4442fb7a7925965d0d5291be2e3e5d9290c5217f3c5e9fb4b3de755d1a26e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-22 23:46:06.125336+05:45', 'holdfast', '[{"action":"task.created","task":"01a2046b-3b48-7df3-a58a-8c7275b5249b","agent":"writer","subject":"cyd"}]', '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 06:44:55.028364+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 06:44:55.029404+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab17-717d-8407-8979ecac09c3', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 06:44:55.034056+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab1f-7108-b9f7-ca5de0f20968', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 06:44:55.053897+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab2f-7c1e-9b91-a531eeca3635', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 06:44:55.058281+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab2f-7c1e-9b91-a531eeca3635', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 06:44:55.061021+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.070041+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.070631+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.071129+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.071588+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.072065+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.07256+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.073022+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.073517+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.07398+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.074434+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.07488+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.075323+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.075778+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.076226+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.076728+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.077195+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.077636+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.078084+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.079398+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 06:44:55.079852+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab48-7c64-97c5-98adde3db6de', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 06:44:55.082811+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab4b-7ba3-80c8-19e7ef93ed2b', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 06:44:55.08558+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a205ea-ab61-7498-95c1-cb5f34344fca', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 06:44:55.10702+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a205ea-ab61-7498-95c1-cb5f34344fca', 'w1', '2026-11-23 06:44:55.095668+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a205ea-ab61-7498-95c1-cb5f34344fca', 'w1', '2026-11-23 06:44:55.108302+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 'w1', '2026-11-23 06:44:55.125525+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 'w1', '2026-11-23 06:44:55.136064+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 'w1', '2026-11-23 06:44:55.155883+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a205ea-ab5c-7b45-bc09-219d66dd7e5d', 'w1', '2026-11-23 06:44:55.175866+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a205ea-ab5c-7b45-bc09-219d66dd7e5d', 'w1', '2026-11-23 06:44:55.192582+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a205ea-ab5f-70b5-9748-9ecdfe42162e', 'w1', '2026-11-23 06:44:55.216532+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a205ea-ab4e-780c-87d5-7acb8c82cca8', 'w1', '2026-11-23 06:44:55.234484+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a205ea-aac6-7135-bef6-9215406c0f29');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 06:44:54.977116+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-aacd-7aea-8d28-476d4ac334a2","agent":"travel","subject":"ada"}]', '\x8fa11a089fde6aac12251b224c5ea08656f0b7f8b72cbd59cfb9cd3eab9f4a9b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 06:44:55.017684+05:45', 'holdfast', '[{"action":"task.continued","task":"01a205ea-aacd-7aea-8d28-476d4ac334a2","agent":"travel"}]', '\x0a4314e31a874a86c7d8200b38cd7af667af3349390665bab020c68d56ac9611');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 06:44:55.031717+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab17-717d-8407-8979ecac09c3","agent":"travel","subject":"ada"}]', '\x54861f706d46c33770c1c8533b9f78fdf7127072a5e79e573285f724f504545b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 06:44:55.035949+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab1b-77ee-aa78-5a1d86adc108","agent":"travel","subject":"ben"}]', '\xe70f63da82e166646a87fd36892a326a054b1e192b26c3f12081b47bbe60d4eb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 06:44:55.039437+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab1f-7108-b9f7-ca5de0f20968","agent":"travel","subject":"ben"}]', '\x2c4ceb9b42d8aac992c980f8dd1a517e50509b7f93c973737e7deabb54475ce5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 06:44:55.056304+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab2f-7c1e-9b91-a531eeca3635","agent":"travel","subject":"ben"}]', '\x183cd1108d291a7c2adf2df593f66836bc053c40c539ea7c2aa501afee931a89');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 06:44:55.064095+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab36-793f-af0d-2c506ff6da3b","agent":"writer","subject":"ada"}]', '\x74c1a97f35f4eb902996bc7e3e23df7257e7f4903589c87c5081d44abebd5918');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 06:44:55.081319+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab48-7c64-97c5-98adde3db6de","agent":"writer","subject":"cyd"}]', '\x6297a61a6d23d0e1c851474464254814aa1527a64257cd7cb7ec4f838a73bb75');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 06:44:55.084145+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab4b-7ba3-80c8-19e7ef93ed2b","agent":"writer","subject":"cyd"}]', '\x731b47a3258fc81e569aea49e0506c0644228a4b39b3f1fa6fecb7edde54ebe8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 06:44:55.086926+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab4e-780c-87d5-7acb8c82cca8","agent":"writer","subject":"cyd"}]', '\xe49da09bed4bca1d798336f9e7a4307c7fcbb60d3e6fbebcf1161b08e4ac75e8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 06:44:55.089497+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205ea-ab4e-780c-87d5-7acb8c82cca8","agent":"writer"}]', '\x14b5e8cb3c225f2695a15b17c05a5abe6e690a9f1e33ecd82573fd8555ed9894');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 06:44:55.090807+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab52-7667-985f-aaa650f01285","agent":"writer","subject":"cyd"}]', '\x6fe27a05fe10ee3725cab99f97352691ad1eb60a8f6963d02372136b6a06d3a9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 06:44:55.091417+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a205ea-ab52-7667-985f-aaa650f01285","agent":"writer"}]', '\xaa3a11fbb4f66a3ec5e849981bd1b6ca1902665ee67e8b9d171b29a08afc70db');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 06:44:55.092214+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab53-7ca4-8df6-fb3f8b34dcbd","agent":"support","subject":"ben"}]', '\xa30769cccc4d6ebea4e2bf94c847b65a017f29f764db5fc21e07302986aa0c27');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 06:44:55.094522+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab56-72db-ad6d-be581806efab","agent":"support","subject":"ben"}]', '\xc370a489f5f7452756049d018907da899f7e0634adc65ff9239c3d5d628ac39c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 06:44:55.096741+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab58-7594-ac14-fe4ee12ec9dc","agent":"support","subject":"cyd"}]', '\x795d8a13378c87c1585b0b5795b8700fa3cfa4074f2c723ee4adb06b3e399faa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 06:44:55.09886+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab5a-77d1-bd8e-05b643ecfa17","agent":"support","subject":"cyd"}]', '\x9ec36e1ede7e0e66f25472ffecb84bba0cdb273c2c831ec34937ecd1d8c78caa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 06:44:55.10114+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab5c-7b45-bc09-219d66dd7e5d","agent":"support","subject":"cyd"}]', '\x8aced519e387959bac48d27ecc0d699618fc11a3c19adf54950f03f2e5b08e15');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 06:44:55.103409+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab5f-70b5-9748-9ecdfe42162e","agent":"support","subject":"cyd"}]', '\x4f4661e7350f70607dae3581bff20c16e6af3a32d48b3ecd7a777f89c556d12e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 06:44:55.105631+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab61-7498-95c1-cb5f34344fca","agent":"writer","subject":"ada"}]', '\x30ae16d484c55ff246bd4d17aeeee69f0a93cfb9cf13f53dbbe02004bd07c701');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 06:44:55.1078+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab63-7731-baeb-7970d4d10953","agent":"writer","subject":"ben"}]', '\xb827c5901838751b9379cc24cc9e7fac460466708ef5e184e3c717b6cdcd1acb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 06:44:55.109503+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab65-726e-8df9-41f74ecb8a47","agent":"support","subject":"ben"}]', '\x4ab7bbea8803e3eb0790c2daf5a441c2b330e2ff340803b34430f55b05001029');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 06:44:55.112581+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab68-7333-8b70-49c3f2dba868","agent":"travel","subject":"ada"}]', '\x5ddd55a99901abfdb84f386d16068aed50667c24627e8fbbf01a57ed4ede4cb4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 06:44:55.113391+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ab69-7020-8a89-8d00ec64ad37","agent":"travel","subject":"ada"}]', '\xd8b45a558031e2c7f03f97775a182b376dc34f1355d57d8efb73cfed8e5bbf9f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 06:44:55.11798+05:45', 'holdfast', '[{"action":"push.set","task":"01a205ea-ab61-7498-95c1-cb5f34344fca","object":"w1"}]', '\x0cd68fdc50b66bf35fded34a4aae07a23af74c15de7bb0cbd1e21679f114af6d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 06:44:55.119425+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205ea-ab61-7498-95c1-cb5f34344fca","object":"w1"}]', '\x9e4da91852983bd8b824e6dcb2cc2cfbdfeffc2f417b2d4171101788cca89c19');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 06:44:55.150047+05:45', 'holdfast', '[{"action":"push.set","task":"01a205ea-ab5a-77d1-bd8e-05b643ecfa17","object":"w1"}]', '\x9900d02be51104d2ed28e93dac0999c9f081ac8c3fc4f0bb499f0dfe65f9c246');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 06:44:55.150697+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205ea-ab5a-77d1-bd8e-05b643ecfa17","object":"w1"}]', '\x97acc71bdde35f6f28325fda1c46082eb105cf8dfe046a8dbcba1f2714e4f984');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 06:44:55.197449+05:45', 'holdfast', '[{"action":"push.set","task":"01a205ea-ab5c-7b45-bc09-219d66dd7e5d","object":"w1"}]', '\x6e8b860132f1566f18db20dc420c74c66c4334e4b9814be7fb8b4a1b0067d87f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 06:44:55.198108+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205ea-ab5c-7b45-bc09-219d66dd7e5d","object":"w1"}]', '\xc8e812d4fb5a4ecfead8994e03b4ab1dd1e9133ac45a9729aef31cd1d2afa543');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 06:44:55.234009+05:45', 'holdfast', '[{"action":"push.set","task":"01a205ea-ab5f-70b5-9748-9ecdfe42162e","object":"w1"}]', '\xfc17312b243366ae3938eb74113f1d96339fb13e633fe50697ddec3531a9298c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 06:44:55.236905+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205ea-ab5f-70b5-9748-9ecdfe42162e","object":"w1"}]', '\xe8cf3e6a635d3933ce0a531a175706b614583f919dfc5c4409dfc86432fca990');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 06:44:55.258243+05:45', 'holdfast', '[{"action":"push.set","task":"01a205ea-ab4e-780c-87d5-7acb8c82cca8","object":"w1"}]', '\x2b5dbcc43684fd7c34ae8a92a7dc77d4d9c0518c8d7f25763d0b7e126b808e67');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 06:44:55.258892+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a205ea-ab4e-780c-87d5-7acb8c82cca8","object":"w1"}]', '\x3040b749225b0d3d388b960c1ce7165934f321f72db454212614d4006011f60c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 06:44:55.283645+05:45', 'holdfast', '[{"action":"task.created","task":"01a205ea-ac0a-7e5f-b382-2994f4a01ad8","agent":"writer","subject":"cyd"}]', '\x882d5bded23e596c3d444509807dd0411932f73e4d3ddaf89839b96953434e64');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1814,7 +1888,6 @@ INSERT INTO holdfast.audit_chains VALUES (20, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (21, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (22, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (23, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc79edabf25bdcb2a66606c861c68aac76882f3a1af01c3821b0f31e5972d7d5d', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (24, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (25, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (26, 0, '\x', 0, '\x');
@@ -1856,165 +1929,170 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-22 23:46:05.9379+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.95204+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-22 23:46:05.953821+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.949556+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2046b-3aa2-758c-a7bd-ddd1aff71be5', '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.955433+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.961926+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-22 23:46:05.963712+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.961473+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-22 23:46:05.964824+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.966968+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.968188+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.966497+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-22 23:46:05.968765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.970106+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-22 23:46:05.970658+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.969732+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-22 23:46:05.971186+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.972941+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.973702+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.972481+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-22 23:46:05.97481+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.974449+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.97589+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.975137+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-22 23:46:05.976363+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.977621+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2046b-3a8d-755d-b975-e4d478052ab7"}', NULL, '2026-11-22 23:46:05.979017+05:45', '01a2046b-3a8d-755d-b975-e4d478052ab7', '2026-11-22 23:46:05.977323+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.980644+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.979876+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-22 23:46:05.981112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.982752+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-22 23:46:05.996445+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:05.982421+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.996964+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.998237+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:05.99902+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:05.997894+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-22 23:46:05.999461+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.000801+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.001941+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.000356+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-22 23:46:06.002397+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.003646+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.00575+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.003325+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-22 23:46:06.006278+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.007033+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-22 23:46:06.00759+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.009005+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.009491+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.008427+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-22 23:46:06.009954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.011099+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]}}', NULL, '2026-11-22 23:46:06.011578+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.010771+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-22 23:46:06.012065+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.013112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-22 23:46:06.013485+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.012837+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.013954+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.014894+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.015292+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.014635+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.015671+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.016625+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.017142+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.016316+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-22 23:46:06.017641+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.018819+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-22 23:46:06.019878+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.018499+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-22 23:46:06.020344+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.022875+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-22 23:46:06.023836+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.024953+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-22 23:46:06.025406+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-22 23:46:06.026362+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-22 23:46:06.026756+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.026109+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-22 23:46:06.027068+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-22 23:46:06.027959+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-22 23:46:06.122758+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-1', '\x6b2d31', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.keys_20261122 VALUES ('2026-11-22', '', 'ada', 'k-2', '\x6b2d32', '01a2046b-3aac-7b6a-95ec-437f5682f063', '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-23 00:46:05.934194+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', '2026-11-22 23:46:05.932567+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', '2026-11-22 23:46:05.933262+05:45');
-INSERT INTO holdfast.processes VALUES ('01a2046b-3a8d-755d-b975-e4d478052ab7', 'web-2/731', '1.4.0', '2026-11-22 23:46:05.933391+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-22 23:46:06.028724+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.055034+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.078573+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-22 23:46:06.098201+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-22 23:46:06.108904+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.078246+05:45', '2026-11-22 23:46:06.056512+05:45', false, 3, '2026-11-22 23:46:06.065504+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.096609+05:45', '2026-11-22 23:46:06.079693+05:45', false, 2, '2026-11-22 23:46:06.085426+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 00:46:06.108547+05:45', '2026-11-22 23:46:06.0994+05:45', false, 1, '2026-11-22 23:46:06.108547+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO holdfast.push_cursors VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-22 23:46:06.110418+05:45', false, 1, '2026-11-22 23:46:06.120458+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-22 23:46:06.120458+05:45', 'the receiver answered 410 Gone');
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-22 18:01:05.718214');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-22 18:01:05.725429');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-22 18:01:05.754712');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-22 18:01:05.759253');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-22 18:01:05.767054');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-22 18:01:05.777105');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-22 18:01:05.807716');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-22 18:01:05.814025');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xfc36bd51057846e9bb3e1fe85ae68ef65d08d7e12d864c0db0914df958031332', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\xf824b4fd033b47a7b7e26ea3a9330dead3af9673c21840ef855af33055462ad4', '2026-11-22 23:46:05.767054+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2046b-3aac-7b6a-95ec-437f5682f063');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2046b-3ab3-711b-92d9-57ba5c3d5e2c');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2046b-3ab8-747b-988a-59c2ca46648a');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2046b-3abd-7064-898d-34fc37137568');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2046b-3acc-7d40-8a1a-883581c3a8e4');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2046b-3acf-7589-b90d-e8b556da6f08');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2046b-3ad6-7308-ac5a-44c93af69608');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2046b-3ad7-7788-96e8-0a5e86e21dc2');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2046b-3ad9-7d8d-9dec-27428caa2310');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2046b-3adc-700d-b3d3-78943fadbef5');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2046b-3add-7da1-bcdf-c58c1147523c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2046b-3adf-7964-9ed2-9945d689ef09');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2046b-3ae1-7840-9466-2031b9b6dff7');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2046b-3ae7-7b23-809e-a38279e5e567');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2046b-3ae9-754c-89bc-7d3d4d2064f4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2046b-3aeb-7060-be8d-5870cd3a40ad');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2046b-3aeb-7dad-8213-75694937ae06');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2046b-3b48-7df3-a58a-8c7275b5249b');
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'writer', '2026-11-22 23:46:06.020344+05:45', '01a2046b-3a8b-7d73-b79a-4fd539fdd196', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'writer', '2026-11-22 23:46:06.023836+05:45', '01a2046b-3a8d-732f-8f5d-4598c18696e6', 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'support', '2026-11-22 23:46:06.026756+05:45', NULL, 1, 1, 1);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'travel', '2026-11-22 23:46:06.027068+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'travel', '2026-11-22 23:46:06.027959+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.task_queue VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'writer', '2026-11-22 23:46:06.122758+05:45', NULL, 1, 1, 0);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3a8e-7ab8-b1e3-6aaaf1dff766', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-22 23:46:05.963712+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-22 23:46:05.961473+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-22 23:46:05.9379+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3aac-7b6a-95ec-437f5682f063', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.968188+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.966497+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-22 23:46:05.964824+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab0-7a31-a7ee-a69c77f3a9ee', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-22 23:46:05.970658+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:05.969732+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:05.968765+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab3-711b-92d9-57ba5c3d5e2c', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.97589+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-22 23:46:05.975137+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-22 23:46:05.971186+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ab8-747b-988a-59c2ca46648a', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-22 23:46:05.980644+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-22 23:46:05.979876+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-22 23:46:05.976363+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3abd-7064-898d-34fc37137568', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-22 23:46:05.996445+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-22 23:46:05.982421+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-22 23:46:05.981112+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acc-7d40-8a1a-883581c3a8e4', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:05.99902+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:05.997894+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.996964+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3acf-7589-b90d-e8b556da6f08', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-22 23:46:06.001941+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-22 23:46:06.000356+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-22 23:46:05.999461+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad6-7308-ac5a-44c93af69608', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-22 23:46:06.007033+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-22 23:46:06.007033+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.006278+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad7-7788-96e8-0a5e86e21dc2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.009491+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.008427+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.00759+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad9-7d8d-9dec-27428caa2310', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-22 23:46:06.011578+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.010771+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.009954+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3adc-700d-b3d3-78943fadbef5', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-22 23:46:06.013485+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.012837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.012065+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a2046b-3ad2-7501-9396-44bdd7c93e8e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-22 23:46:06.00575+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.003325+05:45', true, '2026-11-22 23:46:06.004562+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.002397+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3add-7da1-bcdf-c58c1147523c', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.015292+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.014635+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.013954+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3adf-7964-9ed2-9945d689ef09', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.017142+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.016316+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.015671+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae1-7840-9466-2031b9b6dff7', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-22 23:46:06.019878+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-22 23:46:06.018499+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.017641+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae4-7408-bda6-d2ecb3ea8dcd', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.022875+05:45', 1, 2, 1, 1, 0, '01a2046b-3a8b-7d73-b79a-4fd539fdd196', '2026-11-22 23:46:06.021643+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-22 23:46:06.020344+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae7-7b23-809e-a38279e5e567', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-22 23:46:06.024953+05:45', 1, 1, 1, 1, 0, '01a2046b-3a8d-732f-8f5d-4598c18696e6', '2026-11-22 23:46:06.024659+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.023836+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3ae9-754c-89bc-7d3d4d2064f4', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-22 23:46:06.026362+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-22 23:46:06.026109+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.025406+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7060-be8d-5870cd3a40ad', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027068+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027068+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3aeb-7dad-8213-75694937ae06', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.027959+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-22 23:46:06.027959+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a2046b-3b48-7df3-a58a-8c7275b5249b', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-22 23:46:06.122758+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-22 23:46:06.122758+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8b-7d73-b79a-4fd539fdd196', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-22 23:46:05.932567+05:45', '2026-11-23 00:46:05.932567+05:45');
-INSERT INTO holdfast.workers VALUES ('01a2046b-3a8d-732f-8f5d-4598c18696e6', 'web-2/988', '1.4.0', 'api,worker', '2026-11-22 23:46:05.933262+05:45', '2026-11-23 00:46:05.933262+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x882d5bded23e596c3d444509807dd0411932f73e4d3ddaf89839b96953434e64', 0, '\x');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 06:44:54.964565+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.00962+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 06:44:55.012055+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:54.992564+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a205ea-ab05-70d7-8ec2-89be6d7e5099', '2026-11-23 06:44:55.014378+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.014378+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.027413+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 06:44:55.030015+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.026618+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab17-717d-8407-8979ecac09c3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 06:44:55.031187+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab17-717d-8407-8979ecac09c3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.033052+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab17-717d-8407-8979ecac09c3', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.034638+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.032547+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab1b-77ee-aa78-5a1d86adc108', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 06:44:55.035602+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab1b-77ee-aa78-5a1d86adc108', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.037398+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab1b-77ee-aa78-5a1d86adc108', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 06:44:55.03801+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.036955+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab1f-7108-b9f7-ca5de0f20968', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 06:44:55.03914+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab1f-7108-b9f7-ca5de0f20968', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.040463+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab1f-7108-b9f7-ca5de0f20968', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 06:44:55.050769+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.040089+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab1f-7108-b9f7-ca5de0f20968', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 06:44:55.053078+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.052614+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab1f-7108-b9f7-ca5de0f20968', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.0548+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.053518+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab2f-7c1e-9b91-a531eeca3635', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 06:44:55.055883+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab2f-7c1e-9b91-a531eeca3635', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.057633+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab2f-7c1e-9b91-a531eeca3635', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a205ea-aacc-7d42-8f50-bc450d4d9525"}', NULL, '2026-11-23 06:44:55.059499+05:45', '01a205ea-aacc-7d42-8f50-bc450d4d9525', '2026-11-23 06:44:55.057236+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab2f-7c1e-9b91-a531eeca3635', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.062037+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.060655+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 06:44:55.062698+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.069157+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 06:44:55.080327+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.064759+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab48-7c64-97c5-98adde3db6de', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 06:44:55.080909+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab48-7c64-97c5-98adde3db6de', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.082324+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab48-7c64-97c5-98adde3db6de', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.083306+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.081897+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab4b-7ba3-80c8-19e7ef93ed2b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 06:44:55.08383+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab4b-7ba3-80c8-19e7ef93ed2b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.085055+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab4b-7ba3-80c8-19e7ef93ed2b', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.086057+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.0847+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab4e-780c-87d5-7acb8c82cca8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 06:44:55.086623+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab4e-780c-87d5-7acb8c82cca8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.08777+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab4e-780c-87d5-7acb8c82cca8', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.089912+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.087408+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab52-7667-985f-aaa650f01285', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 06:44:55.090495+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab52-7667-985f-aaa650f01285', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.091297+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab53-7ca4-8df6-fb3f8b34dcbd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 06:44:55.091926+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab53-7ca4-8df6-fb3f8b34dcbd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.093154+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab53-7ca4-8df6-fb3f8b34dcbd', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 06:44:55.093725+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.092762+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab56-72db-ad6d-be581806efab', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 06:44:55.094249+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab56-72db-ad6d-be581806efab', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.095382+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab56-72db-ad6d-be581806efab', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 06:44:55.095899+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.09501+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab58-7594-ac14-fe4ee12ec9dc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 06:44:55.096454+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab58-7594-ac14-fe4ee12ec9dc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.097551+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab58-7594-ac14-fe4ee12ec9dc', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 06:44:55.098063+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.097227+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:44:55.098591+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.09968+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:44:55.100212+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.099346+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5c-7b45-bc09-219d66dd7e5d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:44:55.100867+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5c-7b45-bc09-219d66dd7e5d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.102007+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5c-7b45-bc09-219d66dd7e5d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:44:55.102568+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.101653+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5f-70b5-9748-9ecdfe42162e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 06:44:55.103111+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5f-70b5-9748-9ecdfe42162e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.104285+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab5f-70b5-9748-9ecdfe42162e', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 06:44:55.104875+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.103939+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab61-7498-95c1-cb5f34344fca', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 06:44:55.105364+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab61-7498-95c1-cb5f34344fca', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.106474+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab63-7731-baeb-7970d4d10953', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 06:44:55.107531+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab63-7731-baeb-7970d4d10953', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.108669+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab65-726e-8df9-41f74ecb8a47', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 06:44:55.109224+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab65-726e-8df9-41f74ecb8a47', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 06:44:55.11034+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab68-7333-8b70-49c3f2dba868', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 06:44:55.112271+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab65-726e-8df9-41f74ecb8a47', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 06:44:55.110838+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.110018+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ab69-7020-8a89-8d00ec64ad37', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 06:44:55.113083+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a205ea-ac0a-7e5f-b382-2994f4a01ad8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 06:44:55.28093+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a205ea-aacd-7aea-8d28-476d4ac334a2', '2026-11-23 06:44:54.964565+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a205ea-ab17-717d-8407-8979ecac09c3', '2026-11-23 06:44:55.031187+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 07:44:54.957352+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205ea-aac6-7135-bef6-9215406c0f29', 'web-1/1042', '1.4.0', '2026-11-23 06:44:54.951038+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205ea-aac7-7c13-95e3-5c7f79f3460a', 'web-2/988', '1.4.0', '2026-11-23 06:44:54.956677+05:45');
+INSERT INTO holdfast.processes VALUES ('01a205ea-aacc-7d42-8f50-bc450d4d9525', 'web-2/731', '1.4.0', '2026-11-23 06:44:54.956927+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205ea-ab61-7498-95c1-cb5f34344fca', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 06:44:55.113948+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:44:55.148817+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205ea-ab5c-7b45-bc09-219d66dd7e5d', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:44:55.196366+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205ea-ab5f-70b5-9748-9ecdfe42162e', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 06:44:55.233013+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a205ea-ab4e-780c-87d5-7acb8c82cca8', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 06:44:55.257023+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a205ea-ab61-7498-95c1-cb5f34344fca', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:44:55.195883+05:45', '2026-11-23 06:44:55.150368+05:45', false, 3, '2026-11-23 06:44:55.165525+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205ea-ab5c-7b45-bc09-219d66dd7e5d', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:44:55.232582+05:45', '2026-11-23 06:44:55.19776+05:45', false, 2, '2026-11-23 06:44:55.215866+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205ea-ab5f-70b5-9748-9ecdfe42162e', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 07:44:55.256532+05:45', '2026-11-23 06:44:55.234313+05:45', false, 1, '2026-11-23 06:44:55.256532+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO holdfast.push_cursors VALUES ('01a205ea-ab4e-780c-87d5-7acb8c82cca8', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 06:44:55.258545+05:45', false, 1, '2026-11-23 06:44:55.274484+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 06:44:55.274484+05:45', 'the receiver answered 410 Gone');
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 00:59:53.721334');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 00:59:53.753375');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 00:59:53.933052');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 00:59:53.992757');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 00:59:54.024942');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 00:59:54.071957');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 00:59:54.121355');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 00:59:54.128573');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 00:59:54.137945');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 00:59:54.167541');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xf987e74a16da4e13b58cd07bc7b01c024371b019a0f54c0ab1b4e00a4b7cbc18', '2026-11-23 06:44:54.024942+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x7f147f4c99b543519f819e1db5ba00b3ddf1df8f31884a87975936045efb0ae8', '2026-11-23 06:44:54.024942+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a205ea-aacd-7aea-8d28-476d4ac334a2');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a205ea-ab17-717d-8407-8979ecac09c3');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a205ea-ab1b-77ee-aa78-5a1d86adc108');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a205ea-ab1f-7108-b9f7-ca5de0f20968');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a205ea-ab2f-7c1e-9b91-a531eeca3635');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a205ea-ab36-793f-af0d-2c506ff6da3b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a205ea-ab48-7c64-97c5-98adde3db6de');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a205ea-ab4b-7ba3-80c8-19e7ef93ed2b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a205ea-ab52-7667-985f-aaa650f01285');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a205ea-ab53-7ca4-8df6-fb3f8b34dcbd');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a205ea-ab56-72db-ad6d-be581806efab');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a205ea-ab58-7594-ac14-fe4ee12ec9dc');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a205ea-ab5a-77d1-bd8e-05b643ecfa17');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a205ea-ab5c-7b45-bc09-219d66dd7e5d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a205ea-ab5f-70b5-9748-9ecdfe42162e');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a205ea-ab61-7498-95c1-cb5f34344fca');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a205ea-ab63-7731-baeb-7970d4d10953');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a205ea-ab65-726e-8df9-41f74ecb8a47');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a205ea-ab68-7333-8b70-49c3f2dba868');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a205ea-ab69-7020-8a89-8d00ec64ad37');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a205ea-ac0a-7e5f-b382-2994f4a01ad8');
+INSERT INTO holdfast.task_queue VALUES ('01a205ea-ab61-7498-95c1-cb5f34344fca', 'writer', '2026-11-23 06:44:55.105364+05:45', '01a205ea-aac6-7135-bef6-9215406c0f29', 1, 1, 1, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205ea-ab63-7731-baeb-7970d4d10953', 'writer', '2026-11-23 06:44:55.107531+05:45', '01a205ea-aac7-7c13-95e3-5c7f79f3460a', 1, 1, 1, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205ea-ab65-726e-8df9-41f74ecb8a47', 'support', '2026-11-23 06:44:55.110838+05:45', NULL, 1, 1, 1, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205ea-ab68-7333-8b70-49c3f2dba868', 'travel', '2026-11-23 06:44:55.112271+05:45', NULL, 1, 1, 0, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205ea-ab69-7020-8a89-8d00ec64ad37', 'travel', '2026-11-23 06:44:55.113083+05:45', NULL, 1, 1, 0, NULL, false, 0);
+INSERT INTO holdfast.task_queue VALUES ('01a205ea-ac0a-7e5f-b382-2994f4a01ad8', 'writer', '2026-11-23 06:44:55.28093+05:45', NULL, 1, 1, 0, NULL, false, 0);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-aacd-7aea-8d28-476d4ac334a2', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 06:44:55.030015+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 06:44:55.026618+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 06:44:54.964565+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab17-717d-8407-8979ecac09c3', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 06:44:55.034638+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:44:55.032547+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 06:44:55.031187+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab1b-77ee-aa78-5a1d86adc108', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 06:44:55.03801+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:44:55.036955+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.035602+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab1f-7108-b9f7-ca5de0f20968', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 06:44:55.0548+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 06:44:55.053518+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 06:44:55.03914+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab2f-7c1e-9b91-a531eeca3635', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 06:44:55.062037+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 06:44:55.060655+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 06:44:55.055883+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab36-793f-af0d-2c506ff6da3b', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 06:44:55.080327+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 06:44:55.064759+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 06:44:55.062698+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab48-7c64-97c5-98adde3db6de', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 06:44:55.083306+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:44:55.081897+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 06:44:55.080909+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab4b-7ba3-80c8-19e7ef93ed2b', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 06:44:55.086057+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 06:44:55.0847+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 06:44:55.08383+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab52-7667-985f-aaa650f01285', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 06:44:55.091297+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 06:44:55.091297+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.090495+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab53-7ca4-8df6-fb3f8b34dcbd', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 06:44:55.093725+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:44:55.092762+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.091926+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab56-72db-ad6d-be581806efab', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 06:44:55.095899+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:44:55.09501+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.094249+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab58-7594-ac14-fe4ee12ec9dc', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 06:44:55.098063+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:44:55.097227+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.096454+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a205ea-ab4e-780c-87d5-7acb8c82cca8', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 06:44:55.089912+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:44:55.087408+05:45', true, '2026-11-23 06:44:55.088717+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.086623+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ab63-7731-baeb-7970d4d10953', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 06:44:55.108669+05:45', 1, 1, 1, 1, 0, '01a205ea-aac7-7c13-95e3-5c7f79f3460a', '2026-11-23 06:44:55.10829+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.107531+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ab61-7498-95c1-cb5f34344fca', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 06:44:55.106474+05:45', 1, 2, 1, 1, 0, '01a205ea-aac6-7135-bef6-9215406c0f29', '2026-11-23 06:44:55.106113+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 06:44:55.105364+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ab5a-77d1-bd8e-05b643ecfa17', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 06:44:55.100212+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:44:55.099346+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.098591+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ab5c-7b45-bc09-219d66dd7e5d', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 06:44:55.102568+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:44:55.101653+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.100867+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ab5f-70b5-9748-9ecdfe42162e', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 06:44:55.104875+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 06:44:55.103939+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.103111+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ab65-726e-8df9-41f74ecb8a47', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 06:44:55.11034+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 06:44:55.110018+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.109224+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ab68-7333-8b70-49c3f2dba868', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 06:44:55.112271+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.112271+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ab69-7020-8a89-8d00ec64ad37', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 06:44:55.113083+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 06:44:55.113083+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a205ea-ac0a-7e5f-b382-2994f4a01ad8', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 06:44:55.28093+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 06:44:55.28093+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205ea-aac6-7135-bef6-9215406c0f29', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 06:44:54.951038+05:45', '2026-11-23 07:44:54.951038+05:45');
+INSERT INTO holdfast.workers VALUES ('01a205ea-aac7-7c13-95e3-5c7f79f3460a', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 06:44:54.956677+05:45', '2026-11-23 07:44:54.956677+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 8, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 10, true);
+ALTER TABLE ONLY holdfast.agent_outages
+    ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (key_id);
 ALTER TABLE ONLY holdfast.artifacts_20261101
     ADD CONSTRAINT artifacts_20261101_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.push_attempts
     ADD CONSTRAINT push_attempts_pkey PRIMARY KEY (id, started_at);
-ALTER TABLE ONLY holdfast.attempts_20261122
-    ADD CONSTRAINT attempts_20261122_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.attempts_20261123
     ADD CONSTRAINT attempts_20261123_pkey PRIMARY KEY (id, started_at);
+ALTER TABLE ONLY holdfast.attempts_20261124
+    ADD CONSTRAINT attempts_20261124_pkey PRIMARY KEY (id, started_at);
 ALTER TABLE ONLY holdfast.audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
-    ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain);
+    ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
 ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
@@ -2023,10 +2101,10 @@ ALTER TABLE ONLY holdfast.events_kept
     ADD CONSTRAINT events_kept_pkey PRIMARY KEY (task, seq);
 ALTER TABLE ONLY holdfast.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, owner, key, day);
-ALTER TABLE ONLY holdfast.keys_20261122
-    ADD CONSTRAINT keys_20261122_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.keys_20261123
     ADD CONSTRAINT keys_20261123_pkey PRIMARY KEY (tenant, owner, key, day);
+ALTER TABLE ONLY holdfast.keys_20261124
+    ADD CONSTRAINT keys_20261124_pkey PRIMARY KEY (tenant, owner, key, day);
 ALTER TABLE ONLY holdfast.leases
     ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY holdfast.processes
@@ -2057,15 +2135,15 @@ ALTER TABLE ONLY holdfast.workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
 CREATE UNIQUE INDEX artifacts_20261101_task_request_id_idx ON holdfast.artifacts_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX push_attempts_of ON ONLY holdfast.push_attempts USING btree (task, config_id, id);
-CREATE INDEX attempts_20261122_task_config_id_id_idx ON holdfast.attempts_20261122 USING btree (task, config_id, id);
 CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_20261123 USING btree (task, config_id, id);
+CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
-CREATE INDEX keys_20261122_created_at_idx ON holdfast.keys_20261122 USING btree (created_at);
 CREATE INDEX keys_20261123_created_at_idx ON holdfast.keys_20261123 USING btree (created_at);
+CREATE INDEX keys_20261124_created_at_idx ON holdfast.keys_20261124 USING btree (created_at);
 CREATE INDEX processes_started ON holdfast.processes USING btree (started_at);
 CREATE INDEX push_cursors_disabled_at ON holdfast.push_cursors USING btree (disabled_at) WHERE (disabled_at IS NOT NULL);
 CREATE INDEX push_cursors_due ON holdfast.push_cursors USING btree (due_at) WHERE ((due_at IS NOT NULL) AND (NOT parked));
@@ -2074,6 +2152,7 @@ CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id,
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE (worker_id IS NULL);
+CREATE INDEX task_queue_suspects ON holdfast.task_queue USING btree (available_at, id) WHERE (suspect AND (worker_id IS NULL));
 CREATE INDEX tasks_ended_at ON ONLY holdfast.tasks_ended USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_dated_agent_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_20261101_agent_status_at_id_idx ON holdfast.tasks_20261101 USING btree (agent COLLATE "C", status_at, id);
@@ -2095,16 +2174,16 @@ CREATE INDEX tasks_kept_tenant_owner_agent_direct_state_status_at_id_idx ON hold
 CREATE INDEX tasks_open_context_id_tenant_owner_agent_direct_state_statu_idx ON holdfast.tasks_open USING btree (context_id, tenant, owner, agent, direct, state, status_at DESC, id DESC);
 CREATE INDEX tasks_open_parked ON holdfast.tasks_open USING btree (agent, status_at) WHERE (state = ANY (ARRAY[3, 4]));
 CREATE INDEX tasks_open_tenant_owner_agent_direct_state_status_at_id_idx ON holdfast.tasks_open USING btree (tenant, owner, agent, direct, state, status_at DESC, id DESC);
-ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261122_pkey;
-ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261122_task_config_id_id_idx;
 ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261123_pkey;
 ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261123_task_config_id_id_idx;
+ALTER INDEX holdfast.push_attempts_pkey ATTACH PARTITION holdfast.attempts_20261124_pkey;
+ALTER INDEX holdfast.push_attempts_of ATTACH PARTITION holdfast.attempts_20261124_task_config_id_id_idx;
 ALTER INDEX holdfast.audit_log_at ATTACH PARTITION holdfast.audit_20261101_at_idx;
 ALTER INDEX holdfast.audit_log_pkey ATTACH PARTITION holdfast.audit_20261101_pkey;
-ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261122_created_at_idx;
-ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261122_pkey;
 ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261123_created_at_idx;
 ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261123_pkey;
+ALTER INDEX holdfast.idempotency_keys_age ATTACH PARTITION holdfast.keys_20261124_created_at_idx;
+ALTER INDEX holdfast.idempotency_keys_pkey ATTACH PARTITION holdfast.keys_20261124_pkey;
 ALTER INDEX holdfast.tasks_dated_agent_status_at_id_idx ATTACH PARTITION holdfast.tasks_20261101_agent_status_at_id_idx;
 ALTER INDEX holdfast.tasks_dated_context_id_tenant_owner_agent_direct_state_stat_idx ATTACH PARTITION holdfast.tasks_20261101_context_id_tenant_owner_agent_direct_state_s_idx;
 ALTER INDEX holdfast.tasks_dated_id_idx ATTACH PARTITION holdfast.tasks_20261101_id_idx;
@@ -2129,16 +2208,16 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
-CREATE POLICY callers ON holdfast.idempotency_keys USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
-    (holdfast.caller())[2] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
-CREATE POLICY callers ON holdfast.push_configs USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(task)));
-CREATE POLICY callers ON holdfast.push_cursors USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(task)));
-CREATE POLICY callers ON holdfast.task_events USING ((( SELECT (CURRENT_USER <> 'holdfast_api'::name)) OR holdfast.task_exists(task)));
+CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)));
+CREATE POLICY callers ON holdfast.push_configs USING (holdfast.task_exists(task));
+CREATE POLICY callers ON holdfast.push_cursors USING (holdfast.task_exists(task));
+CREATE POLICY callers ON holdfast.task_events USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
-    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
-CREATE POLICY callers ON holdfast.task_queue USING (((CURRENT_USER <> 'holdfast_api'::name) OR holdfast.task_exists(id)));
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
+CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
-    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller)) OR (CURRENT_USER <> 'holdfast_api'::name)));
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
@@ -2146,26 +2225,15 @@ ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
-GRANT USAGE ON SCHEMA holdfast TO holdfast_api;
 GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
 REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
-GRANT ALL ON FUNCTION holdfast.audit(entries text) TO holdfast_api;
-GRANT ALL ON FUNCTION holdfast.caller() TO holdfast_api;
-GRANT ALL ON FUNCTION holdfast.task_exists(of uuid) TO holdfast_api;
-GRANT SELECT,INSERT ON TABLE holdfast.task_events TO holdfast_api;
-GRANT SELECT,INSERT,UPDATE ON TABLE holdfast.tasks TO holdfast_api;
-GRANT SELECT ON TABLE holdfast.callers_log TO holdfast_api;
-GRANT SELECT,INSERT,DELETE ON TABLE holdfast.idempotency_keys TO holdfast_api;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.push_configs TO holdfast_api;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.push_cursors TO holdfast_api;
-GRANT SELECT,DELETE ON TABLE holdfast.task_names TO holdfast_api;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE holdfast.task_queue TO holdfast_api;
 GRANT SELECT ON TABLE holdfast.v_artifacts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_audit TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_events TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_history TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_keys TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_names TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_outages TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push_attempts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_queue TO holdfast_reader;

@@ -1,9 +1,10 @@
 // A receiver of webhooks that verifies every notification. It checks that the notification comes from the known
-// server (a JWT over the body, with the server's published keys), is addressed to this receiver, belongs to its
-// subscription (the token), and is new. With WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of
-// the JWT.
+// server (a JWT over the body, with the server's published keys), is addressed to this receiver, is about a task of
+// the known owner and agent, belongs to its subscription (the token), and is new. With WEBHOOK_SECRET, which only one
+// owner has, it checks the signature of Standard Webhooks instead of the JWT. `holdfast push secret` prints OWNER and
+// WEBHOOK_SECRET.
 //
-// ISSUER=https://agents.example.com TOKEN=... go run . 8000
+// ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... go run . 8000
 package main
 
 import (
@@ -38,9 +39,11 @@ const (
 // receiver has the data that checks of notifications need.
 type receiver struct {
 	issuer string // the server's public URL
+	owner  string // the claim owner of our tasks
+	agent  string // the agent of our tasks
 	url    string // of this receiver, exactly as the client set it
-	token  string // as the client set it
-	secret []byte // of Standard Webhooks, or nil
+	token  string // as the client set it; never empty
+	secret []byte // of Standard Webhooks, derived for the owner of our tasks; or nil
 	keys   *keySet
 
 	mu   sync.Mutex
@@ -49,8 +52,9 @@ type receiver struct {
 
 // verify returns the id of a genuine notification.
 func (r *receiver) verify(h http.Header, body []byte) (id string, err error) {
-	if subtle.ConstantTimeCompare([]byte(h.Get("X-A2A-Notification-Token")), []byte(r.token)) != 1 {
-		return "", errors.New("the token does not match")
+	given := h.Get("X-A2A-Notification-Token")
+	if given == "" || subtle.ConstantTimeCompare([]byte(given), []byte(r.token)) != 1 {
+		return "", errors.New("the token is absent, or does not match")
 	}
 	if r.secret != nil {
 		return r.verifyStandard(h, body)
@@ -70,7 +74,9 @@ func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
 	}
 	var claims struct {
 		jwt.Claims
-		Body string `json:"request_body_sha256"`
+		Owner string `json:"owner"`
+		Agent string `json:"agent"`
+		Body  string `json:"request_body_sha256"`
 	}
 	if err := parsed.Claims(key, &claims); err != nil {
 		return "", fmt.Errorf("bad signature: %w", err)
@@ -84,6 +90,11 @@ func (r *receiver) verifyJWT(compact string, body []byte) (string, error) {
 	switch {
 	case claims.Expiry == nil || claims.ID == "":
 		return "", errors.New("the JWT has no exp or no jti")
+	// Another owner may have a task of the same name, and may have set a webhook to this URL.
+	case claims.Owner != r.owner:
+		return "", errors.New("a task of another owner")
+	case claims.Agent != r.agent:
+		return "", errors.New("a task of another agent")
 	case subtle.ConstantTimeCompare([]byte(claims.Body), []byte(hex.EncodeToString(digest[:]))) != 1:
 		return "", errors.New("the body differs from the signed one")
 	}
@@ -204,6 +215,15 @@ func (k *keySet) fetch() error {
 
 func say(line string) { _, _ = fmt.Fprintln(os.Stdout, line) }
 
+// required returns a variable. Without one of them the receiver would accept what it cannot verify.
+func required(name string) string {
+	value := os.Getenv(name)
+	if value == "" {
+		log.Fatalf("%s is not set", name)
+	}
+	return value
+}
+
 func main() {
 	port := "8000"
 	if len(os.Args) > 1 {
@@ -214,7 +234,7 @@ func main() {
 		log.Fatal(err)
 	}
 	r := &receiver{
-		issuer: os.Getenv("ISSUER"), url: os.Getenv("WEBHOOK_URL"), token: os.Getenv("TOKEN"), seen: map[string]time.Time{},
+		issuer: required("ISSUER"), url: os.Getenv("WEBHOOK_URL"), token: required("TOKEN"), seen: map[string]time.Time{},
 	}
 	if r.url == "" {
 		r.url = "http://" + l.Addr().String() + "/hook"
@@ -224,6 +244,8 @@ func main() {
 		if r.secret, err = base64.StdEncoding.DecodeString(secret); err != nil {
 			log.Fatal(err)
 		}
+	} else {
+		r.owner, r.agent = required("OWNER"), required("AGENT")
 	}
 	say("listening at " + r.url)
 	server := http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}

@@ -1,8 +1,10 @@
 // A receiver of webhooks that believes nobody. It checks that a notification comes from the server that it knows (a JWT
-// over the body, with the server's published keys), is meant for this receiver, is the one that it asked for (the token),
-// and has not been seen before. With WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the JWT.
+// over the body, with the server's published keys), is meant for this receiver, is about a task of the known owner and
+// agent, is the one that it asked for (the token), and has not been seen before. With WEBHOOK_SECRET, which only one owner
+// has, it checks the signature of Standard Webhooks instead of the JWT. `holdfast push secret` prints OWNER and
+// WEBHOOK_SECRET.
 //
-//     ISSUER=https://agents.example.com TOKEN=... node receiver.mjs 8000
+//     ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... node receiver.mjs 8000
 
 import { createHash, createHmac, createPublicKey, timingSafeEqual, verify } from "node:crypto";
 import { createServer } from "node:http";
@@ -59,16 +61,17 @@ class KeySet {
 class Verifier {
   seen = new Map(); // ids, and until when they must be remembered
 
-  // issuer is the server's public URL; url that of this receiver, exactly as it was set; token as it was set; secret that
-  // of Standard Webhooks, if any.
-  constructor({ issuer, url, token, secret }) {
-    Object.assign(this, { issuer, url, token, secret });
+  // issuer is the server's public URL; owner and agent are claims of our tasks; url is that of this receiver, exactly as it
+  // was set; token as it was set, never empty; secret that of Standard Webhooks, derived for our owner, if any.
+  constructor({ issuer, owner, agent, url, token, secret }) {
+    Object.assign(this, { issuer, owner, agent, url, token, secret });
     this.keys = new KeySet(`${issuer}/.well-known/jwks.json`);
   }
 
   // verify gives the id of a genuine notification, or throws Refused.
   async verify(headers, body) {
-    if (!equal(headers["x-a2a-notification-token"] ?? "", this.token)) throw new Refused("the token does not match");
+    const given = headers["x-a2a-notification-token"];
+    if (!given || !equal(given, this.token)) throw new Refused("the token is absent, or does not match");
     if (this.secret) return this.verifyStandard(headers, body);
     return this.verifyJWT(headers["x-a2a-signature"] ?? "", body);
   }
@@ -95,6 +98,9 @@ class Verifier {
     const claims = read(parts[1]);
     if (claims.iss !== this.issuer) throw new Refused("signed by another server");
     if (claims.aud !== this.url) throw new Refused("meant for another receiver");
+    // Another owner may have a task of the same name, and may have set a webhook to this URL.
+    if (claims.owner !== this.owner) throw new Refused("a task of another owner");
+    if (claims.agent !== this.agent) throw new Refused("a task of another agent");
     if (!(claims.iat - leeway <= now() && now() <= claims.exp + leeway)) throw new Refused("signed at another time");
     if (!equal(claims.request_body_sha256, createHash("sha256").update(body).digest("hex"))) {
       throw new Refused("the body differs from the signed one");
@@ -141,6 +147,15 @@ async function read(request) {
 
 let verifier;
 
+// required gives a variable. Without one of them the receiver would accept what it cannot verify.
+function required(name) {
+  if (!process.env[name]) {
+    console.error(`${name} is not set`);
+    process.exit(1);
+  }
+  return process.env[name];
+}
+
 const server = createServer(async (request, response) => {
   const answer = (status, text) => response.writeHead(status, { "Content-Type": "text/plain" }).end(text);
   try {
@@ -167,9 +182,11 @@ server.listen(Number(process.argv[2] ?? 8000), "127.0.0.1", () => {
   const url = process.env.WEBHOOK_URL || `http://127.0.0.1:${server.address().port}/hook`;
   const secret = process.env.WEBHOOK_SECRET;
   verifier = new Verifier({
-    issuer: process.env.ISSUER,
+    issuer: required("ISSUER"),
+    owner: secret ? "" : required("OWNER"),
+    agent: secret ? "" : required("AGENT"),
     url,
-    token: process.env.TOKEN ?? "",
+    token: required("TOKEN"),
     secret: secret && Buffer.from(secret.replace(/^whsec_/, ""), "base64"),
   });
   console.log(`listening at ${url}`);

@@ -1,10 +1,11 @@
 """A receiver of webhooks that believes nobody.
 
 It checks that a notification comes from the server that it knows (a JWT over the body, with the server's published
-keys), is meant for this receiver, is the one that it asked for (the token), and has not been seen before. With
-WEBHOOK_SECRET it checks the signature of Standard Webhooks instead of the JWT.
+keys), is meant for this receiver, is about a task of the known owner and agent, is the one that it asked for (the
+token), and has not been seen before. With WEBHOOK_SECRET, which only one owner has, it checks the signature of Standard
+Webhooks instead of the JWT. `holdfast push secret` prints OWNER and WEBHOOK_SECRET.
 
-    ISSUER=https://agents.example.com TOKEN=... python3 receiver.py 8000
+    ISSUER=https://agents.example.com OWNER=... AGENT=demo TOKEN=... python3 receiver.py 8000
 
 Besides the standard library it needs the package cryptography.
 """
@@ -73,11 +74,13 @@ class KeySet:
 
 
 class Verifier:
-    def __init__(self, issuer, url, token, secret=None):
+    def __init__(self, issuer, owner, agent, url, token, secret=None):
         self.issuer = issuer  # the server's public URL
+        self.owner = owner  # the claim owner of our tasks
+        self.agent = agent  # the agent of our tasks
         self.url = url  # of this receiver, exactly as it was set
-        self.token = token  # as it was set
-        self.secret = secret  # of Standard Webhooks, or None
+        self.token = token  # as it was set; never empty
+        self.secret = secret  # of Standard Webhooks, derived for the owner of our tasks; or None
         self.keys = KeySet(issuer + "/.well-known/jwks.json")
         self.lock = threading.Lock()
         self.seen = {}  # ids, and until when they must be remembered
@@ -85,8 +88,8 @@ class Verifier:
     def verify(self, headers, body):
         """Returns the id of a genuine notification, or raises Refused."""
         token = headers.get("X-A2A-Notification-Token", "")
-        if not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise Refused("the token does not match")
+        if not token or not hmac.compare_digest(token.encode(), self.token.encode()):
+            raise Refused("the token is absent, or does not match")
         if self.secret is not None:
             return self.verify_standard(headers, body)
         return self.verify_jwt(headers.get("X-A2A-Signature", ""), body)
@@ -109,6 +112,11 @@ class Verifier:
                 raise Refused("signed by another server")
             if claims["aud"] != self.url:
                 raise Refused("meant for another receiver")
+            # Another owner may have a task of the same name, and may have set a webhook to this URL.
+            if claims["owner"] != self.owner:
+                raise Refused("a task of another owner")
+            if claims["agent"] != self.agent:
+                raise Refused("a task of another agent")
             if not claims["iat"] - LEEWAY <= now <= claims["exp"] + LEEWAY:
                 raise Refused("signed at another time")
             if not hmac.compare_digest(claims["request_body_sha256"], hashlib.sha256(body).hexdigest()):
@@ -200,6 +208,11 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+def required(name):
+    """Returns a variable. Without one of them the receiver would accept what it cannot verify."""
+    return os.environ.get(name) or sys.exit(f"{name} is not set")
+
+
 def main():
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
     server = Server(("127.0.0.1", port), None)
@@ -207,9 +220,11 @@ def main():
     secret = os.environ.get("WEBHOOK_SECRET")
     server.RequestHandlerClass = handler(
         Verifier(
-            os.environ["ISSUER"],
+            required("ISSUER"),
+            "" if secret else required("OWNER"),
+            "" if secret else required("AGENT"),
             url,
-            os.environ.get("TOKEN", ""),
+            required("TOKEN"),
             base64.b64decode(secret.removeprefix("whsec_")) if secret else None,
         )
     )

@@ -204,7 +204,9 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	if h == nil {
 		h = http.DefaultClient
 	}
-	resp, err := h.Do(req)
+	own := *h
+	own.CheckRedirect = sameHost
+	resp, err := own.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +219,9 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 		body = nil // only the status is left
 	}
 	status := &HTTPError{Status: resp.StatusCode, Body: strings.TrimSpace(string(body[:min(len(body), 300)]))}
+	if to, err := resp.Location(); err == nil {
+		status.Body = "the server redirects to " + to.Redacted() + "; if you trust it, call it at that address"
+	}
 	if seconds, err := time.ParseDuration(resp.Header.Get("Retry-After") + "s"); err == nil {
 		status.RetryAfter = seconds
 	}
@@ -228,6 +233,15 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 		status.Body = refused.Error()
 	}
 	return nil, status
+}
+
+// sameHost is a http.Client's CheckRedirect. A redirect to another host, or to one without TLS, would carry the
+// credentials and the message there.
+func sameHost(to *http.Request, via []*http.Request) error {
+	if from := via[0].URL; len(via) == 10 || to.URL.Host != from.Host || to.URL.Scheme != from.Scheme {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 // parseAnswer reads a JSON-RPC response.

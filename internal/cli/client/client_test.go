@@ -315,3 +315,36 @@ func TestCardAtOldPath(t *testing.T) {
 		require.JSONEq(t, `{"name":"Old","extra":1}`, string(card.Raw))
 	}
 }
+
+// A redirect to another host gets neither the message nor the credentials.
+func TestRedirectsToOtherHostsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("it got %s %v", r.Method, r.Header)
+	}))
+	t.Cleanup(other.Close)
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t-1","contextId":"c","status":{"state":"completed"}}}`)
+	}
+	a := newAgent(t,
+		func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL+"/x", http.StatusTemporaryRedirect)
+		},
+		func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		},
+		answer)
+	a.Header = http.Header{"X-Api-Key": {"secret"}}
+	ask := func() error {
+		resp, err := a.post(t.Context(), "tasks/get", map[string]string{"id": "t-1"}, "")
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err
+	}
+	var refused *HTTPError
+	require.ErrorAs(t, ask(), &refused)
+	require.Equal(t, http.StatusTemporaryRedirect, refused.Status)
+	require.Contains(t, refused.Error(), "the server redirects to "+other.URL+"/x; if you trust it, call it at that address")
+	require.NoError(t, ask(), "a redirect on the same host")
+}

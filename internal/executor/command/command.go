@@ -21,11 +21,15 @@ type program struct {
 	opts Options
 }
 
-// New makes an executor that starts opts.Argv for each run.
+// New makes an executor that starts opts.Argv for each run. From then on, other processes of this user cannot read the
+// memory and the environment of this process (on Linux).
 func New(opts Options) (executor.Executor, error) {
 	path, err := opts.resolve()
 	if err != nil {
 		return nil, err
+	}
+	if err := protect(); err != nil {
+		return nil, fmt.Errorf("command: protect the server's memory: %w", err)
 	}
 	opts = opts.withDefaults()
 	return &program{path: path, env: opts.environment(), opts: opts}, nil
@@ -41,8 +45,9 @@ func (p *program) Execute(ctx context.Context, run *executor.Run, out executor.E
 	stderr := newErrorLog(log)
 	child, err := p.start(doc, stderr)
 	if err != nil {
-		return executor.Retryable(fmt.Errorf("start the agent's command: %w", err), 0)
+		return &executor.Unavailable{Err: fmt.Errorf("start the agent's command: %w", err)}
 	}
+	run.Began()
 	unwatch := context.AfterFunc(ctx, child.stop)
 	defer unwatch()
 
@@ -91,6 +96,9 @@ func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) erro
 		}
 		return nil
 	case ctx.Err() != nil:
+		if said := stderr.cause(); said != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), said)
+		}
 		return context.Cause(ctx)
 	case v.played != nil && !errors.Is(v.played, errInterrupted):
 		stderr.report("agent run ended early", v.played.Error())
@@ -99,7 +107,7 @@ func (p *program) outcome(ctx context.Context, v verdict, stderr *errorLog) erro
 		return nil
 	}
 	stderr.report("agent process failed", v.exit.String())
-	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String()}
+	failure := &executor.Failure{Msg: "the agent's process ended with " + v.exit.String(), Cause: stderr.cause()}
 	status, ok := v.exit.Sys().(syscall.WaitStatus)
 	if v.exit.ExitCode() == exitTempFail || ok && status.Signaled() {
 		// A signal (often from the kernel when memory is short) is a crash of the process and not the agent's answer.

@@ -300,13 +300,15 @@ func TestProcessIsReaped(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECHILD)
 }
 
-func TestStderrGoesToLogOnly(t *testing.T) {
+func TestStderrGoesToOperators(t *testing.T) {
 	t.Parallel()
 	log := &logs{}
 	_, err := execute(t, `for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22; do echo "line $i;" >&2; done
 		printf '%05000d\n' 0 >&2; printf 'the end' >&2; exit 1`,
 		command.Options{Log: slog.New(slog.NewJSONHandler(log, nil))})
-	require.EqualError(t, err, "the agent's process ended with exit status 1")
+	failure, ok := errors.AsType[*executor.Failure](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "the agent's process ended with exit status 1", failure.Msg, "clients do not read stderr")
 	var report struct {
 		Msg, Reason, Stderr, Level string
 		TaskID                     string `json:"task_id"`
@@ -322,6 +324,7 @@ func TestStderrGoesToLogOnly(t *testing.T) {
 	require.Equal(t, "line 5;", kept[0])
 	require.Equal(t, strings.Repeat("0", 4<<10)+" …", kept[18])
 	require.Equal(t, "the end", kept[19])
+	require.EqualError(t, failure.Cause, report.Stderr, "operators do")
 }
 
 func TestLostLeaseStopsProcess(t *testing.T) {

@@ -24,6 +24,10 @@ type Options struct {
 	// HOME, USER, LANG, LC_ALL, TZ and TMPDIR, so that the server's secrets stay with the server.
 	Inherit []string
 
+	// UID and GID are the user and the group of the program, without further groups. 0 means the server's. Others need a
+	// server that runs as root.
+	UID, GID int
+
 	Grace    time.Duration // between SIGTERM and SIGKILL; 0 means 5 seconds
 	MaxEvent int           // bytes of the largest event; 0 means 16 MiB
 	History  int           // number of previous messages to send; 0 means 100, a negative number none
@@ -65,6 +69,11 @@ func (o *Options) resolve() (path string, err error) {
 		if !variableName(name) {
 			complain("inherit", "%q is not the name of an environment variable", name)
 		}
+	}
+	if (o.UID == 0) != (o.GID == 0) || o.UID < 0 || o.GID < 0 {
+		complain("uid", "needs gid, and gid needs uid; set both to numbers above 0, or neither")
+	} else if o.UID != 0 && os.Geteuid() != 0 {
+		complain("uid", "only a server that runs as root can start a program as another user; remove uid and gid, or run it as root")
 	}
 	if o.Grace < 0 {
 		complain("stop_grace", "must not be negative")

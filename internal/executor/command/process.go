@@ -42,7 +42,7 @@ func (p *program) start(doc []byte, stderr io.Writer) (*process, error) {
 		Stdin:       bytes.NewReader(doc),
 		Stdout:      write,
 		Stderr:      stderr,
-		SysProcAttr: groupLeader(),
+		SysProcAttr: p.attributes(),
 		WaitDelay:   linger,
 	}
 	stdout := &output{file: read}
@@ -56,6 +56,15 @@ func (p *program) start(doc []byte, stderr io.Writer) (*process, error) {
 		return nil, err
 	}
 	return child, nil
+}
+
+// attributes are those of a program in a group of its own, as the user that the options name.
+func (p *program) attributes() *syscall.SysProcAttr {
+	a := groupLeader()
+	if p.opts.UID != 0 {
+		a.Credential = &syscall.Credential{Uid: uint32(p.opts.UID), Gid: uint32(p.opts.GID)}
+	}
+	return a
 }
 
 // keep runs the keeper; see the package comment.

@@ -8,6 +8,9 @@ import (
 // groupLeader puts the process into its own group. Darwin cannot tie its life to the server's.
 func groupLeader() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// protect does nothing: Darwin has no such switch, and shows a process's environment to its user.
+func protect() error { return nil }
+
 // awaitExit waits until the process has ended and leaves it unreaped, so that
 // its number still means its group.
 func awaitExit(pid int) {

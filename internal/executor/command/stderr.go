@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -65,6 +66,16 @@ func (e *errorLog) flush() {
 	if len(e.line) > 0 {
 		e.endLine()
 	}
+}
+
+// cause returns the last lines, or nil without output.
+func (e *errorLog) cause() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.tail) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(e.tail, "\n"))
 }
 
 // report logs why a run failed, with the last lines of stderr.

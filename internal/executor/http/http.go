@@ -15,8 +15,10 @@ import (
 	"mime"
 	"net"
 	nethttp "net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -78,6 +80,8 @@ func (b *backend) call(
 		return fmt.Errorf("build the request to the agent: %w", err)
 	}
 	b.setHeaders(request.Header, run)
+	var sent atomic.Bool // the agent may have got some of the request
+	request = request.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
 	response, err := b.client.Do(request)
 	if err != nil {
 		// Drop the URL, whose query may contain a key: the error is logged, and stored with the task.
@@ -85,13 +89,22 @@ func (b *backend) call(
 		if errors.As(err, &of) {
 			err = of.Err
 		}
-		return executor.Retryable(fmt.Errorf("call the agent: %w", err), 0)
+		err = fmt.Errorf("call the agent: %w", err)
+		var timeout net.Error
+		switch {
+		case !sent.Load():
+			return &executor.Unavailable{Err: err}
+		case errors.As(err, &timeout) && timeout.Timeout(): // header_timeout
+			return &executor.Unavailable{Err: executor.Retryable(err, 0), Answered: true}
+		}
+		return executor.Retryable(err, 0)
 	}
 	defer response.Body.Close()
 
 	if err := refusal(response, cancel); err != nil {
 		return err
 	}
+	run.Began()
 	player := wire.NewPlayer(run, out)
 	if err := b.play(ctx, player, response); err != nil {
 		return err

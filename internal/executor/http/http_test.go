@@ -172,22 +172,25 @@ func TestRunEndsAtSettlingEvent(t *testing.T) {
 
 func TestStatuses(t *testing.T) {
 	t.Parallel()
+	const again, away = 1, 2
 	for name, c := range map[string]struct {
 		code       int
 		retryAfter string
 		body       string
 		want       string
-		retry      bool
+		outcome    int
 		after      time.Duration
 	}{
-		"not found":    {404, "", "no such\x00 agent\n<b>", "the agent answered 404 Not Found: no such agent <b>", false, 0},
-		"long":         {400, "", strings.Repeat("é", 1000), "the agent answered 400 Bad Request: " + strings.Repeat("é", 256), false, 0},
-		"redirect":     {302, "", "", "the agent answered 302 Found; redirects are not followed", false, 0},
-		"too many":     {429, "7", "", "the agent answered 429 Too Many Requests", true, 7 * time.Second},
-		"unavailable":  {503, "nonsense", "stack trace", "the agent answered 503 Service Unavailable", true, 0},
-		"forever":      {503, "99999999", "", "the agent answered 503 Service Unavailable", true, time.Hour},
-		"past date":    {503, "Wed, 21 Oct 2015 07:28:00 GMT", "", "the agent answered 503 Service Unavailable", true, 0},
-		"server error": {500, "", "", "the agent answered 500 Internal Server Error", true, 0},
+		"not found":    {404, "", "no such\x00 agent\n<b>", "the agent answered 404 Not Found: no such agent <b>", 0, 0},
+		"long":         {400, "", strings.Repeat("é", 1000), "the agent answered 400 Bad Request: " + strings.Repeat("é", 256), 0, 0},
+		"redirect":     {302, "", "", "the agent answered 302 Found; redirects are not followed", 0, 0},
+		"too many":     {429, "7", "", "the agent answered 429 Too Many Requests", away, 7 * time.Second},
+		"unavailable":  {503, "nonsense", "stack trace", "the agent answered 503 Service Unavailable", away, 0},
+		"forever":      {503, "99999999", "", "the agent answered 503 Service Unavailable", away, time.Hour},
+		"past date":    {503, "Wed, 21 Oct 2015 07:28:00 GMT", "", "the agent answered 503 Service Unavailable", away, 0},
+		"bad gateway":  {502, "", "", "the agent answered 502 Bad Gateway", away | again, 0},
+		"timeout":      {504, "3", "", "the agent answered 504 Gateway Timeout", away | again, 3 * time.Second},
+		"server error": {500, "", "", "the agent answered 500 Internal Server Error", again, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +206,13 @@ func TestStatuses(t *testing.T) {
 			require.True(t, ok, "%v", err)
 			require.Equal(t, c.want, failure.Msg)
 			after, retry := executor.IsRetryable(err)
-			require.Equal(t, c.retry, retry)
+			require.Equal(t, c.outcome&again != 0, retry)
+			u, unavailable := errors.AsType[*executor.Unavailable](err)
+			require.Equal(t, c.outcome&away != 0, unavailable)
+			if unavailable {
+				require.True(t, u.Answered)
+				after = u.RetryAfter
+			}
 			require.Equal(t, c.after, after)
 			require.Empty(t, out.Events())
 		})
@@ -223,8 +232,6 @@ func TestEndlessErrorBodyIsReadBriefly(t *testing.T) {
 	out := executortest.NewRecorder()
 	err := executortest.Wait(t, executortest.Go(t.Context(), e, executortest.NewRun("hello"), out))
 	require.EqualError(t, err, "the agent answered 503 Service Unavailable: soon")
-	_, retry := executor.IsRetryable(err)
-	require.True(t, retry)
 	<-gone
 }
 
@@ -352,7 +359,7 @@ func TestUnframedAnswerWithSettlingEventIsComplete(t *testing.T) {
 	require.Equal(t, "a", out.Text(t))
 }
 
-func TestRefusedConnectionIsRetryable(t *testing.T) {
+func TestRefusedConnectionMeansAway(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -361,8 +368,23 @@ func TestRefusedConnectionIsRetryable(t *testing.T) {
 	e, err := http.New(http.Options{URL: url})
 	require.NoError(t, err)
 	_, err = execute(t, e)
-	_, retry := executor.IsRetryable(err)
-	require.True(t, retry, "%v", err)
+	u, ok := errors.AsType[*executor.Unavailable](err)
+	require.True(t, ok, "%v", err)
+	require.False(t, u.Answered)
+}
+
+// An agent whose name or certificate cannot be used has not begun the run either.
+func TestUnusableAddressMeansAway(t *testing.T) {
+	t.Parallel()
+	secure := httptest.NewTLSServer(nethttp.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	for _, url := range []string{"http://agent.invalid", secure.URL} {
+		e, err := http.New(http.Options{URL: url})
+		require.NoError(t, err)
+		_, err = execute(t, e)
+		_, away := errors.AsType[*executor.Unavailable](err)
+		require.True(t, away, "%s: %v", url, err)
+	}
 }
 
 func TestHeaderTimeout(t *testing.T) {
@@ -374,6 +396,8 @@ func TestHeaderTimeout(t *testing.T) {
 	_, err := execute(t, e)
 	_, retry := executor.IsRetryable(err)
 	require.True(t, retry, "%v", err)
+	_, away := errors.AsType[*executor.Unavailable](err)
+	require.True(t, away, "%v", err)
 }
 
 func TestProxyVariablesAreIgnored(t *testing.T) {

@@ -34,8 +34,15 @@ func refusal(response *nethttp.Response, cancel context.CancelFunc) error {
 	default:
 		failure.Msg += ": " + text
 	}
-	if outbound.WorthRetrying(code) {
-		return executor.Retryable(failure, outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter))
+	after := outbound.RetryAfter(response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
+	switch {
+	case code == nethttp.StatusTooManyRequests, code == nethttp.StatusServiceUnavailable:
+		return &executor.Unavailable{Err: failure, RetryAfter: after, Answered: true}
+	case code == nethttp.StatusBadGateway, code == nethttp.StatusGatewayTimeout:
+		// A gateway answers so, too, if this message made the agent crash.
+		return &executor.Unavailable{Err: executor.Retryable(failure, after), RetryAfter: after, Answered: true}
+	case outbound.WorthRetrying(code):
+		return executor.Retryable(failure, after)
 	}
 	return failure
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -67,7 +68,13 @@ func Decode(raw []byte) (*Event, *Malformed) {
 	if bad := tooDeep(raw); bad != nil {
 		return nil, bad
 	}
-	return decode(raw)
+	return decode(repaired(raw))
+}
+
+// repaired replaces halves of UTF-16 surrogate pairs: an agent may cut a text in the middle of a character.
+func repaired(raw []byte) []byte {
+	raw, _ = surrogate.Repair(raw)
+	return raw
 }
 
 func decode(raw []byte) (*Event, *Malformed) {

@@ -58,6 +58,8 @@ var validEvents = map[string]Event{
 	`{"type":"artifact","artifact":{"parts":[{"raw":""}]}}`: {
 		Action: Artifact, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: []task.Part{{Kind: task.PartRaw, Raw: []byte{}}}}},
 	},
+	`{"type":"text","text":"\ud83d"}`:                       {Action: Text, Chunk: executor.Chunk{Artifact: task.Artifact{Parts: text("\uFFFD")}}},
+	`{"type":"checkpoint","data":{"\ude00":"\ud83d"}}`:      {Action: Checkpoint, Checkpoint: json.RawMessage(`{"\ufffd":"\ufffd"}`)},
 	`{"type":"status"}`:                                     {Action: Status, State: task.StateWorking},
 	`{"type":"status","state":null,"message":null}`:         {Action: Status, State: task.StateWorking},
 	`{"type":"status","message":"half way"}`:                {Action: Status, State: task.StateWorking, Message: spoken("half way")},
@@ -148,7 +150,6 @@ var unparseableEvents = map[string]string{
 	`{'type':'text'}`:                       "not JSON: invalid character '\\'' at start of value, at byte 2",
 	`{"type":"text","text":"a","text":"b"}`: "text: is given twice",
 	`{"type":"checkpoint","data":{"a":{"b":1,"b":2}}}`: "data.a.b: is given twice",
-	`{"type":"text","text":"\ud800"}`:                  "text: not JSON: invalid surrogate pair `\\ud800\"}` in string, at byte 24",
 	"{\"type\":\"text\",\"text\":\"\xff\"}":            "text: not JSON: invalid UTF-8, at byte 24",
 }
 
@@ -245,6 +246,7 @@ func TestAnswers(t *testing.T) {
 	for raw, want := range map[string]int{
 		`{"text":"hi"}`:                   1,
 		`{"text":"hi","name":"greeting"}`: 1,
+		`{"text":"\ud83d"}`:               1,
 		`{"type":"complete"}`:             1,
 		`{"events":[]}`:                   0,
 		`{"events":[{"type":"text","text":"a"},{"type":"complete"}]}`:  2,

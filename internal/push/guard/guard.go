@@ -90,7 +90,8 @@ func ParsePorts(s string) (Ports, error) {
 type Options struct {
 	HTTPSOnly    bool
 	AllowPrivate bool           // also loopback, private and shared addresses
-	Networks     []netip.Prefix // always allowed
+	Networks     []netip.Prefix // allowed, unless Denied has the address
+	Denied       []netip.Prefix // never allowed
 	Ports        []Ports        // the only allowed ones; empty: any
 	Resolver     *net.Resolver  // nil: the system's resolver
 }
@@ -273,7 +274,8 @@ func (g *Guard) allowsPort(port uint16) bool {
 }
 
 func (g *Guard) allows(ip netip.Addr) bool {
-	if g.public.SafeAddr(ip) != nil || within(metadata, ip) && !within(g.opt.Networks, ip) {
+	// A denied address stays denied inside an IPv6 address (mapped, NAT64).
+	if within(g.opt.Denied, ip) || within(g.opt.Denied, ip.Unmap()) || g.public.SafeAddr(ip) != nil || within(metadata, ip) && !within(g.opt.Networks, ip) {
 		return false
 	}
 	if nat64.Contains(ip) {

@@ -421,6 +421,24 @@ func TestRules(t *testing.T) {
 	require.NoError(t, check("http://[64:ff9b::93.184.216.34]/", translated))
 	require.EqualError(t, check("http://[64:ff9b::10.0.0.1]/", translated), noAddress)
 
+	// An internal network may have global addresses.
+	for _, o := range []guard.Options{
+		{}, {AllowPrivate: true}, {Networks: []netip.Prefix{netip.MustParsePrefix("93.0.0.0/8"), netip.MustParsePrefix("64:ff9b::/96")}},
+	} {
+		o.Denied = []netip.Prefix{netip.MustParsePrefix("93.184.216.0/24"), netip.MustParsePrefix("2606:2800::/32"), netip.MustParsePrefix("10.9.0.0/16")}
+		for _, url := range []string{
+			"http://93.184.216.34/", "http://[2606:2800:21f:cb07::8b2c]/", "http://[64:ff9b::93.184.216.34]/", "http://[::ffff:93.184.216.34]/", "http://10.9.0.1/",
+		} {
+			require.EqualError(t, check(url, o), noAddress, url)
+		}
+		client := &http.Client{Transport: &http.Transport{DialContext: guard.New(o).DialContext, DisableKeepAlives: true}}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://93.184.216.34:9/", http.NoBody)
+		require.NoError(t, err)
+		_, err = client.Do(request) //nolint:bodyclose // there is no body
+		var refusal *guard.Refusal
+		require.ErrorAs(t, err, &refusal, "the dialer checks it, too")
+	}
+
 	asked := z.asked.Load()
 	own := guard.Options{AllowPrivate: true}
 	for _, url := range []string{

@@ -23,6 +23,8 @@ type Limits struct {
 	Size    int64         // default 16 MiB
 	Depth   int           // nesting of objects and arrays; default strictjson.MaxDepth
 	Timeout time.Duration // to read the whole body, or to write an answer; default 60 s
+	// ReserveNothing reserves no memory for an announced length: the buffer grows as bytes arrive.
+	ReserveNothing bool
 }
 
 // OrDefaults replaces missing limits by their defaults.
@@ -83,6 +85,9 @@ func (l Limits) tooLarge(w http.ResponseWriter) *Fault {
 // takes bytes before it reads them: first those of a small body, then all that are announced, or
 // twice as many each time. full says that the server has none.
 func (l Limits) readAll(ctx context.Context, r io.Reader, announced int64, account *memory.Account) (content []byte, full, err error) {
+	if l.ReserveNothing {
+		announced = -1
+	}
 	most := announced
 	if announced < 0 {
 		most = l.Size
@@ -92,7 +97,9 @@ func (l Limits) readAll(ctx context.Context, r io.Reader, announced int64, accou
 		if full := account.Body(ctx, step); full != nil {
 			return nil, full, nil
 		}
-		read.Grow(int(step) - read.Len() + bytes.MinRead)
+		if !l.ReserveNothing {
+			read.Grow(int(step) - read.Len() + bytes.MinRead)
+		}
 		_, err := io.CopyN(&read, r, step-int64(read.Len()))
 		switch {
 		case errors.Is(err, io.EOF):

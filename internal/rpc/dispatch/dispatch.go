@@ -87,6 +87,7 @@ const (
 type Agent struct {
 	Name       string
 	Extensions []Extension // that its card declares
+	NoStreams  bool        // its card declares no streams
 }
 
 // Extension is a protocol extension.

@@ -54,10 +54,10 @@ func (o *Runner) prepareSend(r *Request, s *engine.SendRequest) error {
 	}
 	s.Dialect = r.Codec.Version()
 	traits := r.Codec.Traits()
-	s.ContextMember = traits.ContextMember
+	s.ContextMember, s.PartsMember = traits.ContextMember, traits.PartsMember
 	s.MayReopen = traits.ReopensTasks && o.opt.ReopenTerminal
 	if traits.AdoptsTaskIDs && o.opt.LegacyTaskIDs {
-		if complaint := jsonrw.TaskIDFault(s.TaskID); complaint != "" {
+		if complaint := jsonrw.IDFault(s.TaskID); complaint != "" {
 			return task.InvalidField("message.taskId", "%s", complaint)
 		}
 		s.MayCreate = true

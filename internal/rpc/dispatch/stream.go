@@ -24,7 +24,7 @@ type Sink interface {
 	Flush() error
 }
 
-// Stream is an open stream. The caller must call Follow, which also releases it.
+// Stream is an open stream. The caller must call Follow, which also releases it, or Close.
 type Stream struct {
 	runner  *Runner
 	codec   dialect.Codec
@@ -44,10 +44,16 @@ type Stream struct {
 // resumes at another replica.
 func (s *Stream) Cut() bool { return s.cut }
 
+// Over reports whether nothing will follow: the client has seen every event of the stream.
+func (s *Stream) Over() bool { return s.st.Over }
+
 // Open runs an operation with a stream as its answer. The binding shows its errors to the client.
 func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	if err := o.prepare(r); err != nil {
 		return nil, err
+	}
+	if agent := o.agents[r.Agent]; agent != nil && agent.NoStreams {
+		return nil, task.Errorf(task.StreamingUnsupported, "the agent declares no streams; use a send or a webhook")
 	}
 	open, err := o.opener(r)
 	if err != nil {
@@ -79,6 +85,12 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 		runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release, account: r.Account.Move(),
 		watch: func(end func(error)) func() { return admission.Watch(agent, end) },
 	}, nil
+}
+
+// Close releases a stream that is not followed.
+func (s *Stream) Close() {
+	s.st.Close()
+	s.release()
 }
 
 // Follow shows the stream until it ends, the client leaves, or the server stops. It blocks until

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/binary"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -38,6 +39,10 @@ type Options struct {
 	IdleTimeout   time.Duration // of a connection without calls; default 2 min
 	KeepAlive     time.Duration // between pings on a quiet connection; default 15 s
 	WriteTimeout  time.Duration // for a client to read what a stream sends; default 10 s
+	// MaxAge is when the server asks a client to reconnect, which spreads clients over new replicas.
+	// Calls in progress continue, for at most MaxGrace. Defaults: 30 min and 12 h.
+	MaxAge, MaxGrace time.Duration
+	PublicTimeout    time.Duration // of a call of health or reflection; default 30 s
 	// Address is where clients reach this port, as host:port. Without it cards do not announce
 	// gRPC.
 	Address string
@@ -55,9 +60,6 @@ type Options struct {
 const (
 	maxCalls    = 250      // concurrent; the server buffers the answers that a client does not read
 	maxMetadata = 64 << 10 // of a call, in bytes
-	// maxAge is when the server asks a client to reconnect. This spreads clients over new
-	// replicas. Calls in progress continue.
-	maxAge = 30 * time.Minute
 	// minPing is the shortest interval at which clients may send pings.
 	minPing = 5 * time.Second
 )
@@ -67,6 +69,7 @@ type Binding struct {
 	Options
 	server   *grpc.Server
 	health   *health.Server
+	public   *limit.Places // of calls of health and reflection
 	services []*service
 	at       Arrival
 }
@@ -88,10 +91,13 @@ func New(o Options) *Binding {
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Minute)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
+	o.MaxAge = cmp.Or(o.MaxAge, 30*time.Minute)
+	o.MaxGrace = cmp.Or(o.MaxGrace, 12*time.Hour)
+	o.PublicTimeout = cmp.Or(o.PublicTimeout, publicWithin)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Binding{Options: o, health: health.NewServer()}
+	b := &Binding{Options: o, health: health.NewServer(), public: limit.NewPlaces(maxPublic, maxPublicOfAddress)}
 	for _, c := range registry.Services(o.Limits.Depth) {
 		b.services = append(b.services, &service{c, c.Faults(o.FormerStatuses)})
 	}
@@ -103,20 +109,22 @@ func New(o Options) *Binding {
 		grpc.Creds(secured),
 		grpc.ForceServerCodecV2(framing{}),
 		grpc.InTapHandle(withCancel),
+		grpc.StreamInterceptor(b.bound),
 		grpc.MaxRecvMsgSize(int(o.Limits.Size)),
 		grpc.MaxConcurrentStreams(maxCalls),
 		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.ConnectionTimeout(o.HeaderTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: o.IdleTimeout, MaxConnectionAge: maxAge, Time: o.KeepAlive, Timeout: o.WriteTimeout,
+			MaxConnectionIdle: o.IdleTimeout, MaxConnectionAge: o.MaxAge, MaxConnectionAgeGrace: o.MaxGrace,
+			Time: o.KeepAlive, Timeout: o.WriteTimeout,
 		}),
 	)
 	for _, s := range b.services {
 		b.server.RegisterService(b.describe(s), nil)
 		b.health.SetServingStatus(s.Service(), grpc_health_v1.HealthCheckResponse_SERVING)
 	}
-	grpc_health_v1.RegisterHealthServer(b.server, b.health)
+	b.registerHealth()
 	reflection.Register(b.server)
 	return b
 }

@@ -317,19 +317,6 @@ func TestHealth(t *testing.T) {
 	}
 	_, err := c.Check(with(t), &grpc_health_v1.HealthCheckRequest{Service: "nothing"})
 	require.Equal(t, codes.NotFound, codeOf(err))
-	watch, err := c.Watch(with(t), &grpc_health_v1.HealthCheckRequest{})
-	require.NoError(t, err)
-	r, err := watch.Recv()
-	require.NoError(t, err)
-	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, r.GetStatus())
-	stopped := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { stopped <- s.Shutdown(ctx) }()
-	r, err = watch.Recv()
-	require.NoError(t, err)
-	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, r.GetStatus())
-	cancel() // a watch ends only by its client
-	require.ErrorIs(t, wait(t, stopped), context.Canceled)
 }
 
 func TestReflection(t *testing.T) {

@@ -106,8 +106,6 @@ func TestSendStream(t *testing.T) {
 	expect(t, young, "task submitted")
 	s.Add(id, status(task.StateWorking), chunk("x"), status(task.StateAuthRequired))
 	expect(t, young, "status working", "artifact x", "status auth_required")
-	s.Add(id, rpctest.Says("token"), status(task.StateSubmitted), status(task.StateInputRequired))
-	expect(t, young, "status submitted", "status input_required")
 	ends(t, young)
 
 	old, err := s.old.SendStreamingMessage(with(t), send03("hi"))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/holdfast-a2a/holdfast/internal/limit"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -22,10 +23,15 @@ import (
 type Options = overhttp.Options
 
 // Binding serves JSON-RPC requests.
-type Binding struct{ *overhttp.Binding }
+type Binding struct {
+	*overhttp.Binding
+	turnedAway *limit.Places // of bodies that turnAway reads
+}
 
 // New makes a binding.
-func New(o Options) *Binding { return &Binding{overhttp.New(o)} }
+func New(o Options) *Binding {
+	return &Binding{overhttp.New(o), limit.NewPlaces(maxTurnedAways, maxTurnedAwaysOfAddress)}
+}
 
 // Endpoint says where a request arrived, and whether the path pins a version.
 type Endpoint struct {
@@ -78,26 +84,26 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 	}
 }
 
-// Limits for the body of a caller that no agent admits: maxTurnedAway in bytes, turnedAwayWithin in
-// time.
+// Limits for the bodies of callers that no agent admits: maxTurnedAway in bytes, turnedAwayWithin in
+// time, and how many are read at a time, in total and from one address.
 const (
-	maxTurnedAway    = 64 << 10
-	turnedAwayWithin = 5 * time.Second
+	maxTurnedAway           = 64 << 10
+	turnedAwayWithin        = 5 * time.Second
+	maxTurnedAways          = 256
+	maxTurnedAwaysOfAddress = 32
 )
 
 // turnAway answers a caller that no agent here admits. It reads the request only for its id and
-// version, and does not read large requests. It reports no other fault of the request.
+// version, and does not read large requests. It reports no other fault of the request. If too many
+// such requests are being read, it answers without the id.
 func (x *exchange) turnAway(err error) {
 	version := x.requestedVersion()
 	x.Codec = registry.Fallback()
 	if said := registry.ByVersion(cmp.Or(x.pin, version)); said != nil {
 		x.Codec = said
 	}
-	limits := x.b.Limits
-	limits.Size, limits.Timeout = min(limits.Size, maxTurnedAway), min(limits.Timeout, turnedAwayWithin)
-	limits.Begin(x.W)
-	if content, unread := limits.Read(x.W, x.R, x.Account); unread == nil {
-		env, _ := parse(content, limits.Depth)
+	if content, ok := x.readTurnedAway(); ok {
+		env, _ := parse(content, x.b.Limits.Depth)
 		x.id = env.id
 		if choice, _ := registry.Pick(env.method, version, x.pin, false); choice.Codec != nil {
 			x.Codec = choice.Codec
@@ -105,6 +111,22 @@ func (x *exchange) turnAway(err error) {
 		}
 	}
 	x.Fail(err)
+}
+
+// readTurnedAway reads the body of a caller that no agent admits. It reserves no memory for a body
+// that did not arrive.
+func (x *exchange) readTurnedAway() ([]byte, bool) {
+	leave, ok := x.b.turnedAway.Take(limit.Sender(x.R.RemoteAddr))
+	if !ok {
+		x.W.Header().Set("Connection", "close") // the body stays unread
+		return nil, false
+	}
+	defer leave()
+	limits := x.b.Limits
+	limits.Size, limits.Timeout, limits.ReserveNothing = min(limits.Size, maxTurnedAway), min(limits.Timeout, turnedAwayWithin), true
+	limits.Begin(x.W)
+	content, unread := limits.Read(x.W, x.R, x.Account)
+	return content, unread == nil
 }
 
 // requestedVersion returns A2A-Version, from the header or else from the query.

@@ -321,7 +321,8 @@ func TestSwitches(t *testing.T) {
 	require.True(t, first.MayCreate)
 	require.False(t, first.Wait)
 	require.True(t, second.Wait)
-	for _, id := range []string{strings.Repeat("x", 257), "a/b", "a:b", `a\nb`} {
+	require.Nil(t, send(`,"taskId":"urn:a/b"}`).Error)
+	for _, id := range []string{strings.Repeat("x", 257), `a\nb`} {
 		a := send(`,"taskId":"` + id + `"}`)
 		require.Equal(t, -32602, a.Error.Code)
 		require.Contains(t, a.Error.Message, "message.taskId")

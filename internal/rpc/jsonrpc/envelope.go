@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 )
 
 // The binding's own errors. No operation returns them.
@@ -44,9 +45,10 @@ type rpcError struct {
 }
 
 // parse reads a request in the order of checks that suits every version. It returns the envelope
-// even with an error, for its id.
+// even with an error, for its id. Halves of surrogate pairs become U+FFFD.
 func parse(body []byte, maxDepth int) (*envelope, *rpcError) {
 	env := &envelope{id: nullID}
+	body, _ = surrogate.Repair(body)
 	refused := strictjson.Check(body, maxDepth)
 	// Check stops at the first fault. Read the rest as well: it may contain the id, so that the
 	// client knows which request failed, or a worse fault.
@@ -94,8 +96,8 @@ func (env *envelope) read(body []byte) error {
 			version = unquote(v)
 		case "id":
 			switch k := v.Kind(); {
-			case k != '"' && k != 'n' && !integer(v):
-				blame("id: must be a string, an integer or null")
+			case k != '"' && k != 'n' && k != '0':
+				blame("id: must be a string, a number or null")
 			case len(v) > maxIDSize:
 				blame("id: must not be longer than " + strconv.Itoa(maxIDSize) + " bytes")
 			default:
@@ -106,7 +108,9 @@ func (env *envelope) read(body []byte) error {
 				blame("method: must be a non-empty string")
 			}
 		case "params":
-			env.params = v
+			if v.Kind() != 'n' { // null counts as absent
+				env.params = v
+			}
 		}
 	})
 	switch {
@@ -176,16 +180,6 @@ func (r *reader) release() {
 	r.src = bytes.Buffer{}
 	r.dec.Reset(&r.src)
 	readers.Put(r)
-}
-
-// integer reports whether a value is a number without a decimal point or exponent.
-func integer(v jsontext.Value) bool {
-	for i, c := range v {
-		if (c < '0' || c > '9') && (i > 0 || c != '-') {
-			return false
-		}
-	}
-	return true
 }
 
 // unquote returns the string in a value, or "" if it is no string.

@@ -37,11 +37,12 @@ func TestEnvelope(t *testing.T) {
 		{"white space everywhere", " \n{ \"jsonrpc\" :\r\n\t\"2.0\" , \"id\" : 8 ,\n " + get + " }\n ", 0, `8`, ""},
 		{"escaped names of members", `{"jsonrpc":"2.0","\u0069d":9,` + get + `}`, 0, `9`, ""},
 		{"an escaped version", `{"jsonrpc":"2\u002e0","id":9,` + get + `}`, 0, `9`, ""},
+		{"half of a surrogate pair", `{"jsonrpc":"2.0","id":"\ud83d","a\udfff":"\ud83d\ude00",` + get + `}`, 0, `"\ufffd"`, ""},
 		{"an unknown member", `{"jsonrpc":"2.0","id":9,"extra":{"id":1},` + get + `}`, 0, `9`, ""},
 
-		{"a fraction", `{"jsonrpc":"2.0","id":1.5,` + get + `}`, -32600, `null`, "id: must be a string, an integer or null"},
-		{"an integer with a point", `{"jsonrpc":"2.0","id":1.0,` + get + `}`, -32600, `null`, "id: must be"},
-		{"an integer with an exponent", `{"jsonrpc":"2.0","id":1e3,` + get + `}`, -32600, `null`, "id: must be"},
+		{"a fraction", `{"jsonrpc":"2.0","id":1.5,` + get + `}`, 0, `1.5`, ""},
+		{"an integer with a point", `{"jsonrpc":"2.0","id":1.0,` + get + `}`, 0, `1.0`, ""},
+		{"an integer with an exponent", `{"jsonrpc":"2.0","id":1e3,` + get + `}`, 0, `1e3`, ""},
 		{"an object as id", `{"jsonrpc":"2.0","id":{"a":1},` + get + `}`, -32600, `null`, "id: must be"},
 		{"an array as id", `{"jsonrpc":"2.0","id":[1],` + get + `}`, -32600, `null`, "id: must be"},
 		{"a truth value as id", `{"jsonrpc":"2.0","id":true,` + get + `}`, -32600, `null`, "id: must be"},
@@ -55,7 +56,6 @@ func TestEnvelope(t *testing.T) {
 		{"two documents", `{"jsonrpc":"2.0","id":1,` + get + `}{}`, -32700, `null`, "more than one JSON value"},
 		{"a byte order mark", "\ufeff" + `{"jsonrpc":"2.0","id":1,` + get + `}`, -32700, `null`, "Invalid JSON payload"},
 		{"bytes that are not UTF-8", `{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}`, -32700, `null`, "Invalid JSON payload"},
-		{"a lone surrogate", `{"jsonrpc":"2.0","id":"\ud800",` + get + `}`, -32700, `null`, "Invalid JSON payload"},
 		{"a comma too many", `{"jsonrpc":"2.0","id":1,}`, -32700, `null`, "Invalid JSON payload"},
 		{"single quotes", `{'jsonrpc':'2.0'}`, -32700, `null`, "Invalid JSON payload"},
 		{"a repeated member before a broken end", `{"jsonrpc":"2.0","id":1,"params":{"a":1,"a":2},"method":`, -32700, `null`, "Invalid JSON payload"},
@@ -74,7 +74,7 @@ func TestEnvelope(t *testing.T) {
 		{"an empty method", `{"jsonrpc":"2.0","id":1,"method":""}`, -32600, `1`, "method: must be a non-empty string"},
 		{"a method that is a number", `{"jsonrpc":"2.0","method":1,"id":"z"}`, -32600, `"z"`, "method: must be a non-empty string"},
 		{"a method that is null", `{"jsonrpc":"2.0","method":null,"id":"z"}`, -32600, `"z"`, "method: must be a non-empty string"},
-		{"a version behind a bad id", `{"id":1.5,"jsonrpc":"1.0",` + get + `}`, -32600, `null`, `jsonrpc: must be "2.0"`},
+		{"a version behind a bad id", `{"id":[],"jsonrpc":"1.0",` + get + `}`, -32600, `null`, `jsonrpc: must be "2.0"`},
 		{"a member twice", `{"jsonrpc":"2.0","jsonrpc":"2.0","id":4,` + get + `}`, -32600, `4`, "jsonrpc: the member appears twice"},
 		{"a NUL character in a method", `{"jsonrpc":"2.0","method":"tasks\u0000","id":4}`, -32600, `4`, "method: NUL characters"},
 		{"a deep unknown member", `{"jsonrpc":"2.0","id":4,"x":` + nested(40) + `,` + get + `}`, -32600, `4`, "nested more than 32 deep"},
@@ -89,7 +89,7 @@ func TestEnvelope(t *testing.T) {
 		// 5. Params.
 		{"params that are an array", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":["t-1"]}`, -32602, `1`, "params: must be an object"},
 		{"no params", `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, -32602, `1`, "id: is required"},
-		{"params that are null", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":null}`, -32602, `1`, "params: must be an object"},
+		{"params that are null", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":null}`, -32602, `1`, "id: is required"},
 		{"a member that is missing", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}`, -32602, `1`, "message: is required"},
 		{"a member of the wrong type", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":5}}`, -32602, `1`, "id: must be a string"},
 		{"a member of params twice", `{"jsonrpc":"2.0","method":"tasks/get","params":{"id":"a","id":"b"},"id":6}`, -32602, `6`, "params.id: the member appears twice"},
@@ -98,6 +98,7 @@ func TestEnvelope(t *testing.T) {
 		{"params that are very deep", `{"jsonrpc":"2.0","id":6,"method":"tasks/get","params":{"metadata":` + nested(20000) + `}}`, -32602, `6`, "nested more than 32 deep"},
 
 		// 6. Things that the server does not have.
+		{"the extended card with params that are null", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard","params":null}`, -32007, `1`, "Extended Card is not configured"},
 		{"the extended card without params", `{"jsonrpc":"2.0","id":1,"method":"agent/getAuthenticatedExtendedCard"}`, -32007, `1`, "Extended Card is not configured"},
 	}
 	for _, tt := range tests {

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/jsonrpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
+	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -66,6 +67,7 @@ func wantedID(body []byte, e *rpcError) string {
 	if e != nil && e.Code == -32700 {
 		return "null"
 	}
+	body, _ = surrogate.Repair(body)
 	d := json.NewDecoder(bytes.NewReader(body))
 	if token, err := d.Token(); err != nil || token != json.Delim('{') {
 		return "null"
@@ -83,7 +85,7 @@ func wantedID(body []byte, e *rpcError) string {
 		if name != "id" || len(v) > 4096 {
 			continue
 		}
-		if s := string(v); v[0] == '"' || s == "null" || strings.Trim(strings.TrimPrefix(s, "-"), "0123456789") == "" {
+		if s := string(v); s == "null" || strings.ContainsAny(s[:1], `"-0123456789`) {
 			id = s
 		}
 	}

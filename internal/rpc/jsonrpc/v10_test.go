@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -49,9 +50,7 @@ func TestSendStream10(t *testing.T) {
 	c.expect(t, "1 task TASK_STATE_SUBMITTED")
 	s.add(id, status(task.StateWorking), chunk("x"), status(task.StateAuthRequired))
 	c.expect(t, "2 statusUpdate TASK_STATE_WORKING", "3 artifactUpdate artifact x", "4 statusUpdate TASK_STATE_AUTH_REQUIRED")
-	// The stream stays open: the credentials may arrive another way, and the task continues.
-	s.add(id, says("token"), status(task.StateSubmitted), status(task.StateInputRequired))
-	c.expect(t, "6 statusUpdate TASK_STATE_SUBMITTED", "7 statusUpdate TASK_STATE_INPUT_REQUIRED")
+	// Many clients read a stream to its end. Only a message of theirs resumes the task.
 	c.ends(t)
 	s.idle(t)
 }
@@ -339,6 +338,36 @@ func TestIDsInDocuments(t *testing.T) {
 			f = c.next(t)
 			require.Equal(t, wants, strings.Contains(string(f.answer.Result), `"metadata":{"a":1,"`+dispatch.ResumeURI+`":{"eventId":"3"}}`), "%s", f.answer.Result)
 			c.ends(t)
+		}
+	}
+}
+
+// Some clients write null where they have nothing to say.
+func TestParamsThatAreNull10(t *testing.T) {
+	t.Parallel()
+	s := serve(t, options{fake: &fakeEngine{}})
+	for method, code := range map[string]int{"GetExtendedAgentCard": -32004, "SendMessage": -32602, "GetTask": -32602} {
+		a := s.post(t, request("1", method, "null"))
+		require.NotNil(t, a.Error, method)
+		require.Equal(t, code, a.Error.Code, "%s: %s", method, a.body)
+		require.NotContains(t, a.Error.Message, "must be an object")
+	}
+}
+
+// Every version refuses the streams of an agent whose card declares none, as JSON. Sends are served.
+func TestAgentWithoutStreams(t *testing.T) {
+	t.Parallel()
+	for version, code := range map[string]int{"0.1": -32006, "0.3": -32004, "1.0": -32004} {
+		s := serve(t, options{fake: &fakeEngine{task: sample(version)}, Agents: []dispatch.Agent{{Name: "demo", NoStreams: true}, {Name: "other"}}})
+		for method, params := range calls[version] {
+			op, _ := registry.ByVersion(version).Operation(method)
+			if !op.Streams() {
+				continue
+			}
+			a := s.post(t, request("1", method, params), "A2A-Version", version)
+			require.NotNil(t, a.Error, "%s: %s", method, a.body)
+			require.Equal(t, code, a.Error.Code, method)
+			require.Equal(t, "application/json", a.Header.Get("Content-Type"))
 		}
 	}
 }

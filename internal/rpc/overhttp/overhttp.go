@@ -100,6 +100,13 @@ func (x *Exchange) Stream(b *Binding, a Answerer) {
 		return
 	}
 	x.Echo(x.W.Header().Set)
+	if st.Over() && x.R.Method == http.MethodGet {
+		// The EventSource of a browser connects again after every stream that ends, except after this status.
+		st.Close()
+		x.Replied = true
+		x.W.WriteHeader(http.StatusNoContent)
+		return
+	}
 	b.streams.Serve(x.W, x.R, func(ctx context.Context, out *sse.Writer) {
 		x.Ctx, x.Out = ctx, out
 		// The stream may live for hours, so it keeps only what it needs.

@@ -374,6 +374,39 @@ func TestIDs(t *testing.T) {
 	require.Equal(t, "a:b", got.TaskID, "a suffix that is no action belongs to the id")
 }
 
+// A client whose strings are UTF-16 may cut one in the middle of a character.
+func TestHalfPairsAreRepaired(t *testing.T) {
+	t.Parallel()
+	e := &rpctest.Recorder{Task: sample()}
+	s := serve(t, e, rest.Options{})
+	for path, parts := range map[string]string{"/message:send": "parts", "/v1/message:send": "content"} {
+		a := s.do(t, "POST", path, `{"message":{"messageId":"m","role":"ROLE_USER","`+parts+`":[{"text":"cut \ud83d"}]}}`)
+		require.Equal(t, http.StatusOK, a.StatusCode, "%s", a.body)
+		sent, ok := e.Last().(*engine.SendRequest)
+		require.True(t, ok)
+		require.Equal(t, "cut \uFFFD", sent.Message.Parts[0].Text)
+	}
+}
+
+// The EventSource of a browser connects again after every stream that ends. Only 204 tells it that nothing will follow.
+func TestEventSourceOfAnEndedTask(t *testing.T) {
+	t.Parallel()
+	l := rpctest.NewLog()
+	id := l.Task("1.0", rpctest.Status(task.StateWorking), rpctest.Status(task.StateCompleted)).String()
+	s := serveEngine(t, l.Engine(), rest.Options{})
+	for _, path := range []string{"/tasks/" + id + ":subscribe?A2A-Version=1.0", "/v1/tasks/" + id + ":subscribe"} {
+		rest := s.do(t, "GET", path, "", "Last-Event-ID", "2", "Accept", "text/event-stream")
+		require.Equal(t, http.StatusOK, rest.StatusCode, "%s", rest.body)
+		require.Contains(t, string(rest.body), "id: 3\n")
+		over := s.do(t, "GET", path, "", "Last-Event-ID", "3", "Accept", "text/event-stream")
+		require.Equal(t, http.StatusNoContent, over.StatusCode)
+		require.Empty(t, over.body)
+		// Official clients take only 200, and connect again only if they want to.
+		require.Equal(t, http.StatusOK, s.do(t, "POST", path, "", "Last-Event-ID", "3").StatusCode)
+	}
+	require.Zero(t, l.Hub.Topics())
+}
+
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	e := &rpctest.Recorder{Task: sample()}

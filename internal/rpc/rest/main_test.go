@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/rest"
@@ -35,9 +36,16 @@ type server struct {
 
 func serve(t testing.TB, e *rpctest.Recorder, o rest.Options) *server {
 	t.Helper()
-	s := &server{engine: e, logs: new(strings.Builder)}
+	s := serveEngine(t, e.As, o)
+	s.engine = e
+	return s
+}
+
+func serveEngine(t testing.TB, as func(identity.Caller, string) dispatch.Engine, o rest.Options) *server {
+	t.Helper()
+	s := &server{logs: new(strings.Builder)}
 	o.Log = slog.New(slog.NewTextHandler(s.logs, nil))
-	o.Operations = dispatch.New(dispatch.Options{Engine: e.As, Agents: []dispatch.Agent{
+	o.Operations = dispatch.New(dispatch.Options{Engine: as, Agents: []dispatch.Agent{
 		{Name: "demo", Extensions: []dispatch.Extension{{URI: "urn:a"}}}, {Name: "other"},
 	}})
 	s.Server = httptest.NewServer(rpc.New(rpc.Options{

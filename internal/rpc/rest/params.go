@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/proto"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
+	"github.com/holdfast-a2a/holdfast/internal/surrogate"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -61,7 +62,7 @@ func (x *exchange) ofBody() ([]byte, bool) {
 		x.unread(bad)
 		return nil, false
 	}
-	content = bytes.Trim(content, " \t\r\n")
+	content, _ = surrogate.Repair(bytes.Trim(content, " \t\r\n"))
 	members := x.version.Members(&x.Resource)
 	if len(members) > 0 && x.Op != engine.OpPushSet && (len(content) == 0 || string(content) == "null") {
 		content = []byte("{}")

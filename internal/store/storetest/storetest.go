@@ -76,18 +76,31 @@ func Create(ctx context.Context, label string) (*DB, error) {
 		return nil, err
 	}
 	label = notInName.ReplaceAllString(strings.ToLower(label), "_")
-	name := fmt.Sprintf("t_%.40s_%s", label, strings.ToLower(rand.Text()[:8]))
+	name := fmt.Sprintf("t_%.38s_%s", label, strings.ToLower(rand.Text()[:8]))
 	err = s.exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+s.template,
 		"ALTER DATABASE "+name+" SET timezone = '"+zone+"'")
 	if err != nil {
 		return nil, err
 	}
-	return &DB{URL: s.databaseURL(name), Name: name, server: s}, nil
+	db := &DB{URL: s.databaseURL(name), Name: name, server: s}
+	// The template has another role for callers.
+	conn, err := pgx.Connect(ctx, db.URL)
+	if err != nil {
+		return nil, fmt.Errorf("test database: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, "SELECT holdfast.admit_callers()"); err != nil {
+		return nil, fmt.Errorf("test database: %w", err)
+	}
+	return db, nil
 }
+
+// APIRole is the role of callers' statements in this database.
+func (db *DB) APIRole() string { return "holdfast_api_" + db.Name }
 
 // Drop drops the database and closes all connections to it.
 func (db *DB) Drop(ctx context.Context) error {
-	return db.server.exec(ctx, "DROP DATABASE "+db.Name+" WITH (FORCE)")
+	return db.server.exec(ctx, "DROP DATABASE "+db.Name+" WITH (FORCE)", "DROP ROLE IF EXISTS "+db.APIRole())
 }
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)

@@ -250,6 +250,13 @@ func (s *session) list(ctx context.Context) error {
 	for _, task := range append(first.Tasks, second.Tasks...) {
 		made[task.ID]++
 	}
+	whole, err := s.a.ListTasks(ctx, &a2a.ListTasksRequest{ContextID: contextID})
+	if err != nil {
+		return err
+	}
+	if len(whole.Tasks) != 3 {
+		return fmt.Errorf("%d tasks on a page of the server's size", len(whole.Tasks))
+	}
 	for id, times := range made {
 		if times != 1 {
 			return fmt.Errorf("task %s is listed %d times", id, times)

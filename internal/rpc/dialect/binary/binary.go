@@ -104,6 +104,7 @@ func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
 	if err := proto.Unmarshal(message, m); err != nil {
 		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be parsed", Cause: err}
 	}
+	clearPageSize(m.ProtoReflect())
 	params, err := toJSON(m)
 	if err != nil {
 		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be converted to JSON: a number is not finite, or a Value is empty", Cause: err}
@@ -115,6 +116,14 @@ func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
 		return nil, err
 	}
 	return c.Codec.Decode(op, params)
+}
+
+// clearPageSize clears a page size of 0. Libraries that set every field send it where their user
+// chose no size.
+func clearPageSize(m protoreflect.Message) {
+	if size := m.Descriptor().Fields().ByName("page_size"); size != nil && m.Get(size).Int() == 0 {
+		m.Clear(size)
+	}
 }
 
 // Result renders the answer of OpSend, OpGet or OpCancel.

@@ -273,6 +273,58 @@ func TestFlagsWithoutPresence(t *testing.T) {
 	}
 }
 
+// A client that sets every field, whether its user chose a value or not, means the same as one that
+// sets none. Only the length of a history has a meaning for 0.
+func TestZeroValuesMeanUnset(t *testing.T) {
+	t.Parallel()
+	for name, v := range versions {
+		for _, method := range v.binary.Methods() {
+			m := v.message(t, method.Name)
+			unset, err := proto.Marshal(m)
+			require.NoError(t, err)
+			setZeros(m.ProtoReflect())
+			set, err := proto.Marshal(m)
+			require.NoError(t, err)
+			want, wantErr := v.binary.Decode(method.Op, unset)
+			got, err := v.binary.Decode(method.Op, set)
+			require.Equal(t, wantErr, err, "%s of %s", method.Name, name)
+			require.Empty(t, cmp.Diff(want, got), "%s of %s", method.Name, name)
+		}
+	}
+}
+
+// message returns an empty request, apart from what a send requires.
+func (v *version) message(t *testing.T, method string) proto.Message {
+	t.Helper()
+	params := `{}`
+	if op, _ := v.binary.Operation(method); op == engine.OpSend || op == engine.OpStream {
+		params = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`
+	}
+	b, ok := v.request(t, method, []byte(params))
+	require.True(t, ok)
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(v.binary.Service() + "." + method))
+	require.NoError(t, err)
+	m := messageOf(t, d.(protoreflect.MethodDescriptor).Input())
+	require.NoError(t, proto.Unmarshal(b, m))
+	return m
+}
+
+// setZeros sets every unset scalar to its default.
+func setZeros(m protoreflect.Message) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		switch f := fields.Get(i); {
+		case f.IsList() || f.IsMap() || f.ContainingOneof() != nil && !f.ContainingOneof().IsSynthetic():
+		case f.Message() != nil:
+			if m.Has(f) && !f.IsMap() {
+				setZeros(m.Mutable(f).Message())
+			}
+		case f.Name() != "history_length" && !m.Has(f):
+			m.Set(f, f.Default())
+		}
+	}
+}
+
 func TestListsOf03(t *testing.T) {
 	t.Parallel()
 	message, ok := versions["0.3"].request(t, "ListTasks",
@@ -301,21 +353,23 @@ func TestDecodeRefusals(t *testing.T) {
 		message proto.Message
 		want    string
 	}{
-		"nothing":               {&pb10.SendMessageRequest{}, "message: is required"},
-		"no content":            {part(&pb10.Part{}), "message.parts[0]: must have one of"},
-		"NaN":                   {data(structpb.NewNumberValue(math.NaN())), none},
-		"infinity":              {data(structpb.NewNumberValue(math.Inf(-1))), none},
-		"a value without kind":  {data(&structpb.Value{}), none},
-		"NUL":                   {part(&pb10.Part{Content: &pb10.Part_Text{Text: "a\x00b"}}), "message.parts[0].text: NUL"},
-		"too deep":              {data(deep), "nested more than 64 deep"},
-		"a negative history":    {&pb10.GetTaskRequest{Id: "t", HistoryLength: proto.Int32(-1)}, "historyLength: must be"},
-		"an unknown role":       {&pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: 9}}, "message.role: must be"},
-		"a push configuration":  {&pb10.TaskPushNotificationConfig{TaskId: "t"}, "url: is required"},
-		"an invalid time":       {&pb10.ListTasksRequest{StatusTimestampAfter: badTime()}, none},
-		"an unknown state":      {&pb10.ListTasksRequest{Status: 99}, "status: must be a task state"},
-		"an invalid page":       {&pb10.ListTasksRequest{PageSize: proto.Int32(0)}, "pageSize: must be a number from 1 to 100"},
-		"no id":                 {&pb10.CancelTaskRequest{}, "id: is required"},
-		"an id of another kind": {&pb10.SubscribeToTaskRequest{}, "id: is required"},
+		"nothing":                {&pb10.SendMessageRequest{}, "message: is required"},
+		"no content":             {part(&pb10.Part{}), "message.parts[0]: must have one of"},
+		"NaN":                    {data(structpb.NewNumberValue(math.NaN())), none},
+		"infinity":               {data(structpb.NewNumberValue(math.Inf(-1))), none},
+		"a value without kind":   {data(&structpb.Value{}), none},
+		"NUL":                    {part(&pb10.Part{Content: &pb10.Part_Text{Text: "a\x00b"}}), "message.parts[0].text: NUL"},
+		"too deep":               {data(deep), "nested more than 64 deep"},
+		"a negative history":     {&pb10.GetTaskRequest{Id: "t", HistoryLength: proto.Int32(-1)}, "historyLength: must be"},
+		"a message as the agent": {&pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: pb10.Role_ROLE_AGENT}}, "message.role: must be ROLE_USER: only the agent speaks"},
+		"an unknown role":        {&pb10.SendMessageRequest{Message: &pb10.Message{MessageId: "m", Role: 9}}, "message.role: must be"},
+		"a push configuration":   {&pb10.TaskPushNotificationConfig{TaskId: "t"}, "url: is required"},
+		"an invalid time":        {&pb10.ListTasksRequest{StatusTimestampAfter: badTime()}, none},
+		"an unknown state":       {&pb10.ListTasksRequest{Status: 99}, "status: must be a task state"},
+		"a negative page":        {&pb10.ListTasksRequest{PageSize: proto.Int32(-1)}, "pageSize: must be an integer that is not negative"},
+		"no id":                  {&pb10.CancelTaskRequest{}, "id: is required"},
+		"too large a page":       {&pb10.ListTasksRequest{PageSize: proto.Int32(101)}, "pageSize: must be a number from 1 to 100"},
+		"an id of another kind":  {&pb10.SubscribeToTaskRequest{}, "id: is required"},
 	} {
 		op := map[string]engine.Op{
 			"SendMessageRequest": engine.OpSend, "GetTaskRequest": engine.OpGet, "ListTasksRequest": engine.OpList,

@@ -60,8 +60,8 @@ type skill struct {
 	Description string   `json:"description"`
 	Tags        []string `json:"tags"`
 	Examples    []string `json:"examples,omitempty"`
-	InputModes  []string `json:"inputModes,omitempty"`
-	OutputModes []string `json:"outputModes,omitempty"`
+	InputModes  []string `json:"inputModes"`
+	OutputModes []string `json:"outputModes"`
 }
 
 type legacySkill struct {
@@ -69,15 +69,24 @@ type legacySkill struct {
 	Security []map[string][]string `json:"security,omitempty"`
 }
 
-func (s *Skill) common() skill {
-	return skill{s.ID, s.Name, s.Description, s.Tags, s.Examples, s.InputModes, s.OutputModes}
+// common repeats the card's modes in a skill without modes of its own: some clients require them
+// there.
+func (s *Skill) common(c *Card) skill {
+	own := skill{s.ID, s.Name, s.Description, s.Tags, s.Examples, s.InputModes, s.OutputModes}
+	if len(own.InputModes) == 0 {
+		own.InputModes = orPlainText(c.InputModes)
+	}
+	if len(own.OutputModes) == 0 {
+		own.OutputModes = orPlainText(c.OutputModes)
+	}
+	return own
 }
 
 func legacySkills(c *Card) []legacySkill {
 	out := make([]legacySkill, len(c.Skills))
 	for i := range c.Skills {
 		s := &c.Skills[i]
-		out[i] = legacySkill{s.common(), skillScopes(c, s, oldRequirements)}
+		out[i] = legacySkill{s.common(c), skillScopes(c, s, oldRequirements)}
 	}
 	return out
 }
@@ -154,7 +163,7 @@ func Binary(c *Card, interfaces []Interface) ([]byte, error) {
 	document := binary{legacy: *old, SecuritySchemes: schemes(c, asNew), Security: newRequirements(c, c.Scope)}
 	for i := range c.Skills {
 		s := &c.Skills[i]
-		document.Skills = append(document.Skills, binarySkill{s.common(), skillScopes(c, s, newRequirements)})
+		document.Skills = append(document.Skills, binarySkill{s.common(c), skillScopes(c, s, newRequirements)})
 	}
 	return marshal(document)
 }

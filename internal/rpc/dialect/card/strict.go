@@ -54,7 +54,7 @@ func strictSkills(c *Card) []strictSkill {
 	out := make([]strictSkill, len(c.Skills))
 	for i := range c.Skills {
 		s := &c.Skills[i]
-		out[i] = strictSkill{s.common(), skillScopes(c, s, newRequirements)}
+		out[i] = strictSkill{s.common(c), skillScopes(c, s, newRequirements)}
 	}
 	return out
 }

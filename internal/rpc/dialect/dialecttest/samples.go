@@ -90,7 +90,7 @@ func Tasks() map[string]*task.Task {
 // Events returns events of the task t-1, by names that suit a file.
 func Events() map[string]*task.Event {
 	status := func(s task.State, m *task.Message) *task.Event {
-		return &task.Event{Seq: 3, Kind: task.EventStatus, At: At, State: s, Message: m}
+		return &task.Event{Seq: 3, Kind: task.EventStatus, At: At, State: s, Message: m, Cause: "for operators"}
 	}
 	withMetadata := status(task.StateWorking, nil)
 	withMetadata.Metadata = raw(Opaque)

@@ -34,9 +34,17 @@ import (
 type Reader struct {
 	dec     *jsontext.Decoder
 	src     bytes.Buffer
-	name    []byte // of the current member, quoted as it was sent
+	params  []byte
+	objects []object // the open ones, from the outside in
+	name    []byte   // of the current member, quoted as it was sent
 	scratch []byte
 	err     *task.Error
+}
+
+// object is an object that is being read.
+type object struct {
+	start   int64 // in params
+	checked bool  // RefuseTwins has read its names
 }
 
 var readers = sync.Pool{New: func() any { return &Reader{dec: new(jsontext.Decoder)} }}
@@ -51,16 +59,16 @@ func NewReader(params []byte) *Reader {
 		params = []byte("{}")
 	}
 	r := readers.Get().(*Reader)
-	r.src = *bytes.NewBuffer(params)
+	r.params, r.src = params, *bytes.NewBuffer(params)
 	r.dec.Reset(&r.src, duplicates)
 	return r
 }
 
 // Close returns the reader to the pool.
 func (r *Reader) Close() {
-	r.src = bytes.Buffer{}
+	r.params, r.src = nil, bytes.Buffer{}
 	r.dec.Reset(&r.src)
-	r.err = nil
+	r.objects, r.err = r.objects[:0], nil
 	// Do not keep the largest names and files of the past in the pool.
 	if cap(r.name)+cap(r.scratch) > 64<<10 {
 		r.name, r.scratch = nil, nil
@@ -106,7 +114,12 @@ func (r *Reader) Require(present bool, name string) {
 func (r *Reader) Path() string { return strictjson.Path(r.dec, "") }
 
 // Object opens the next value, which must be an object.
-func (r *Reader) Object() { r.open(jsontext.KindBeginObject, "must be an object") }
+func (r *Reader) Object() {
+	r.open(jsontext.KindBeginObject, "must be an object")
+	if r.err == nil {
+		r.objects = append(r.objects, object{start: r.dec.InputOffset() - 1})
+	}
+}
 
 // MaxParts is the largest number of parts of a message that any server accepts. Codecs read one more,
 // so that the limits of operations refuse the message, and skip the rest: a body of empty parts
@@ -151,6 +164,7 @@ func (r *Reader) member() bool {
 	}
 	if r.dec.PeekKind() == jsontext.KindEndObject {
 		r.token()
+		r.objects = r.objects[:len(r.objects)-1]
 		return false
 	}
 	r.name = append(r.name[:0], r.value()...)
@@ -163,6 +177,41 @@ func (r *Reader) Name() []byte {
 		return r.name[1 : len(r.name)-1]
 	}
 	return r.unquote(nil, r.name)
+}
+
+// RefuseTwins records a fault if two members of the current object have the same canonical name.
+// It reads the names of an object only once.
+func (r *Reader) RefuseTwins(canonical func(name []byte) []byte) {
+	if r.err != nil || r.objects[len(r.objects)-1].checked {
+		return
+	}
+	at := &r.objects[len(r.objects)-1]
+	at.checked = true
+	names := NewReader(r.params[at.start:])
+	defer names.Close()
+	seen := map[string]bool{}
+	for names.Object(); names.member(); names.Skip() {
+		name := string(canonical(names.Name()))
+		if !seen[name] {
+			seen[name] = true
+			continue
+		}
+		path := ""
+		if object := r.dec.StackPointer().Parent(); object != "" {
+			path = strictjson.Path(r.dec, object)
+		}
+		r.err = task.InvalidField(strictjson.Join(path, name), "is given in two spellings")
+		return
+	}
+}
+
+// Null reads a null, and reports whether the next value was one.
+func (r *Reader) Null() bool {
+	if r.err != nil || r.dec.PeekKind() != jsontext.KindNull {
+		return false
+	}
+	r.token()
+	return true
 }
 
 // Item moves to the next element of the current array and reports whether there is one.

@@ -2,6 +2,7 @@ package proto
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,8 +13,15 @@ import (
 )
 
 // Member returns the name of the current member. ProtoJSON parsers also accept the names of the
-// proto file, such as message_id.
-func Member(r *jsonrw.Reader) []byte { return CamelCase(r.Name()) }
+// proto file, such as message_id. A member that an object has in two spellings is refused: a proxy
+// in front may have read the other one.
+func Member(r *jsonrw.Reader) []byte {
+	name := CamelCase(r.Name())
+	if len(name) != len(r.Name()) {
+		r.RefuseTwins(CamelCase)
+	}
+	return name
+}
 
 // CamelCase returns the JSON name of a field.
 func CamelCase(name []byte) []byte {
@@ -45,24 +53,30 @@ func Count(r *jsonrw.Reader) int {
 	return int(n)
 }
 
-// Role reads a Role, by name or number. With short it also accepts the names of JSON-RPC.
+// Role reads a Role, by name or number. With short it also accepts the names of JSON-RPC. A client
+// is the user. A message of a client in the role of the agent would reach the model as its own
+// words.
 func Role(r *jsonrw.Reader, short bool) task.Role {
+	role := len(roleNames)
 	if r.IsNumber() {
-		if n := r.Count(); n < len(roleNames) {
-			return task.Role(n)
-		}
+		role = r.Count()
 	} else {
 		name := r.String()
 		if short && (name == "user" || name == "agent") {
 			name = "ROLE_" + strings.ToUpper(name)
 		}
-		for i, known := range roleNames {
-			if name == known {
-				return task.Role(i)
-			}
+		if i := slices.Index(roleNames[:], name); i >= 0 {
+			role = i
 		}
 	}
-	r.Fail("must be ROLE_USER or ROLE_AGENT")
+	switch role {
+	case int(task.RoleUnspecified), int(task.RoleUser):
+		return task.Role(role)
+	case int(task.RoleAgent):
+		r.Fail("must be ROLE_USER: only the agent speaks as the agent")
+	default:
+		r.Fail("must be ROLE_USER")
+	}
 	return task.RoleUnspecified
 }
 
@@ -102,7 +116,7 @@ func (s *Style) Message(r *jsonrw.Reader, send *engine.SendRequest) *task.Messag
 		case "taskId":
 			send.TaskID = r.String()
 		case "contextId":
-			send.ContextID = r.ContextID()
+			send.ContextID = r.ClientID()
 		case "metadata":
 			m.Metadata = r.RawObject()
 		case "extensions":

@@ -5,15 +5,17 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Role reads the role of a message's author.
+// Role reads the role of a message's author. A client is the user. A message of a client in the role
+// of the agent would reach the model as its own words.
 func Role(r *jsonrw.Reader) task.Role {
 	switch r.String() {
 	case "user":
 		return task.RoleUser
 	case "agent":
-		return task.RoleAgent
+		r.Fail(`must be "user": only the agent speaks as the agent`)
+	default:
+		r.Fail(`must be "user"`)
 	}
-	r.Fail(`must be "user" or "agent"`)
 	return task.RoleUnspecified
 }
 

@@ -42,9 +42,9 @@ func send(r *jsonrw.Reader, view *dialect.View) *engine.SendRequest {
 	for r.Object(); r.Next(); {
 		switch string(r.Name()) {
 		case "id":
-			s.TaskID = r.TaskID()
+			s.TaskID = r.ClientID()
 		case "sessionId":
-			s.ContextID = r.ContextID()
+			s.ContextID = r.ClientID()
 		case "message":
 			s.Message = message(r)
 		case "historyLength":

@@ -12,20 +12,27 @@ import (
 
 // A task of this version has at most one webhook, the default one. null means no webhook.
 
-// setPush reads TaskPushNotificationConfig.
+// setPush reads TaskPushNotificationConfig. Only an explicit null clears the webhook: a client that
+// misspells the member wants to set one.
 func setPush(r *jsonrw.Reader) *engine.PushRequest {
 	p := new(engine.PushRequest)
-	for r.Object(); r.Next(); {
+	cleared := false
+	for r.Object(); r.NextOr("pushNotificationConfig"); {
 		switch string(r.Name()) {
 		case "id":
 			p.TaskID = r.String()
 		case "pushNotificationConfig":
-			p.Set = v0.PushConfig(r, (*jsonrw.Reader).Name, false)
+			if cleared = r.Null(); !cleared {
+				p.Set = v0.PushConfig(r, (*jsonrw.Reader).Name, false)
+			}
 		default:
 			r.Skip()
 		}
 	}
 	r.Require(p.TaskID != "", "id")
+	if p.Set == nil && !cleared {
+		r.FailMember("pushNotificationConfig", "is required; null clears the configuration")
+	}
 	return p
 }
 

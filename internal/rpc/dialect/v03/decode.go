@@ -84,7 +84,7 @@ func message(r *jsonrw.Reader, s *engine.SendRequest) *task.Message {
 		case "taskId":
 			s.TaskID = r.String()
 		case "contextId":
-			s.ContextID = r.ContextID()
+			s.ContextID = r.ClientID()
 		case "metadata":
 			m.Metadata = r.RawObject()
 		case "extensions":

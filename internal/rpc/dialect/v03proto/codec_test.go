@@ -11,7 +11,8 @@ var suite = dialecttest.Suite{
 	Codec:    v03proto.Codec{},
 	Examples: "v0.3.0",
 	Proto:    "0.3.0",
-	Later:    map[string]map[string]string{"Part": {"metadata": "google.protobuf.Struct"}, "FilePart": {"name": "string"}},
+	Later:    map[string]map[string]string{"Part": {"metadata": "google.protobuf.Struct"}},
+	Nameless: true,
 	Send:     func(message []byte) []byte { return []byte(`{"message":` + string(message) + `}`) },
 }
 

@@ -10,13 +10,15 @@ import (
 )
 
 var style = &proto.Style{
-	Canceled: "TASK_STATE_CANCELLED", Parts: "content", Part: appendPart, ReadPart: part, ShortRoles: true, Final: true,
+	Canceled: "TASK_STATE_CANCELLED", Parts: "content", ReadPart: part, ShortRoles: true, Final: true,
+	Part: func(dst []byte, p *task.Part) []byte { return appendPart(dst, p, false) },
 }
 
 // younger is the style of later editions of the proto file.
 var younger = func() *proto.Style {
 	s := *style
 	s.Parts, s.References = "parts", true
+	s.Part = func(dst []byte, p *task.Part) []byte { return appendPart(dst, p, true) }
 	return &s
 }()
 
@@ -52,8 +54,8 @@ func (c Codec) Direct(t *task.Task, e *task.Event) ([]byte, error) {
 }
 
 // appendPart appends a Part. The proto file got the metadata of a part and the name of a file after
-// 0.3.0.
-func appendPart(dst []byte, p *task.Part) []byte {
+// 0.3.0. Clients generated from the release refuse a document with the name.
+func appendPart(dst []byte, p *task.Part, named bool) []byte {
 	metadata := p.Metadata
 	switch p.Kind {
 	case task.PartText:
@@ -61,10 +63,10 @@ func appendPart(dst []byte, p *task.Part) []byte {
 		metadata = v0.FileMembers(p)
 	case task.PartRaw:
 		dst = jsonrw.AppendBytes(append(dst, `{"file":{"fileWithBytes":`...), p.Raw)
-		dst = appendFile(dst, p)
+		dst = appendFile(dst, p, named)
 	case task.PartURL:
 		dst = jsonrw.AppendString(append(dst, `{"file":{"fileWithUri":`...), p.URL)
-		dst = appendFile(dst, p)
+		dst = appendFile(dst, p, named)
 	case task.PartData:
 		data, with := v0.Wrap(p, false)
 		dst = append(jsonrw.AppendRaw(append(dst, `{"data":{"data":`...), data), '}')
@@ -74,8 +76,10 @@ func appendPart(dst []byte, p *task.Part) []byte {
 	return append(dst, '}')
 }
 
-func appendFile(dst []byte, p *task.Part) []byte {
+func appendFile(dst []byte, p *task.Part, named bool) []byte {
 	dst = jsonrw.AppendStringMember(dst, "mimeType", p.MediaType)
-	dst = jsonrw.AppendStringMember(dst, "name", p.Filename)
+	if named {
+		dst = jsonrw.AppendStringMember(dst, "name", p.Filename)
+	}
 	return append(dst, '}')
 }

@@ -57,11 +57,11 @@ func (Codec) Operation(method string) (engine.Op, bool) {
 	return op, ok
 }
 
-// Closes reports whether a stream ends after a status. A task that waits for input ends the stream
-// of the send, since the next message opens another. A task that waits for credentials continues
-// once it has them. A subscription lives as long as the task.
+// Closes reports whether a stream ends after a status. A task that waits for input or credentials
+// ends the stream of the send (§11.7): only a message resumes the task, and that message opens
+// another stream. A subscription lives as long as the task.
 func (Codec) Closes(op engine.Op, s task.State) bool {
-	return s.Terminal() || op == engine.OpStream && s == task.StateInputRequired
+	return s.Terminal() || op == engine.OpStream && s.Settled()
 }
 
 // The statuses of 1.0.0 that 1.0.1 has changed. Clients read the reason; conformance suites read

@@ -53,7 +53,7 @@ func extendedCard(r *jsonrw.Reader, call *dialect.Call) {
 
 // send reads SendMessageRequest.
 func send(r *jsonrw.Reader, call *dialect.Call) *engine.SendRequest {
-	s := &engine.SendRequest{Dialect: Version, Wait: true, Negotiate: true}
+	s := &engine.SendRequest{Dialect: Version, Wait: true}
 	for r.Object(); r.Next(); {
 		switch string(proto.Member(r)) {
 		case "tenant":

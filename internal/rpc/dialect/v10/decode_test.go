@@ -32,8 +32,16 @@ func TestDecodeRefusals(t *testing.T) {
 		{"no messageId", engine.OpStream, `{"message":{"role":"ROLE_USER","parts":[{"text":"x"}]}}`, "message.messageId: is required"},
 		{"no role", engine.OpSend, `{"message":{"messageId":"m","parts":[{"text":"x"}]}}`, "message.role: is required"},
 		{"an unspecified role", engine.OpSend, `{"message":{"messageId":"m","role":"ROLE_UNSPECIFIED","parts":[{"text":"x"}]}}`, "message.role: is required"},
-		{"a role of 0.3", engine.OpSend, `{"message":{"role":"user"}}`, "message.role: must be ROLE_USER or ROLE_AGENT"},
-		{"a role of no number", engine.OpSend, `{"message":{"role":3}}`, "message.role: must be ROLE_USER or ROLE_AGENT"},
+		{"a role of 0.3", engine.OpSend, `{"message":{"role":"user"}}`, "message.role: must be ROLE_USER"},
+		{"a role of no number", engine.OpSend, `{"message":{"role":3}}`, "message.role: must be ROLE_USER"},
+		{"a message as the agent", engine.OpSend, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}}`, "message.role: must be ROLE_USER: only the agent speaks as the agent"},
+		{"the same by number", engine.OpSend, `{"message":{"role":2}}`, "message.role: must be ROLE_USER: only the agent speaks as the agent"},
+		{"a member in two spellings", engine.OpCancel, `{"id":"t","tenant":"a","metadata":{},"unknown_one":1,"meta_data":1,"metaData":2}`, "metaData: is given in two spellings"},
+		{"a task in two spellings", engine.OpSend, `{"message":{"messageId":"m","taskId":"a","task_Id":"b"}}`, "message.taskId: is given in two spellings"},
+		{"a later pair", engine.OpSend, `{"message":{"message_id":"m","contextId":"a","context_id":"b"}}`, "message.contextId: is given in two spellings"},
+		{"in a part", engine.OpSend, parts(`[{"text":"x"},{"media_type":"a/b","text":"x","mediaType":"c/d"}]`), "message.parts[1].mediaType: is given in two spellings"},
+		{"in a list", engine.OpList, `{"page_size":1,"pageSize":2}`, "pageSize: is given in two spellings"},
+		{"in a webhook", engine.OpPushSet, `{"task_id":"a","taskId":"b","url":"http://x"}`, "taskId: is given in two spellings"},
 		{"no parts", engine.OpSend, `{"message":{"messageId":"m","role":"ROLE_USER"}}`, "message.parts: is required"},
 		{"empty parts", engine.OpSend, parts(`[]`), "message.parts: must hold at least one part"},
 		{"a part without content", engine.OpSend, parts(`[{"text":"x"},{"filename":"f"}]`), "message.parts[1]: must have one of text, raw, url and data"},
@@ -84,7 +92,7 @@ func TestDecodeEveryMember(t *testing.T) {
 		`{"tenant":"demo","metadata":{"a":1.0},
 		"configuration":{"return_immediately":true,"history_length":"2","accepted_output_modes":["text/plain"]},
 		"message":{"message_id":"m","role":1,"task_id":"t","context_id":"c","metadata":{"b":1e400},
-		"extensions":["https://e"],"reference_task_ids":["t-0"],"trailing_":1,"_":2,
+		"extensions":["https://e"],"reference_task_ids":["t-0"],"trailing_":1,"_":2,"opaque":{"a_b":1,"aB":2},
 		"parts":[{"data":null,"media_type":"a/b","filename":"f","metadata":{"c":null}},{"raw":"/+8="},{"url":""}]}}`,
 	} {
 		call, err := v10.Codec{}.Decode(engine.OpStream, []byte(params))
@@ -93,7 +101,7 @@ func TestDecodeEveryMember(t *testing.T) {
 			Op: engine.OpStream, Tenant: "demo",
 			Send: &engine.SendRequest{
 				Dialect: "1.0", TaskID: "t", ContextID: "c", Metadata: []byte(`{"a":1.0}`),
-				OutputModes: []string{"text/plain"}, Negotiate: true,
+				OutputModes: []string{"text/plain"},
 				Message: &task.Message{
 					ID: "m", Role: task.RoleUser, Metadata: []byte(`{"b":1e400}`),
 					Extensions: []string{"https://e"}, References: []string{"t-0"},
@@ -152,7 +160,7 @@ func TestHistoryLength(t *testing.T) {
 func TestWhenStreamsClose(t *testing.T) {
 	t.Parallel()
 	for _, s := range task.States {
-		require.Equal(t, s.Terminal() || s == task.StateInputRequired, v10.Codec{}.Closes(engine.OpStream, s), s.String())
+		require.Equal(t, s.Settled(), v10.Codec{}.Closes(engine.OpStream, s), s.String())
 		require.Equal(t, s.Terminal(), v10.Codec{}.Closes(engine.OpSubscribe, s), s.String())
 	}
 }

@@ -53,6 +53,8 @@ WITH orphan AS MATERIALIZED (
       FROM holdfast.task_queue q
      WHERE q.worker_id IS NOT NULL
        AND NOT EXISTS (SELECT FROM holdfast.workers w WHERE w.id = q.worker_id)
+), crowds AS MATERIALIZED (
+    SELECT worker_id FROM orphan GROUP BY worker_id HAVING count(*) > 1
 ), mine AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.worker_id, t.claimed_at
       FROM holdfast.tasks t
@@ -65,7 +67,10 @@ WITH orphan AS MATERIALIZED (
        SET worker_id = NULL, attempt = mine.attempt + 1, run_ordinal = 0, last_seq = mine.last_seq + 1
       FROM mine WHERE t.id = ANY(ARRAY(SELECT id FROM mine)) AND t.id = mine.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), queued AS (
-    UPDATE holdfast.task_queue q SET worker_id = NULL, available_at = now()
+    UPDATE holdfast.task_queue q
+       SET worker_id = NULL, available_at = now(), away_since = NULL,
+           suspect = q.suspect OR q.spared > 0 OR q.worker_id <> ALL(ARRAY(SELECT worker_id FROM crowds)),
+           spared = q.spared + (NOT q.suspect AND q.worker_id = ANY(ARRAY(SELECT worker_id FROM crowds)))::integer
      WHERE q.id = ANY(ARRAY(SELECT id FROM mine))
     RETURNING q.id, q.agent
 ), logged AS (
@@ -87,6 +92,10 @@ type RunsRescueRow struct {
 // worker from this commit on. It locks tasks first, then their queue rows, and skips locked rows;
 // the next round finds those again. Index task_queue_owned.
 //
+// Any of the runs may have ended its process. If there were several, the try of each is spared, and
+// those that were spared before become suspects: a message that ends processes is in two such groups,
+// the runs of a machine that fails in one. A run that was alone or a suspect loses the try.
+//
 // With arrays the plan does not depend on what ANALYZE saw, which is often an empty queue. A join
 // planned then would compare every run with every open task.
 func (q *Queries) RunsRescue(ctx context.Context, db DBTX) ([]RunsRescueRow, error) {
@@ -107,19 +116,6 @@ func (q *Queries) RunsRescue(ctx context.Context, db DBTX) ([]RunsRescueRow, err
 		return nil, err
 	}
 	return items, nil
-}
-
-const serverUptime = `-- name: ServerUptime :one
-SELECT (now() - pg_postmaster_start_time())::interval
-`
-
-// How long PostgreSQL has been up. A lease that expired while it was down does not mean a dead
-// process.
-func (q *Queries) ServerUptime(ctx context.Context, db DBTX) (time.Duration, error) {
-	row := db.QueryRow(ctx, serverUptime)
-	var column_1 time.Duration
-	err := row.Scan(&column_1)
-	return column_1, err
 }
 
 const workerCount = `-- name: WorkerCount :one

@@ -691,9 +691,23 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 }
 
 const pushLog = `-- name: PushLog :many
-SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
- WHERE task = $1 AND seq >= $2 AND seq <= $3 AND ($4::boolean OR kind = 2 OR kind = 3 AND $5::boolean)
- ORDER BY seq LIMIT $6
+SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload,
+       e.request_id, e.created_at, e.worker_id, e.claimed_at, e.found
+  FROM (
+    SELECT s.task, s.seq, s.kind, s.kept, s.state, s.attempt, s.append, s.last, s.artifact_id, s.payload, s.request_id, s.created_at, s.worker_id, s.claimed_at, s.nth, s.found, s.stored, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.seq) AS bytes
+      FROM (
+        SELECT w.task, w.seq, w.kind, w.kept, w.state, w.attempt, w.append, w.last, w.artifact_id, w.payload, w.request_id, w.created_at, w.worker_id, w.claimed_at, row_number() OVER (ORDER BY w.seq) AS nth, count(*) OVER () AS found,
+               sum(coalesce(pg_column_size(w.payload), 0)) OVER (ORDER BY w.seq) AS stored
+          FROM (
+            SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
+             WHERE task = $1 AND seq >= $2 AND seq <= $3 AND ($4::boolean OR kind = 2 OR kind = 3 AND $5::boolean)
+             ORDER BY seq LIMIT $6
+          ) w
+      ) s
+     WHERE s.nth = 1 OR s.stored <= $7::bigint
+  ) e
+ WHERE e.nth = 1 OR e.bytes <= $7::bigint
+ ORDER BY e.seq
 `
 
 type PushLogParams struct {
@@ -703,11 +717,32 @@ type PushLogParams struct {
 	Everything bool
 	Artifacts  bool
 	MaxRows    int32
+	MaxBytes   int64
+}
+
+type PushLogRow struct {
+	Task       uuid.UUID
+	Seq        int64
+	Kind       int16
+	Kept       bool
+	State      pgtype.Int2
+	Attempt    int32
+	Append     bool
+	Last       bool
+	ArtifactID pgtype.Text
+	Payload    []byte
+	RequestID  *uuid.UUID
+	CreatedAt  time.Time
+	WorkerID   *uuid.UUID
+	ClaimedAt  pgtype.Timestamptz
+	Found      int64
 }
 
 // The events of a log from one event up to another: all of them, or those that a configuration
-// wants. By primary key.
-func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Event, error) {
+// wants; as many as fit into the budget of bytes, and the first one whatever its size. found is how
+// many there are, at most @max_rows. By primary key. As in EventsOfMany, the size on disk comes
+// first: PostgreSQL must decompress a payload to know its length.
+func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]PushLogRow, error) {
 	rows, err := db.Query(ctx, pushLog,
 		arg.Task,
 		arg.FromSeq,
@@ -715,14 +750,15 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Ev
 		arg.Everything,
 		arg.Artifacts,
 		arg.MaxRows,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Event
+	var items []PushLogRow
 	for rows.Next() {
-		var i Event
+		var i PushLogRow
 		if err := rows.Scan(
 			&i.Task,
 			&i.Seq,
@@ -738,6 +774,7 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Ev
 			&i.CreatedAt,
 			&i.WorkerID,
 			&i.ClaimedAt,
+			&i.Found,
 		); err != nil {
 			return nil, err
 		}
@@ -818,16 +855,17 @@ WITH inp AS MATERIALIZED (
     SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error,
            CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
            CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
-           i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
+           (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
       FROM (SELECT task, config_id, claim, from_seq, to_seq, delivery_id, status, error, class, took, delivered, failed, keep, delay, disable FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
         SELECT task, config_id, host, caller, artifacts, next_seq, due_seq, due_at, due_since, parked, attempts, failing_since, last_error, claim, worker_id, locked_until, disabled_at, disabled_for FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k
+     WHERE NOT (i.delivered OR i.failed) OR k.next_seq = i.from_seq OR i.delivered AND i.keep AND k.next_seq = i.to_seq + 1
 ), eff AS MATERIALIZED (
-    SELECT l.task, l.config_id, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.disabled_at, l.disabled_for, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
-      FROM (SELECT lck.task, lck.config_id, lck.claim, lck.worker_id, lck.locked_until, lck.next_seq, lck.due_seq, lck.due_since, lck.attempts, lck.failing_since, lck.last_error, lck.disabled_at, lck.disabled_for, lck.from_seq, lck.to_seq, lck.delivery_id, lck.status, lck.error, lck.class, lck.took, lck.delivered, lck.failed, lck.keep, lck.delay, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
+    SELECT l.task, l.config_id, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.disabled_at, l.disabled_for, l.repeated, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
+      FROM (SELECT lck.task, lck.config_id, lck.claim, lck.worker_id, lck.locked_until, lck.next_seq, lck.due_seq, lck.due_since, lck.attempts, lck.failing_since, lck.last_error, lck.disabled_at, lck.disabled_for, lck.repeated, lck.from_seq, lck.to_seq, lck.delivery_id, lck.status, lck.error, lck.class, lck.took, lck.delivered, lck.failed, lck.keep, lck.delay, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
 ), upd AS (
     -- All from the locked row: an UPDATE with an older snapshot is first computed on the version in
     -- that snapshot.
@@ -847,7 +885,7 @@ WITH inp AS MATERIALIZED (
     INSERT INTO holdfast.push_attempts (task, config_id, started_at, from_seq, to_seq, attempt, status, error, duration, delivery_id, class, worker_id)
     SELECT e.task, e.config_id, now() - e.took, e.from_seq, e.to_seq, e.attempts + 1, nullif(e.status, 0), nullif(e.error, ''), e.took,
            e.delivery_id, e.class, e.worker_id
-      FROM eff e WHERE e.delivery_id <> ''
+      FROM eff e WHERE e.delivery_id <> '' AND NOT e.repeated
      ORDER BY e.task, e.config_id
 )
 SELECT claim::uuid AS claim, more::boolean AS more FROM eff
@@ -881,6 +919,11 @@ type PushRecordRow struct {
 // both write the row. An outcome that is neither delivered nor failed leaves the place and the
 // failures as they are: it moves the end of a claim that is kept, or releases the claim. An outcome
 // without a delivery id made no request, and no attempt is logged.
+//
+// The store sends a record again when it does not know whether the first copy was committed. If it
+// was, and the claim is kept, the cursor is just behind the delivered events: the repetition writes
+// the same values and logs no attempt. Any other place means that the claim has recorded more since:
+// then this is a copy that came late, and it writes nothing.
 func (q *Queries) PushRecord(ctx context.Context, db DBTX, arg PushRecordParams) ([]PushRecordRow, error) {
 	rows, err := db.Query(ctx, pushRecord,
 		arg.Tasks,

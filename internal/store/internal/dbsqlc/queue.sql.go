@@ -13,22 +13,55 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const agentsBegan = `-- name: AgentsBegan :exec
+DELETE FROM holdfast.agent_outages WHERE agent = ANY($1::text[])
+`
+
+// Ends the outages of agents that have begun a run.
+func (q *Queries) AgentsBegan(ctx context.Context, db DBTX, agents []string) error {
+	_, err := db.Exec(ctx, agentsBegan, agents)
+	return err
+}
+
+const queueAcquit = `-- name: QueueAcquit :exec
+UPDATE holdfast.task_queue SET suspect = false WHERE id = $1 AND worker_id = $2::uuid AND suspect
+`
+
+type QueueAcquitParams struct {
+	ID     uuid.UUID
+	Worker uuid.UUID
+}
+
+// Clears the suspicion against a run that has not ended its process. By primary key; it locks the queue
+// row alone and waits for no other lock after that.
+func (q *Queries) QueueAcquit(ctx context.Context, db DBTX, arg QueueAcquitParams) error {
+	_, err := db.Exec(ctx, queueAcquit, arg.ID, arg.Worker)
+	return err
+}
+
 const queueClaim = `-- name: QueueClaim :many
 
-WITH c AS MATERIALIZED (
+WITH s AS MATERIALIZED (
+    SELECT q.id, q.agent FROM holdfast.task_queue q
+     WHERE q.suspect AND q.worker_id IS NULL AND q.available_at <= now() AND q.agent = ANY($1::text[])
+     ORDER BY q.available_at, q.id
+     LIMIT $2::integer
+       FOR UPDATE SKIP LOCKED
+), c AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id
-          FROM (SELECT unnest($1::text[]) AS agent, unnest($2::integer[]) AS slots,
-                       unnest($3::timestamptz[]) AS since) a
+          FROM (SELECT unnest($1::text[]) AS agent, unnest($3::integer[]) AS slots,
+                       unnest($4::timestamptz[]) AS since, unnest($5::interval[]) AS older) a
          CROSS JOIN LATERAL (
             SELECT q.id FROM holdfast.task_queue q
-             WHERE q.agent = a.agent AND q.worker_id IS NULL
-               AND q.available_at >= a.since AND q.available_at <= now()
+             WHERE q.agent = a.agent AND q.worker_id IS NULL AND NOT q.suspect
+               AND q.available_at >= a.since AND q.available_at <= now() - a.older
+               AND q.id <> ALL($6::uuid[])
              ORDER BY q.available_at, q.id
-             LIMIT a.slots
+             LIMIT a.slots - (SELECT count(*) FROM s WHERE s.agent = a.agent)
                FOR UPDATE SKIP LOCKED
          ) x
-    ) AS ids
+    ) || ARRAY(SELECT id FROM s) AS ids
 ), l AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id FROM holdfast.tasks x
@@ -36,31 +69,35 @@ WITH c AS MATERIALIZED (
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
 ), q AS (
-    UPDATE holdfast.task_queue SET worker_id = $4::uuid, tries = tries + 1
+    UPDATE holdfast.task_queue SET worker_id = $7::uuid, tries = tries + 1
      WHERE id = ANY((SELECT ids FROM l)::uuid[])
-    RETURNING id, message_seq, turn, tries, available_at
+    RETURNING id, message_seq, turn, tries, available_at, away_since, suspect, spared
 ), t AS (
     UPDATE holdfast.tasks t
-       SET worker_id = $4::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
+       SET worker_id = $7::uuid, attempt = t.attempt + 1, runs = t.runs + 1, run_ordinal = 0,
            claimed_at = now()
       FROM q
      WHERE t.id = ANY((SELECT ids FROM l)::uuid[]) AND t.id = q.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
     RETURNING t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
               t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
-              q.message_seq, q.turn, q.tries, q.available_at
+              q.message_seq, q.turn, q.tries, q.available_at, q.away_since, q.suspect, q.spared
 )
 SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.last_seq, t.attempt,
        t.cancel_requested, t.dialect, t.metadata, t.created_at, t.artifact_bytes,
        t.message_seq, t.turn, t.tries, t.available_at, now()::timestamptz AS claimed_at,
+       (t.away_since IS NOT NULL)::boolean AS away, coalesce(now() - t.away_since, interval '0')::interval AS away_for, t.suspect, t.spared,
        holdfast.message_at(t.id, t.message_seq) AS payload
   FROM t
 `
 
 type QueueClaimParams struct {
-	Agents []string
-	Slots  []int32
-	Since  []time.Time
-	Worker uuid.UUID
+	Agents   []string
+	Suspects int32
+	Slots    []int32
+	Since    []time.Time
+	Older    []time.Duration
+	Skip     []uuid.UUID
+	Worker   uuid.UUID
 }
 
 type QueueClaimRow struct {
@@ -83,11 +120,16 @@ type QueueClaimRow struct {
 	Tries           int32
 	AvailableAt     time.Time
 	ClaimedAt       time.Time
+	Away            bool
+	AwayFor         time.Duration
+	Suspect         bool
+	Spared          int32
 	Payload         []byte
 }
 
 // Claiming runs and giving them back.
-// Claims up to slots[i] due tasks of agents[i] for a worker and raises their attempt. The ids are
+// Claims up to slots[i] tasks of agents[i] for a worker, which have been due for older[i], and raises
+// their attempt; and up to @suspects runs that may have ended their process. The ids are
 // collected in an array first: PostgreSQL plans an IN or a join as if LIMIT were unknown, and reads
 // the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 // another session has an old snapshot. Index task_queue_ready.
@@ -100,8 +142,11 @@ type QueueClaimRow struct {
 func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams) ([]QueueClaimRow, error) {
 	rows, err := db.Query(ctx, queueClaim,
 		arg.Agents,
+		arg.Suspects,
 		arg.Slots,
 		arg.Since,
+		arg.Older,
+		arg.Skip,
 		arg.Worker,
 	)
 	if err != nil {
@@ -131,6 +176,10 @@ func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams)
 			&i.Tries,
 			&i.AvailableAt,
 			&i.ClaimedAt,
+			&i.Away,
+			&i.AwayFor,
+			&i.Suspect,
+			&i.Spared,
 			&i.Payload,
 		); err != nil {
 			return nil, err
@@ -148,8 +197,10 @@ SELECT agent,
        count(*) FILTER (WHERE worker_id IS NULL)::bigint AS waiting,
        count(*) FILTER (WHERE worker_id IS NOT NULL)::bigint AS running,
        coalesce(extract(epoch FROM now() - min(available_at) FILTER (WHERE worker_id IS NULL AND available_at <= now())), 0)::float8
-           AS oldest_seconds
-  FROM holdfast.task_queue GROUP BY agent
+           AS oldest_seconds,
+       coalesce(extract(epoch FROM now() - (SELECT o.since FROM holdfast.agent_outages o
+           WHERE o.agent = q.agent AND o.last_at > now() - interval '1 minute')), 0)::float8 AS away_seconds
+  FROM holdfast.task_queue q GROUP BY agent
 `
 
 type QueueDepthRow struct {
@@ -157,6 +208,7 @@ type QueueDepthRow struct {
 	Waiting       int64
 	Running       int64
 	OldestSeconds float64
+	AwaySeconds   float64
 }
 
 // For metrics: queued and running tasks, by agent.
@@ -174,6 +226,7 @@ func (q *Queries) QueueDepth(ctx context.Context, db DBTX) ([]QueueDepthRow, err
 			&i.Waiting,
 			&i.Running,
 			&i.OldestSeconds,
+			&i.AwaySeconds,
 		); err != nil {
 			return nil, err
 		}
@@ -219,49 +272,73 @@ WITH lck AS MATERIALIZED (
        FOR NO KEY UPDATE
 ), upd AS (
     UPDATE holdfast.tasks t
-       SET last_seq = lck.last_seq + 1, worker_id = NULL,
-           runs = CASE WHEN $3::boolean THEN t.runs - 1 ELSE t.runs END
+       SET last_seq = CASE WHEN $3::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,
+           runs = CASE WHEN $4::boolean THEN t.runs - 1 ELSE t.runs END
       FROM lck WHERE t.id = $1 AND t.id = lck.id AND t.state NOT IN (3, 4, 5, 6, 7, 8)
 ), queued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL,
            -- The next claim of a canceled task only records its end, so there is no reason to wait.
-           available_at = CASE WHEN lck.cancel_requested THEN now() ELSE now() + $4::interval END,
-           tries = CASE WHEN $3::boolean THEN q.tries - 1 ELSE q.tries END
+           available_at = CASE WHEN lck.cancel_requested THEN now() WHEN $5::boolean THEN q.available_at ELSE now() + $6::interval END,
+           away_since = CASE WHEN $7::boolean THEN coalesce(q.away_since, now()) END,
+           suspect = false,
+           tries = CASE WHEN $4::boolean THEN q.tries - 1 ELSE q.tries END
       FROM lck WHERE q.id = $1 AND q.id = lck.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, attempt, payload, worker_id, claimed_at)
-    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($5::text AS json), lck.worker_id, lck.claimed_at FROM lck
+    SELECT lck.id, lck.last_seq + 1, 4, lck.kept, lck.attempt, CAST($8::text AS json), lck.worker_id, lck.claimed_at FROM lck
+     WHERE $3::boolean
+), outage AS (
+    INSERT INTO holdfast.agent_outages AS o (agent, error, worker_id)
+    SELECT $9::text, $10::text, lck.worker_id FROM lck WHERE $7::boolean AND $5::boolean
+    ON CONFLICT (agent) DO UPDATE
+       SET since = CASE WHEN o.last_at < now() - interval '1 minute' THEN now() ELSE o.since END,
+           last_at = now(), error = excluded.error, worker_id = excluded.worker_id
+    RETURNING o.since
 )
-SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at FROM lck
+SELECT (lck.last_seq + 1)::bigint AS seq, now()::timestamptz AS at,
+       coalesce(now() - (SELECT since FROM outage), interval '0')::interval AS away_for FROM lck
 `
 
 type RunRequeueParams struct {
 	ID      uuid.UUID
 	Attempt int32
+	Logged  bool
 	Uncount bool
+	InPlace bool
 	Delay   time.Duration
+	Away    bool
 	Payload string
+	Agent   string
+	Error   string
 }
 
 type RunRequeueRow struct {
-	Seq int64
-	At  time.Time
+	Seq     int64
+	At      time.Time
+	AwayFor time.Duration
 }
 
-// Ends an attempt without ending the task: the queue row becomes due after @delay, and the log
-// records why. @uncount does not count the attempt (a worker's shutdown is not the task's fault).
+// Ends an attempt without ending the task: the queue row becomes due after @delay, or keeps its place
+// (@in_place), and the log records why (@logged). @uncount does not count the attempt (a worker's
+// shutdown is not the task's fault). @away says that the agent did not begin the run; in place, that it
+// is away, which agent_outages records.
 // Fenced like EventsAppend. No row: the run no longer belongs to this worker.
 func (q *Queries) RunRequeue(ctx context.Context, db DBTX, arg RunRequeueParams) (RunRequeueRow, error) {
 	row := db.QueryRow(ctx, runRequeue,
 		arg.ID,
 		arg.Attempt,
+		arg.Logged,
 		arg.Uncount,
+		arg.InPlace,
 		arg.Delay,
+		arg.Away,
 		arg.Payload,
+		arg.Agent,
+		arg.Error,
 	)
 	var i RunRequeueRow
-	err := row.Scan(&i.Seq, &i.At)
+	err := row.Scan(&i.Seq, &i.At, &i.AwayFor)
 	return i, err
 }
 

@@ -1,0 +1,42 @@
+package limit
+
+import "sync"
+
+// Places bounds what is open at a time, in total and for each key.
+type Places struct {
+	all, each int
+	mu        sync.Mutex
+	taken     int
+	by        map[string]int
+}
+
+// NewPlaces makes all places, of which each key gets at most each.
+func NewPlaces(all, each int) *Places {
+	return &Places{all: all, each: each, by: map[string]int{}}
+}
+
+// Take takes a place without blocking. If ok, call leave once to give it back.
+func (p *Places) Take(key string) (leave func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken == p.all || p.by[key] == p.each {
+		return nil, false
+	}
+	p.taken++
+	p.by[key]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.taken--
+		if p.by[key]--; p.by[key] == 0 {
+			delete(p.by, key)
+		}
+	}, true
+}
+
+// Taken returns how many places are taken.
+func (p *Places) Taken() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
+}

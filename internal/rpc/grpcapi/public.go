@@ -1,0 +1,119 @@
+package grpcapi
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+)
+
+// The public services, health and reflection, need no credential. So the server bounds their calls:
+// how many are open, in total and from one address, for how long, and the size of a request in bytes.
+const (
+	maxPublic          = 512
+	maxPublicOfAddress = 32
+	maxPublicRequest   = 4 << 10
+	publicWithin       = 30 * time.Second
+)
+
+// registerHealth serves grpc.health.v1.Health without Watch, whose calls would stay open for as long
+// as their clients like. Clients then take the service as healthy, as the protocol of health checks
+// says. Check and List are registered as streams, whose requests publicStream bounds.
+func (b *Binding) registerHealth() {
+	b.server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: grpc_health_v1.Health_ServiceDesc.ServiceName,
+		Metadata:    grpc_health_v1.Health_ServiceDesc.Metadata,
+		Streams: []grpc.StreamDesc{
+			{StreamName: "Check", ServerStreams: true, Handler: unary(b.health.Check)},
+			{StreamName: "List", ServerStreams: true, Handler: unary(b.health.List)},
+		},
+	}, nil)
+}
+
+// unary serves a method with one request and one answer as a stream.
+func unary[In, Out any](method func(context.Context, *In) (*Out, error)) grpc.StreamHandler {
+	return func(_ any, stream grpc.ServerStream) error {
+		in := new(In)
+		if err := stream.RecvMsg(in); err != nil {
+			return err
+		}
+		out, err := method(stream.Context(), in)
+		if err != nil {
+			return err
+		}
+		return stream.SendMsg(out)
+	}
+}
+
+// bound is an interceptor, which bounds the calls of the public services.
+func (b *Binding) bound(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if !strings.HasPrefix(info.FullMethod, "/grpc.") {
+		return next(srv, stream)
+	}
+	ctx := stream.Context()
+	leave, ok := b.public.Take(limit.Sender(peerAddress(ctx)))
+	if !ok {
+		return status.Error(codes.ResourceExhausted, "too many calls of health and reflection are open; try again later")
+	}
+	defer leave()
+	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
+	late := time.AfterFunc(b.PublicTimeout, cancel)
+	err := next(srv, publicStream{stream})
+	if !late.Stop() {
+		return status.Error(codes.DeadlineExceeded, "the call was open for too long; call again")
+	}
+	return err
+}
+
+// publicStream reads requests of a public service. It checks the announced size of a request before
+// it reads it: the library has one bound for all services, limits.max_body.
+type publicStream struct{ grpc.ServerStream }
+
+// RecvMsg implements grpc.ServerStream.
+func (s publicStream) RecvMsg(m any) error {
+	in, ok := grpc.ServerTransportStreamFromContext(s.Context()).(interface {
+		ReadMessageHeader(header []byte) error
+		Read(n int) (mem.BufferSlice, error)
+	})
+	if !ok {
+		return status.Error(codes.Internal, "this version of the gRPC library cannot bound requests")
+	}
+	var head [5]byte // is it compressed, and its size
+	if err := in.ReadMessageHeader(head[:]); err != nil {
+		return unread(err)
+	}
+	size := binary.BigEndian.Uint32(head[1:])
+	switch {
+	case head[0] != 0:
+		return status.Error(codes.Unimplemented, "requests of health and reflection must not be compressed")
+	case size > maxPublicRequest:
+		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes; the limit is %d", size, maxPublicRequest)
+	}
+	data, err := in.Read(int(size))
+	if err != nil {
+		return unread(err)
+	}
+	defer data.Free()
+	if err := (framing{}).Unmarshal(data, m); err != nil {
+		return status.Error(codes.InvalidArgument, "the request is not a message of this service")
+	}
+	return nil
+}
+
+// unread returns the error of a request that did not arrive.
+func unread(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return status.Error(codes.Internal, "the request is incomplete")
+	}
+	return err
+}
