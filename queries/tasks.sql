@@ -108,8 +108,8 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries)
-    SELECT id, agent, worker_id, 1, runs FROM created
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes)
+    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload) FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
@@ -184,7 +184,7 @@ WITH free AS MATERIALIZED (
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM created
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes) SELECT id, agent, 1, octet_length(@payload::text) FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST(@payload::text AS json) FROM created
@@ -233,8 +233,8 @@ WITH lck AS MATERIALIZED (
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn)
-    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1 FROM ok WHERE ok.parked
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes)
+    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length(@payload::text) FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.parked AND ok.pushes

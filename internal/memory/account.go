@@ -144,7 +144,7 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 }
 
 // Use counts n bytes of a log that were read: reserved ones, or others that are free now. It reports
-// false if there are none.
+// false if there are not enough.
 func (a *Account) Use(n int64) bool {
 	if a == nil {
 		return true

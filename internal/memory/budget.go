@@ -3,6 +3,7 @@ package memory
 import (
 	"container/list"
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -110,6 +111,36 @@ func (b *Budget) try(key string, n, has int64) bool {
 	}
 	b.grant(key, n)
 	return true
+}
+
+// Add takes n bytes for work that has already begun.
+func (b *Budget) Add(n int64) {
+	if b == nil || n <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.grant("", n)
+}
+
+// Free returns the bytes that are free; it may be negative.
+func (b *Budget) Free() int64 {
+	if b == nil {
+		return math.MaxInt64
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.size - b.used
+}
+
+// InUse reports whether any bytes are in use.
+func (b *Budget) InUse() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used > 0
 }
 
 // Give returns bytes of a holder.

@@ -149,7 +149,8 @@ WITH inp AS MATERIALIZED (
 ), requeued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1,
-           message_seq = holdfast.message_after(q.id, q.message_seq)
+           message_seq = holdfast.message_after(q.id, q.message_seq),
+           message_bytes = coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0)
      WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again))
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
