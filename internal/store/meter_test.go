@@ -132,3 +132,37 @@ func TestPagesAfterAnEventAreLimitedInBytes(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, got, 10)
 }
+
+// TestCatchUpLeavesOutWhatCannotBeDecoded corrupts one log beside a healthy one.
+func TestCatchUpLeavesOutWhatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	bad, good := f.running("a"), f.running("a")
+	for _, p := range []*pen{bad, good} {
+		p.must(t, chunk("x"), chunk("y"))
+	}
+	whole := f.log(bad.c.Task.ID)
+	f.exec(`UPDATE holdfast.task_events SET payload = '{"parts": 7}' WHERE task = $1 AND kind = 3 AND seq = $2`, uuid.UUID(bad.c.Task.ID), int64(whole[len(whole)-1].Seq))
+	read, err := f.CatchUp(t.Context(), []Position{{Owner: bad.c.Task}, {Owner: good.c.Task}}, 100)
+	require.NoError(t, err)
+	require.Contains(t, read.Unreadable, bad.c.Task.ID)
+	require.Len(t, read.Unreadable, 1)
+	require.Len(t, read.Events, len(whole)-1+len(f.log(good.c.Task.ID)))
+}
+
+// TestCatchUpIsLimitedInBytes catches up with eight logs of 2 MiB.
+func TestCatchUpIsLimitedInBytes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var at []Position
+	for range 8 {
+		p := f.running("a")
+		p.must(t, chunk(strings.Repeat("x", 2<<20)))
+		at = append(at, Position{Owner: p.c.Task, After: 1})
+	}
+	read, err := f.CatchUp(t.Context(), at, 100)
+	require.NoError(t, err)
+	require.True(t, read.Cut)
+	require.LessOrEqual(t, len(read.Events), 4)
+	require.NotEmpty(t, read.Events)
+}

@@ -284,10 +284,13 @@ func Empty(h *task.Task) *task.Task {
 	}
 }
 
+// readBytes is how much EventsAfter reads, unless one event alone is larger.
+const readBytes = 1 << 20
+
 // EventsAfter reads the next events of a log, at most limit, and fewer if they are large. owner supplies the members that
 // messages do not repeat.
 func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
-	rows, err := s.q.EventsAfter(ctx, &meter{DBTX: s.api, most: pageBytes}, dbsqlc.EventsAfterParams{
+	rows, err := s.q.EventsAfter(ctx, &meter{DBTX: s.api, most: readBytes}, dbsqlc.EventsAfterParams{
 		Task: uuid.UUID(owner.ID), After: int64(after), MaxRows: int32(limit),
 	})
 	if err != nil {
@@ -323,7 +326,7 @@ func span(ids []uuid.UUID) (lowest, highest uuid.UUID) {
 }
 
 // CatchUp reads the new events of many logs with one query, at most limit events of each.
-func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.Event, error) {
+func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) (*CaughtUp, error) {
 	arg := dbsqlc.EventsCatchUpParams{MaxRows: int32(limit)}
 	owners := make(map[uuid.UUID]*task.Task, len(at))
 	for _, p := range at {
@@ -333,19 +336,32 @@ func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.
 		owners[id] = p.Owner
 	}
 	arg.Lowest, arg.Highest = span(arg.Tasks)
-	rows, err := s.q.EventsCatchUp(ctx, s.hot, arg)
+	m := &meter{DBTX: s.hot, most: pageBytes}
+	rows, err := s.q.EventsCatchUp(ctx, m, arg)
 	if err != nil {
 		return nil, translate("catch up", err)
 	}
-	out := make([]*task.Event, 0, len(rows))
+	out := &CaughtUp{Events: make([]*task.Event, 0, len(rows)), Cut: m.cut, Unreadable: map[task.ID]error{}}
 	for i := range rows {
+		id := task.ID(rows[i].Task)
+		if out.Unreadable[id] != nil {
+			continue
+		}
 		e, err := event(&rows[i], owners[rows[i].Task])
 		if err != nil {
-			return nil, translate("catch up", err)
+			out.Unreadable[id] = translate("catch up", err)
+			continue
 		}
-		out = append(out, e)
+		out.Events = append(out.Events, e)
 	}
 	return out, nil
+}
+
+// CaughtUp is what CatchUp has read.
+type CaughtUp struct {
+	Events     []*task.Event
+	Cut        bool              // logs have more events, which did not fit
+	Unreadable map[task.ID]error // logs with an event that cannot be decoded, and is left out with those after it
 }
 
 // LastSeqs returns the last seq of many logs. The poll that finds lost hints uses it.
