@@ -74,7 +74,8 @@ func (l *load) client(d *a2atest.Wire, n uint64) *client {
 	return &client{load: l, d: d, rng: rng, urls: l.urls, idle: giveUp, try: 30 * time.Second}
 }
 
-// devoted reads a stream from one replica, on one connection. It closes began at the first event of its run.
+// devoted reads a stream from one replica, whose connections must not break. If the replica ends the stream, because
+// it is cut off from the database, the client resumes there. It closes began at the first event of its run.
 func (l *load) devoted(url string, began chan struct{}) error {
 	c := l.client(a2atest.V03, 0)
 	c.urls = []string{url}
@@ -531,7 +532,7 @@ type subscriber struct {
 	last     int64 // id of the last event; 0 before the opening is complete
 	n        int   // events after the opening
 	seen     func(taskID string, n int)
-	unbroken bool // a connection that breaks is an error
+	unbroken bool // a connection that breaks is an error; one that the server ends is not
 }
 
 func (f *subscriber) follow(ctx context.Context) (state string, err error) {
@@ -551,14 +552,14 @@ func (f *subscriber) follow(ctx context.Context) (state string, err error) {
 		switch {
 		case e != nil:
 			return e.State(), nil
-		case final(err), f.unbroken && f.last > 0:
+		case final(err):
 			return "", err
 		}
 		last = err
 	}
 }
 
-// seam is a stream that does not continue at the right event.
+// seam is a stream that does not continue at the right event, or breaks although it must not.
 type seam struct{ error }
 
 // connect reads from one replica until the stream ends, breaks, or this client cuts it. It returns the final event.
@@ -594,6 +595,9 @@ func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
 		var refused *a2atest.Error
 		if errors.As(err, &refused) {
 			return nil, sorted(refused)
+		}
+		if err != nil && f.unbroken && f.last > 0 && !errors.Is(err, io.EOF) {
+			return nil, &seam{fmt.Errorf("task %s after event %d: %w", f.task, f.last, err)}
 		}
 		if err != nil {
 			return nil, err

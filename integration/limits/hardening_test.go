@@ -38,10 +38,10 @@ func TestLogsContainNoSecrets(t *testing.T) {
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: url, Config: clustertest.Settings + `
   - name: broken
     executor: {kind: http, http: {url: "` + broken.URL + `?key=` + secret + `-url", headers: {Authorization: "Bearer ` + secret + `-backend"}}}
-    limits: {max_attempts: 2, backoff: 1ms}
+    limits: {max_attempts: 2, backoff: 1ms, unreachable_for: 1s}
   - name: gone
     executor: {kind: http, http: {url: "http://user:` + secret + `-userinfo@127.0.0.1:1/run?key=` + secret + `-url"}}
-    limits: {max_attempts: 2, backoff: 1ms}
+    limits: {max_attempts: 2, backoff: 1ms, unreachable_for: 1s}
 push: {allowed_networks: [127.0.0.0/8], retry_first: 10ms, retry_most: 20ms, connect_timeout: 1s}
 `})
 	headers := []string{

@@ -97,7 +97,7 @@ func TestMemory(t *testing.T) {
 	for range 200 {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.URL, "http://"))
 		require.NoError(t, err)
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		_, err = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nLast-Event-ID: 0\r\nContent-Length: %d\r\n\r\n%s", len(resume), resume)
 		require.NoError(t, err)
 	}

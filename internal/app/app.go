@@ -43,6 +43,12 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err != nil {
 		return err
 	}
+	e := newEnv(cfg, log, o)
+	ports, err := listen(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer ports.close()
 	db, err := OpenDatabase(ctx, base, cfg, log)
 	if err != nil {
 		return err
@@ -51,7 +57,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err := schema.Migrate(ctx, db.DirectURL, log); err != nil {
 		return err
 	}
-	return serve(ctx, base, newEnv(cfg, log, o), db, agents, access)
+	return serve(ctx, base, e, ports, db, agents, access)
 }
 
 // env is the environment of every stage of the composition.
@@ -76,13 +82,7 @@ func newEnv(cfg *config.Config, log *slog.Logger, o Options) *env {
 
 // serve composes the parts in order, each from earlier ones, and runs them. Parts subscribe to signals when they are
 // built, so before the first part runs.
-func serve(ctx, base context.Context, e *env, db *Database, agents *agents, access *access) error {
-	ports, err := listen(ctx, e)
-	if err != nil {
-		return err
-	}
-	defer ports.close()
-
+func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents *agents, access *access) error {
 	bus := &signal.Bus{}
 	st, err := openStore(ctx, e, db, bus)
 	if err != nil {

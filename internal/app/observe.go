@@ -53,14 +53,13 @@ func checks(stopping *atomic.Bool, st *store.Store, keeper *worker.Keeper, h *hu
 			}
 			return "", nil
 		}},
-		// This check takes a connection from the clients' requests, so it is shared. The others are free and answer at
-		// once.
+		// This check commits, so it is shared. The others are free and answer at once.
 		telemetry.Check{Name: "database", Probe: func(ctx context.Context) (string, error) {
 			start := time.Now()
-			if err := st.Ping(ctx); err != nil {
+			if err := st.Health(ctx); err != nil {
 				return "", err
 			}
-			return fmt.Sprintf("answered in %s", time.Since(start).Round(10*time.Microsecond)), nil
+			return fmt.Sprintf("committed in %s", time.Since(start).Round(10*time.Microsecond)), nil
 		}}.Shared(),
 		{Name: "lease", Probe: func(context.Context) (string, error) {
 			if !keeper.Healthy() {

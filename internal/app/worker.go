@@ -1,25 +1,53 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 	"github.com/holdfast-a2a/holdfast/internal/worker"
 )
 
 // newKeeper makes the keeper, which holds the lease of this process.
 func newKeeper(e *env, st *store.Store, h *hub.Hub, bus *signal.Bus) *worker.Keeper {
 	return worker.NewKeeper(worker.KeeperOptions{
-		Store: st, TTL: e.cfg.Worker.LeaseTTL, Log: e.log,
+		Store: heardLeases{st, h.Heard}, TTL: e.cfg.Worker.LeaseTTL, Log: e.log,
 		Process: store.Process{Name: processName(), Version: e.version, Roles: roles(e.cfg)},
 		OnPeers: h.SetPeers, OnLost: bus.LeaseLost, Rescued: e.metrics.Rescued,
 	})
+}
+
+// heardLeases tells the hub when the database has answered about the lease, which it does at least
+// every third of the lease.
+type heardLeases struct {
+	*store.Store
+	heard func()
+}
+
+// Register implements the keeper's store.
+func (l heardLeases) Register(ctx context.Context, p store.Process, ttl time.Duration) error {
+	return l.tell(l.Store.Register(ctx, p, ttl))
+}
+
+// Renew implements the keeper's store.
+func (l heardLeases) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
+	return l.tell(l.Store.Renew(ctx, id, ttl))
+}
+
+func (l heardLeases) tell(err error) error {
+	if err == nil || errors.Is(err, task.LeaseLost) {
+		l.heard()
+	}
+	return err
 }
 
 // newPool makes the pool, which runs agents; nil without the worker role.

@@ -26,6 +26,8 @@ type Config struct {
 	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL"`
 	DataDir           string `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
 	Roles             []Role `yaml:"roles" env:"HOLDFAST_ROLES"`
+	// DrainDelay is the time between the end of readiness and the end of the public ports.
+	DrainDelay time.Duration `yaml:"drain_delay" env:"HOLDFAST_DRAIN_DELAY"`
 
 	Log       Log       `yaml:"log"`
 	Limits    Limits    `yaml:"limits"`

@@ -68,6 +68,9 @@ func Default() *Config {
 	}
 }
 
+// drainDelay suits a balancer that checks readiness each second. Nothing balances a server that only its machine reaches.
+const drainDelay = 3 * time.Second
+
 // setDefaults fills the settings that do not depend on other keys. The decoder calls it for every agent before it reads
 // the agent's keys.
 func (a *Agent) setDefaults() {

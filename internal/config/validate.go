@@ -43,6 +43,7 @@ func (l *loader) validate(c *Config) {
 		l.at("data_dir", "must not be empty")
 	}
 	l.roles(c.Roles)
+	inRange(l, "drain_delay", c.DrainDelay, 0, 10*time.Minute)
 	oneOf(l, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(l, "log.format", c.Log.Format, LogAuto, LogJSON, LogText)
 	oneOf(l, "protocol.blocking_default", c.Protocol.BlockingDefault, BlockingWait, BlockingReturn)

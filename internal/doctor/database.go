@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -133,12 +132,10 @@ func (d *database) reach(ctx context.Context, url string) (found []Finding, err 
 	err = d.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
 		current_setting('server_encoding'), pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool`).
 		Scan(&number, &version, &encoding, &standby, &readOnly)
-	var refused *pgconn.PgError
+	var unreached *schema.Unreached
 	switch {
-	case errors.As(err, &refused):
-		return fails("%s refuses the connection: %s (%s)", where, refused.Message, refused.Code).advise("check the URL, the database role and pg_hba.conf"), nil
-	case err != nil && ctx.Err() == nil:
-		return fails("%s is not reachable: %s", where, short(err)).advise("check HOLDFAST_DATABASE_URL, the network and whether PostgreSQL runs"), nil
+	case errors.As(schema.Explain(err), &unreached) && ctx.Err() == nil:
+		return fails("%s", unreached.Detail).advise("%s", unreached.Advice), nil
 	case err != nil:
 		return nil, err
 	case number/10000 < oldest:
@@ -279,7 +276,13 @@ func (d *database) session(ctx context.Context) ([]Finding, error) {
 		return oks("direct connection: the server sets the parameters that it needs"), nil
 	}
 	var missing []string
-	for _, want := range [][2]string{{"TimeZone", "UTC"}, {"enable_seqscan", "off"}, {"plan_cache_mode", "force_generic_plan"}, {"jit", "off"}} {
+	for _, want := range [][2]string{
+		{"TimeZone", "UTC"},
+		{"enable_seqscan", "off"},
+		{"plan_cache_mode", "force_generic_plan"},
+		{"jit", "off"},
+		{"default_transaction_isolation", "read committed"},
+	} {
 		var have string
 		if err := d.pool.QueryRow(ctx, "SELECT current_setting('"+want[0]+"')").Scan(&have); err != nil {
 			return nil, err
@@ -320,7 +323,7 @@ func (d *database) connections(ctx context.Context) ([]Finding, error) {
 	if err != nil && ctx.Err() != nil {
 		return nil, err // else the table is missing, so no replica is live
 	}
-	each := store.Connections(d.Config.Store.PoolSize, d.Config.Store.WriterConns) + 2 // LISTEN, NOTIFY
+	each := store.Connections(d.Config.Store.PoolSize, d.Config.Store.WriterConns)
 	room := most - reserved
 	for _, limit := range []int{ofRole, ofDatabase} {
 		if limit >= 0 {

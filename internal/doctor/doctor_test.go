@@ -150,7 +150,8 @@ func TestHealthyDatabase(t *testing.T) {
 	r.is(t, "isolation", OK, "the database keeps callers apart, too")
 	r.is(t, "webhooks", OK, "0, of which 0 have something to deliver; 1 processes deliver")
 	r.is(t, "webhook secrets", OK, "none yet")
-	require.Len(t, r, 29)
+	r.is(t, "agents away", OK, "none")
+	require.Len(t, r, 30)
 }
 
 func TestDatabaseFaults(t *testing.T) {
@@ -317,7 +318,7 @@ func TestDatabaseFaults(t *testing.T) {
 				t.Cleanup(func() { do("DROP OWNED BY " + reader); do("DROP ROLE " + reader) })
 			},
 			url:  func(url string) string { return url + "&role=" + reader },
-			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write api_keys, audit_chains, audit_log"}},
+			want: map[string]Finding{"role": {Status: Fail, Detail: "may not read and write agent_outages, api_keys, audit_chains, audit_log"}},
 		},
 		"a standby, or a read-only database": {
 			url:  func(url string) string { return url + "&default_transaction_read_only=on" },
@@ -419,7 +420,8 @@ func TestWebhookSecrets(t *testing.T) {
 
 func TestNotificationsDoNotArrive(t *testing.T) {
 	t.Parallel()
-	url := storetest.New(t).URL
+	db := storetest.New(t)
+	url := db.URL
 	p := pgproxytest.New(t, url)
 	p.Deafen(true)
 	cfg := configuration(t, url)
@@ -427,6 +429,10 @@ func TestNotificationsDoNotArrive(t *testing.T) {
 	r := examine(t, Options{Config: cfg, Timeout: 20 * time.Second})
 	r.is(t, "notify", Warn, "notifications do not arrive")
 	r.is(t, "session", Warn, "enable_seqscan is on instead of off")
+
+	connect(t, url)("ALTER DATABASE " + db.Name + " SET default_transaction_isolation = 'repeatable read'")
+	r = examine(t, Options{Config: cfg, Timeout: 20 * time.Second})
+	r.is(t, "session", Warn, "default_transaction_isolation is repeatable read instead of read committed")
 
 	p.Deafen(false)
 	examine(t, Options{Config: cfg}).is(t, "notify", OK, "arrives")

@@ -6,6 +6,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -191,12 +192,12 @@ func (v *View) snapshot(ctx context.Context, id task.ID, upto task.Seq) (*task.T
 
 // follow folds events into t until its state satisfies done. If ctx ends or the replica stops
 // first, it returns t in its current state without an error; task.Unavailable if t has no events
-// yet.
+// yet, or has events that the database has lost.
 func follow(ctx context.Context, sub *hub.Subscription, t *task.Task, done func(task.State) bool) (*task.Task, error) {
 	for !done(t.Status.State) {
 		evs, err := sub.Next(ctx)
 		if err != nil {
-			if t.LastSeq == 0 {
+			if t.LastSeq == 0 || errors.Is(err, hub.ErrRewound) {
 				return nil, &task.Error{Kind: task.Unavailable, RetryAfter: time.Second, Cause: err}
 			}
 			return t, nil

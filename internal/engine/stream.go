@@ -11,7 +11,8 @@ import (
 // Entry is an event on a stream, with its encodings.
 type Entry = hub.Entry
 
-// ErrClosed ends a stream when the replica stops. The client resumes on another replica.
+// ErrClosed ends a stream when the replica stops, is cut off from the database, or has shown events
+// that the database has lost. The client resumes.
 var ErrClosed = hub.ErrClosed
 
 // Stream is a task's events from some point on. The caller must call Close.

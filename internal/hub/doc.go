@@ -18,6 +18,10 @@
 // store to the other replicas as hints. It passes their hints to the parts of this replica that
 // subscribed to package signal.
 //
+// A subscription ends early when the hub closes, and in two more cases: the database has lost
+// events that it has returned (a failover, a restore), or this process has not reached the database
+// for longer than a lease lasts. The client then resumes, from a snapshot if its position is lost.
+//
 // # Order of subscribing
 //
 // Register (Subscribe), then read the snapshot, then Start at its seq. LISTEN precedes registration
@@ -29,6 +33,7 @@
 //	notify    one connection with synchronous_commit=off; sends the queued hints
 //	catchUp   fetches dirty topics
 //	poll      compares the length of every topic's log with its tail
+//	watch     ends the subscriptions of a process that is cut off
 //
 // Lock order: Hub.mu, then topic.mu; a topic's lock is never held across I/O.
 package hub

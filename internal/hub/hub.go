@@ -3,8 +3,11 @@ package hub
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +44,7 @@ type Options struct {
 	URL          string        // of a direct connection, not through a transaction pooler
 	PollInterval time.Duration // default 2 s
 	PingInterval time.Duration // how long the LISTEN connection may be silent before a ping; default 7 s
+	Outage       time.Duration // how long after the last Heard subscriptions end; 0: never
 	RingEvents   int           // newest events kept per topic; default 512
 	RingBytes    int           // and their maximum size in memory, in bytes; default 1 MiB
 	RingTotal    int64         // the same over all topics; beyond it large topics keep no events. Default 256 MiB
@@ -70,6 +74,8 @@ type Hub struct {
 	works     atomic.Bool // its self-test has arrived
 	closed    chan struct{}
 	closeOnce sync.Once
+
+	silent atomic.Int64 // seconds since Heard
 
 	doubtful chan struct{} // a hint says that a task with subscribers was deleted
 }
@@ -137,6 +143,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	g.Go(func() error { return h.notify.run(ctx) })
 	g.Go(func() error { return h.catchUp(ctx) })
 	g.Go(func() error { return h.poll(ctx) })
+	g.Go(func() error { return h.watch(ctx) })
 	err := g.Wait()
 	h.Close()
 	return err
@@ -180,8 +187,14 @@ func (h *Hub) publish(evs []*task.Event) {
 		for n < len(evs) && evs[n].Task == id {
 			n++
 		}
-		if t := h.topic(id); t != nil && t.add(evs[:n], h.opt.RingEvents, h.opt.RingBytes, h.opt.RingTotal) {
-			h.mark(id)
+		if t := h.topic(id); t != nil {
+			gap, rewound := t.add(evs[:n], h.opt.RingEvents, h.opt.RingBytes, h.opt.RingTotal)
+			if gap {
+				h.mark(id)
+			}
+			if rewound {
+				h.void(t, ErrRewound)
+			}
 		}
 		evs = evs[n:]
 	}
@@ -191,6 +204,51 @@ func (h *Hub) publish(evs []*task.Event) {
 func (h *Hub) hinted(id task.ID, seq task.Seq) {
 	if t := h.topic(id); t != nil && t.hint(seq) {
 		h.mark(id)
+	}
+}
+
+// void ends a topic, whose events can no longer be trusted. Later subscribers get a new one.
+func (h *Hub) void(t *topic, why error) {
+	h.mu.Lock()
+	if h.topics[t.owner.ID] == t {
+		delete(h.topics, t.owner.ID)
+	}
+	h.mu.Unlock()
+	t.end(why)
+	if errors.Is(why, ErrRewound) {
+		h.opt.Log.Warn("the database has lost events of a task; its streams end", "task_id", t.owner.ID.String())
+	}
+}
+
+// Heard says that this process has just reached the database (Options.Outage).
+func (h *Hub) Heard() { h.silent.Store(0) }
+
+// watch ends all subscriptions when the database has been out of reach for too long. It counts
+// seconds in which this process ran, because a process that was frozen may reach the database.
+func (h *Hub) watch(ctx context.Context) error {
+	if h.opt.Outage == 0 {
+		return nil
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if time.Duration(h.silent.Add(1))*time.Second <= h.opt.Outage {
+			continue
+		}
+		h.mu.Lock()
+		cut := slices.Collect(maps.Values(h.topics))
+		h.mu.Unlock()
+		for _, t := range cut {
+			h.void(t, ErrCutOff)
+		}
+		if len(cut) > 0 {
+			h.opt.Log.Warn("the database is out of reach; streams end, so that clients resume them on another replica", "topics", len(cut))
+		}
 	}
 }
 
@@ -301,7 +359,7 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 	h.publish(evs)
 	for id, err := range read.Unreadable {
 		if t := h.topic(id); t != nil {
-			t.fail(err)
+			h.void(t, err)
 		}
 	}
 	if read.Cut {
@@ -336,7 +394,8 @@ func (h *Hub) poll(ctx context.Context) error {
 			return nil
 		}
 		found := 0
-		for _, ids := range h.knownTopics() {
+		for _, page := range h.knownTopics() {
+			ids := slices.Collect(maps.Keys(page))
 			seqs, err := h.opt.Store.LastSeqs(ctx, ids)
 			if err != nil {
 				if ctx.Err() == nil {
@@ -344,15 +403,18 @@ func (h *Hub) poll(ctx context.Context) error {
 				}
 				break
 			}
-			for _, id := range ids {
+			for id, before := range page {
 				t := h.topic(id)
-				if t == nil {
+				if t != before.topic {
 					continue
 				}
 				seq, there := seqs[id]
-				if !there {
-					t.end()
-				} else if t.hint(seq) {
+				switch {
+				case !there:
+					t.end(task.NotFound)
+				case seq < before.tail:
+					h.void(t, ErrRewound)
+				case t.hint(seq):
 					h.mark(id)
 					found++
 				}
@@ -366,23 +428,28 @@ func (h *Hub) poll(ctx context.Context) error {
 	}
 }
 
+// position is the tail of a topic before a read. Its events were committed before the read began,
+// so a read that finds a shorter log shows that the database has lost some.
+type position struct {
+	topic *topic
+	tail  task.Seq
+}
+
 // knownTopics lists the topics with a tail, in pages of pollTasks for one query each.
-func (h *Hub) knownTopics() [][]task.ID {
+func (h *Hub) knownTopics() []map[task.ID]position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var pages [][]task.ID
-	var page []task.ID
+	var pages []map[task.ID]position
 	for id, t := range h.topics {
 		// A topic without a tail may belong to a task that is not committed yet.
-		if _, known := t.position(); !known {
+		tail, known := t.position()
+		if !known {
 			continue
 		}
-		if page = append(page, id); len(page) == pollTasks {
-			pages, page = append(pages, page), nil
+		if n := len(pages); n == 0 || len(pages[n-1]) == pollTasks {
+			pages = append(pages, map[task.ID]position{})
 		}
-	}
-	if len(page) > 0 {
-		pages = append(pages, page)
+		pages[len(pages)-1][id] = position{t, tail}
 	}
 	return pages
 }

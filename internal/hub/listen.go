@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-a2a/holdfast/internal/store"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 )
 
 const (
@@ -41,11 +42,10 @@ func (h *Hub) listen(ctx context.Context) error {
 }
 
 func (h *Hub) listenOnce(ctx context.Context) error {
-	cfg, err := pgx.ParseConfig(h.opt.URL)
+	cfg, err := pgurl.Parse(h.opt.URL)
 	if err != nil {
 		return err
 	}
-	cfg.ConnectTimeout = 5 * time.Second
 	cfg.RuntimeParams["application_name"] = "holdfast listener"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {

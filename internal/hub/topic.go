@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,18 +42,15 @@ type topic struct {
 	ring  []*Entry // contiguous, ends at tail
 	bytes int
 	subs  map[*Subscription]struct{}
-	gone  error         // why the topic has ended: the task was deleted, or an event cannot be decoded
+	over  error         // why the subscriptions have ended; nil while they have not
 	total *atomic.Int64 // bytes in the rings of all topics
 }
 
-// end marks the task as deleted and wakes the subscribers.
-func (t *topic) end() { t.fail(task.NotFound) }
-
-// fail ends the topic with an error and wakes the subscribers.
-func (t *topic) fail(err error) {
+// end ends the subscriptions.
+func (t *topic) end(why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.gone = err
+	t.over = why
 	for s := range t.subs {
 		s.ring()
 	}
@@ -61,20 +59,32 @@ func (t *topic) fail(err error) {
 func (t *topic) ended() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.gone
+	return t.over
+}
+
+// replaces reports whether an event of a run has the seq of another event in the ring. Then the
+// database has lost that one.
+func (t *topic) replaces(e *task.Event) bool {
+	i := int(e.Seq-t.tail) + len(t.ring) - 1
+	if i < 0 || e.Attempt == 0 {
+		return false
+	}
+	old := t.ring[i]
+	return old.Attempt != e.Attempt || !old.At.Equal(e.At)
 }
 
 // largeRing is the size of a ring, in bytes, from which on it may be dropped to save memory.
 const largeRing = 64 << 10
 
 // add appends events to the ring and wakes the subscribers. gap reports missing events before them,
-// which the hub must read from the table.
-func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int, maxTotal int64) (gap bool) {
+// which the hub must read from the table. rewound says that the events continue an older log.
+func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int, maxTotal int64) (gap, rewound bool) {
 	t.mu.Lock()
 	before := t.bytes
 	for _, e := range evs {
 		switch {
 		case t.known && e.Seq <= t.tail:
+			rewound = rewound || t.replaces(e)
 			continue
 		case t.known && e.Seq > t.tail+1:
 			t.want = max(t.want, e.Seq)
@@ -107,7 +117,7 @@ func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int, maxTotal int64) 
 		s.ring()
 	}
 	t.mu.Unlock()
-	return gap
+	return gap, rewound
 }
 
 // hint notes that the log has reached seq, and reports whether the topic lacks events up to it.
@@ -145,8 +155,15 @@ func partsSize(parts []task.Part) int {
 	return n
 }
 
-// ErrClosed says that the replica is stopping. The reader resumes on another one.
+// ErrClosed ends a subscription early. The reader resumes, and may reach another replica.
 var ErrClosed = errors.New("the hub is closed")
+
+// ErrRewound is an ErrClosed: the database has lost events that the subscription has returned, by a
+// failover or a restore. A reader that resumes gets a snapshot.
+var ErrRewound = fmt.Errorf("the database has lost events of the task: %w", ErrClosed)
+
+// ErrCutOff is an ErrClosed: this replica has not reached the database for Options.Outage.
+var ErrCutOff = fmt.Errorf("the database is out of reach: %w", ErrClosed)
 
 // Subscription follows one task's log. It is not safe for concurrent use.
 type Subscription struct {
@@ -213,8 +230,10 @@ func (s *Subscription) Close() {
 	h.mu.Lock()
 	t.mu.Lock()
 	delete(t.subs, s)
-	if len(t.subs) == 0 && h.topics[t.owner.ID] == t {
-		delete(h.topics, t.owner.ID)
+	if len(t.subs) == 0 {
+		if h.topics[t.owner.ID] == t {
+			delete(h.topics, t.owner.ID)
+		}
 		t.total.Add(-int64(t.bytes))
 		t.bytes, t.ring = 0, nil
 	}
@@ -249,7 +268,7 @@ func paced(rows, most, bytes, aim int) int {
 }
 
 // Next blocks until there are new events and returns them in order, without a gap. Errors: that of
-// ctx, ErrClosed, or task.NotFound if the task was deleted.
+// ctx, ErrClosed, ErrRewound, ErrCutOff, or task.NotFound if the task was deleted.
 func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
 	s.release()
 	for {
@@ -320,6 +339,9 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 		s.release()
 		s.page = max(s.page/4, 1) // it may have been too much to read in time
 		if !errors.Is(err, task.Unavailable) || ctx.Err() != nil {
+			return nil, err
+		}
+		if err := s.topic.ended(); err != nil {
 			return nil, err
 		}
 		select {

@@ -324,7 +324,8 @@ func (c cluster) awaitAnswer(ctx context.Context, pm postmaster) error {
 func (c cluster) createDatabase(ctx context.Context) error {
 	err := c.exec(ctx, "postgres", "CREATE DATABASE "+database)
 	var answer *pgconn.PgError
-	if errors.As(err, &answer) && answer.Code == "42P04" { // it exists
+	// It exists, or this is a standby (by an operator's hand), which has the databases of its primary.
+	if errors.As(err, &answer) && (answer.Code == "42P04" || answer.Code == "25006") {
 		return nil
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -68,7 +69,7 @@ func (s *Store) writeAppends(ctx context.Context, items []*Append) (blocked []*A
 			s.flushed("append", len(arg.Tasks), start)
 			return s.finishAppends(ctx, groups, rows)
 		}
-		switch f := classify(err); {
+		switch f := classifyTry(err, try); {
 		case f == failFinal && len(groups) > 1:
 			for _, g := range groups {
 				blocked = append(blocked, s.writeAppends(ctx, g.items)...)
@@ -208,13 +209,21 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 		arg.Ids[i] = uuid.UUID(g.items[0].Task)
 	}
 	arg.Lowest, arg.Highest = span(arg.Ids)
-	now := make(map[task.ID]dbsqlc.RunStatesRow, len(missing))
+	var now map[task.ID]dbsqlc.RunStatesRow
+	read := func(db dbsqlc.DBTX) error {
+		rows, err := s.q.RunStates(ctx, db, arg)
+		now = make(map[task.ID]dbsqlc.RunStatesRow, len(missing))
+		for _, r := range rows {
+			now[task.ID(r.ID)] = r
+		}
+		return err
+	}
 	for try := 0; ; try++ {
-		rows, err := s.q.RunStates(ctx, s.write, arg)
+		err := read(s.write)
+		if err == nil && slices.ContainsFunc(missing, func(g *appendGroup) bool { return g.isIn(now) }) {
+			err = s.proven(ctx, s.write, read)
+		}
 		if err == nil {
-			for _, r := range rows {
-				now[task.ID(r.ID)] = r
-			}
 			break
 		}
 		if !unavailable(err) || ctx.Err() != nil {
@@ -236,7 +245,7 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 				s.observe.Retried("append")
 			}
 			blocked = append(blocked, g.items...)
-		case ours && r.RunOrdinal >= first.Ordinal+int64(g.events):
+		case g.isIn(now):
 			s.committedBefore(g, &r)
 		default:
 			if s.observe.Fenced != nil {
@@ -246,6 +255,13 @@ func (s *Store) finishMissing(ctx context.Context, missing []*appendGroup) (bloc
 		}
 	}
 	return blocked
+}
+
+// isIn reports whether the group is among what the runs have written.
+func (g *appendGroup) isIn(now map[task.ID]dbsqlc.RunStatesRow) bool {
+	first := g.items[0]
+	r, ok := now[first.Task]
+	return ok && task.Attempt(r.Attempt) == first.Attempt && r.RunOrdinal >= first.Ordinal+int64(g.events)
 }
 
 // committedBefore answers a group that an earlier try has written.

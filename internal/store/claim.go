@@ -129,7 +129,7 @@ func (s *Store) Requeue(ctx context.Context, r Requeue) (awayFor time.Duration, 
 	err = s.rolledBack(ctx, "give_back", func() (err error) {
 		row, err = s.q.RunRequeue(ctx, s.hot, dbsqlc.RunRequeueParams{
 			ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), Uncount: r.Uncount, Delay: r.Delay,
-			Payload: EncodePayload(ev), Away: r.Away, InPlace: r.InPlace, Logged: !r.Silent, Agent: r.Agent, Error: r.Note.Error,
+			Payload: EncodePayload(ev), Away: r.Away, InPlace: r.InPlace, Logged: !r.Silent, Agent: r.Agent, Error: cleanName(r.Note.Error),
 		})
 		return err
 	})

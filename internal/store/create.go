@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -288,15 +290,15 @@ func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsql
 			made[r.ID] = r.CreatedAt
 		}
 	}
+	var lost error // why it is not known whether the first try was committed
+	if slices.ContainsFunc(items, func(c *create) bool { return c.unknown && made[uuid.UUID(c.Task.ID)].IsZero() }) {
+		lost = s.madeBefore(ctx, items, made)
+	}
 	for _, c := range items {
 		at, ok := made[uuid.UUID(c.Task.ID)]
-		if !ok && c.unknown {
-			row, err := s.q.TaskByID(ctx, s.write, uuid.UUID(c.Task.ID))
-			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-				c.done <- createResult{err: translate("create", err)}
-				continue
-			}
-			at, ok = row.CreatedAt, err == nil
+		if !ok && c.unknown && lost != nil {
+			c.done <- createResult{err: translate("create", lost)}
+			continue
 		}
 		r := createResult{at: at, made: ok}
 		if !ok {
@@ -304,6 +306,31 @@ func (s *Store) finishCreates(ctx context.Context, items []*create, rows []dbsql
 		}
 		c.done <- r
 	}
+}
+
+// madeBefore adds to made the tasks that an earlier try has created.
+func (s *Store) madeBefore(ctx context.Context, items []*create, made map[uuid.UUID]time.Time) error {
+	before := map[uuid.UUID]time.Time{}
+	err := s.proven(ctx, s.write, func(db dbsqlc.DBTX) error {
+		for _, c := range items {
+			id := uuid.UUID(c.Task.ID)
+			if _, ok := made[id]; ok || !c.unknown {
+				continue
+			}
+			row, err := s.q.TaskByID(ctx, db, id)
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+			if err == nil {
+				before[id] = row.CreatedAt
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		maps.Copy(made, before)
+	}
+	return err
 }
 
 // Existing finds the task that an idempotency key or else a client's id refers to, if the view sees
@@ -314,6 +341,15 @@ func (v View) Existing(ctx context.Context, n *NewTask) (t *task.Task, byKey boo
 		switch {
 		case err == nil && string(hash) != string(n.Idempotency.Hash):
 			return nil, true, task.Errorf(task.Invalid, "Idempotency-Key: already used for a different request; use a new key")
+		case err == nil:
+			// The answer acknowledges the first request, whose own outcome may have been unknown.
+			err = v.s.proven(ctx, v.db, func(db dbsqlc.DBTX) error {
+				t, _, err = v.ofKeyIn(ctx, db, n.Idempotency.Key)
+				return err
+			})
+			if !errors.Is(err, task.NotFound) {
+				return t, true, translate("idempotency key", err)
+			}
 		case !errors.Is(err, task.NotFound):
 			return t, true, err
 		}
@@ -326,12 +362,16 @@ func (v View) Existing(ctx context.Context, n *NewTask) (t *task.Task, byKey boo
 // used the key. Errors: task.NotFound if the key is free, or its task was deleted or is no longer
 // visible.
 func (v View) ofKey(ctx context.Context, key string) (*task.Task, []byte, error) {
-	rows, err := v.s.q.IdempotencyGet(ctx, v.db, dbsqlc.IdempotencyGetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Key: key})
+	return v.ofKeyIn(ctx, v.db, key)
+}
+
+func (v View) ofKeyIn(ctx context.Context, db dbsqlc.DBTX, key string) (*task.Task, []byte, error) {
+	rows, err := v.s.q.IdempotencyGet(ctx, db, dbsqlc.IdempotencyGetParams{Tenant: v.by.Tenant, Owner: v.by.Subject, Key: key})
 	if err != nil {
 		return nil, nil, translate("idempotency key", err)
 	}
 	for _, r := range rows {
-		row, err := v.s.q.TaskSeen(ctx, v.db, dbsqlc.TaskSeenParams{
+		row, err := v.s.q.TaskSeen(ctx, db, dbsqlc.TaskSeenParams{
 			ID: r.Task, Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide,
 		})
 		if !errors.Is(err, pgx.ErrNoRows) {

@@ -430,7 +430,7 @@ func (s *Store) writeRecords(ctx context.Context, items []*record) (blocked []*r
 			}
 			return nil
 		}
-		switch f := classify(err); {
+		switch f := classifyTry(err, try); {
 		case f == failFinal && len(items) > 1:
 			for _, r := range items {
 				blocked = append(blocked, s.writeRecords(ctx, []*record{r})...)

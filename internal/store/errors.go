@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ const (
 	failFinal     failure = iota // the statement itself is wrong; a retry would fail, too
 	failUnsent                   // the server cannot have seen it
 	failAborted                  // the server rolled it back
+	failOddly                    // the server rolled it back for a reason that usually passes, but may stay
 	failBlocked                  // the server rolled it back: it waited for a lock, or ran, for too long
 	failUnknown                  // it may or may not have been committed
 	failCancelled                // the caller gave up
@@ -60,6 +62,9 @@ func classify(err error) failure {
 		if _, missing := partition.Missing(err); missing {
 			return failAborted
 		}
+		if slices.Contains(odd, pg.Code) && (pg.Code != "0A000" || strings.Contains(pg.Message, "cached plan")) {
+			return failOddly
+		}
 		return failFinal
 	case errors.Is(err, context.Canceled) && !pgconn.SafeToRetry(err):
 		return failCancelled
@@ -72,6 +77,27 @@ func classify(err error) failure {
 		return failUnknown
 	}
 	return failFinal
+}
+
+// odd are SQLSTATEs that say nothing about the statement: a prepared statement that is missing or
+// already there (behind a pooler), a cached plan of an older schema (0A000), a time-out of the
+// transaction, an I/O error, an internal error.
+var odd = []string{"26000", "42P05", "0A000", "25P03", "25P04", "58000", "58030", "XX000"}
+
+// oddTries is how often a writer sends a statement that fails oddly, over about six seconds.
+const oddTries = 10
+
+// classifyTry is classify for a writer that repeats a statement without a limit. A statement that
+// fails oddly again and again is wrong.
+func classifyTry(err error, try int) failure {
+	f := classify(err)
+	switch {
+	case f == failOddly && try+1 >= oddTries:
+		return failFinal
+	case f == failOddly:
+		return failAborted
+	}
+	return f
 }
 
 // moved is the SQLSTATE of a statement that tried to lock a row while the row moved to another
@@ -97,7 +123,7 @@ func tooSlow(ctx context.Context, err error) bool {
 // statement is wrong.
 func unavailable(err error) bool {
 	f := classify(err)
-	return f == failUnsent || f == failAborted || f == failBlocked || f == failUnknown
+	return f == failUnsent || f == failAborted || f == failOddly || f == failBlocked || f == failUnknown
 }
 
 // translate turns a driver's error into a domain error.
@@ -120,7 +146,24 @@ func translate(doing string, err error) error {
 		return &task.Error{Kind: task.Unavailable, Msg: "the database did not answer in time", RetryAfter: retryAfter, Cause: err}
 	}
 	if unavailable(err) {
-		return &task.Error{Kind: task.Unavailable, Msg: "the database is not reachable", RetryAfter: retryAfter, Cause: err}
+		return &task.Error{Kind: task.Unavailable, Msg: unavailability(err), RetryAfter: retryAfter, Cause: err}
 	}
 	return &task.Error{Kind: task.Internal, Cause: fmt.Errorf("%s: %w", doing, err)}
 }
+
+// unavailability says in a few words why the database does not write.
+func unavailability(err error) string {
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg) && pg.Code == diskFull:
+		return "the disk of the database is full"
+	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.As(err, &pg) && pg.Code == readOnly:
+		return "the database is read-only"
+	}
+	return "the database is not reachable"
+}
+
+const (
+	diskFull = "53100"
+	readOnly = "25006"
+)

@@ -340,3 +340,10 @@ func (f *fixture) blocked(n int) {
 		return have >= n
 	})
 }
+
+// bound bounds each statement by this process's clock.
+func (f *fixture) bound(d time.Duration) {
+	for _, p := range f.moves.pools {
+		p.within = d
+	}
+}

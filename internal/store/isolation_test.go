@@ -165,6 +165,7 @@ func init() {
 			"TasksToPurge", "TaskHold", "ProgressGet", "ProgressSet", "ProgressForget", "KeysForget", "ProcessesForget", "AuditRemoved",
 			"RetentionCounts",
 		},
+		"at the end of a transaction of either; it reads and changes no row": {"CommitProve"},
 		"upkeep and metrics": {"QueueDepth", "PushCounts", "PushSecrets", "PushReseal", "NotifySend", "NotifyQueueTrim"},
 		"before the caller is known, and the server's own keys": {"APIKeyFind", "APIKeyUsed", "APIKeyAdd", "APIKeys", "APIKeyRevoke", "SecretGet", "SigningKeys", "SigningKeysLock", "SigningKeyAdd", "SigningKeysRetire"},
 	} {

@@ -22,30 +22,34 @@ type Process struct {
 
 // Register adds a process with a lease of ttl, by the database's clock.
 func (s *Store) Register(ctx context.Context, p Process, ttl time.Duration) error {
-	_, err := s.q.WorkerRegister(ctx, s.hot, dbsqlc.WorkerRegisterParams{
+	_, err := s.q.WorkerRegister(ctx, s.lease, dbsqlc.WorkerRegisterParams{
 		ID: uuid.UUID(p.ID), Name: p.Name, Version: p.Version, Roles: p.Roles, Ttl: ttl,
 	})
+	s.moves.renewal(err)
 	return translate("register", err)
 }
 
 // Renew extends a process's lease to ttl from now. Errors: task.LeaseLost if the process was
 // declared dead.
 func (s *Store) Renew(ctx context.Context, id task.ID, ttl time.Duration) error {
-	_, err := s.q.WorkerRenew(ctx, s.hot, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
+	_, err := s.q.WorkerRenew(ctx, s.lease, dbsqlc.WorkerRenewParams{ID: uuid.UUID(id), Ttl: ttl})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return task.LeaseLost
+		err = task.LeaseLost
+		s.moves.renewal(nil)
+		return err
 	}
+	s.moves.renewal(err)
 	return translate("renew lease", err)
 }
 
 // Unregister ends a process's lease.
 func (s *Store) Unregister(ctx context.Context, id task.ID) error {
-	return translate("unregister", s.q.WorkerRemove(ctx, s.hot, uuid.UUID(id)))
+	return translate("unregister", s.q.WorkerRemove(ctx, s.lease, uuid.UUID(id)))
 }
 
 // Processes returns the number of processes with a lease.
 func (s *Store) Processes(ctx context.Context) (int, error) {
-	n, err := s.q.WorkerCount(ctx, s.hot)
+	n, err := s.q.WorkerCount(ctx, s.lease)
 	return int(n), translate("count processes", err)
 }
 
@@ -57,14 +61,18 @@ type Rescued struct {
 
 // Rescue declares dead the processes whose lease expired more than grace ago, and frees their runs.
 // It raises the attempt of each run, which fences a worker that still executes it. Any number of
-// processes may call it at once.
-func (s *Store) Rescue(ctx context.Context, grace time.Duration) (dead []string, runs []Rescued, err error) {
+// processes may call it at once. Without scan it looks for runs only if it has declared a process
+// dead: the scan reads all rows that vacuum has not yet removed from the queue.
+func (s *Store) Rescue(ctx context.Context, grace time.Duration, scan bool) (dead []string, runs []Rescued, err error) {
 	gone, err := s.q.WorkersReap(ctx, s.hot, grace)
 	if err != nil {
 		return nil, nil, translate("reap", err)
 	}
 	for _, w := range gone {
 		dead = append(dead, w.Name)
+	}
+	if len(dead) == 0 && !scan {
+		return nil, nil, nil
 	}
 	var rows []dbsqlc.RunsRescueRow
 	err = s.rolledBack(ctx, "rescue", func() (err error) {

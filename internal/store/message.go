@@ -90,7 +90,11 @@ func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 		}
 		return 0, taken
 	case errors.As(err, &pg) && pg.Code == errDuplicate:
-		return v.writtenBefore(ctx, n)
+		seq, err := v.writtenBefore(ctx, n)
+		if errors.Is(err, task.NotFound) {
+			err = errChanged // the first copy is gone again: a failover lost it
+		}
+		return seq, err
 	case err != nil:
 		return 0, translate("add message", err)
 	}
@@ -130,7 +134,11 @@ func (v View) appendMessage(ctx context.Context, n *NewMessage, arg dbsqlc.Messa
 // writtenBefore finds the message of a first try that was committed before its connection died. It
 // returns the same seq as AddMessage.
 func (v View) writtenBefore(ctx context.Context, n *NewMessage) (task.Seq, error) {
-	seq, err := v.s.q.MessageFind(ctx, v.db, dbsqlc.MessageFindParams{Task: uuid.UUID(n.Task.ID), RequestID: uuid.UUID(n.RequestID)})
+	var seq int64
+	err := v.s.proven(ctx, v.db, func(db dbsqlc.DBTX) (err error) {
+		seq, err = v.s.q.MessageFind(ctx, db, dbsqlc.MessageFindParams{Task: uuid.UUID(n.Task.ID), RequestID: uuid.UUID(n.RequestID)})
+		return err
+	})
 	if err != nil {
 		return 0, translate("find message", err)
 	}
@@ -188,6 +196,13 @@ func (v View) Cancel(ctx context.Context, h *task.Task) (ended bool, err error) 
 			return err
 		}
 		t, err := v.Header(ctx, h.ID)
+		if err == nil && repeated && t.Status.State == task.StateCanceled {
+			err = v.s.proven(ctx, v.db, func(db dbsqlc.DBTX) error {
+				row, err := v.s.q.TaskByID(ctx, db, uuid.UUID(h.ID))
+				t, err = found(&row, err)
+				return err
+			})
+		}
 		switch {
 		case err != nil:
 			return err

@@ -161,7 +161,7 @@ func TestRunEndsDuringRescue(t *testing.T) {
 
 	rescued := make(chan []Rescued, 1)
 	go func() {
-		_, runs, err := slow.Rescue(context.Background(), 0)
+		_, runs, err := slow.Rescue(context.Background(), 0, true)
 		if err != nil {
 			t.Error(err)
 		}

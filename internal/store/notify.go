@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 )
 
 // Channel is the one NOTIFY channel of all replicas.
@@ -59,7 +60,7 @@ func (n *Notifier) send(ctx context.Context, payloads []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if n.conn == nil {
-		cfg, err := pgx.ParseConfig(n.url)
+		cfg, err := pgurl.Parse(n.url)
 		if err != nil {
 			return err
 		}

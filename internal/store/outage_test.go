@@ -186,7 +186,7 @@ func TestStoreSurvivesDatabaseRestart(t *testing.T) {
 		unavailable(err)
 		_, err = f.Cancel(t.Context(), waiting)
 		unavailable(err)
-		unavailable(f.Ping(t.Context()))
+		unavailable(f.Health(t.Context()))
 		queued := []<-chan answer{run.write(chunk("1")), run.write(chunk("2"), chunk("3")), run.write(status(task.StateCompleted))}
 		server.Start()
 		for _, ch := range queued {
@@ -222,7 +222,7 @@ func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	f, proxy := newProxied(t)
 	run := f.running("a")
-	f.hot.within, f.api.within, f.write.within = 2*time.Second, 2*time.Second, 2*time.Second
+	f.bound(2 * time.Second)
 	silent := proxy.Lose("EventsAppend", pgproxytest.Silence, 1)
 	run.must(t, chunk("1"))
 	await(t, silent)

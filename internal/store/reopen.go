@@ -89,7 +89,11 @@ func (s *Store) reopen(ctx context.Context, c *create) createResult {
 	if errors.Is(err, pgx.ErrNoRows) {
 		// Another message reopened the task first, or the first try of this one was committed
 		// before its connection died.
-		own, err := s.q.TaskByID(ctx, s.api, arg.ID)
+		var own dbsqlc.Task
+		err := s.proven(ctx, s.api, func(db dbsqlc.DBTX) (err error) {
+			own, err = s.q.TaskByID(ctx, db, arg.ID)
+			return err
+		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return createResult{}
 		}

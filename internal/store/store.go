@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/seal"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -80,8 +81,9 @@ type Options struct {
 type Store struct {
 	View           // the server's own
 	api      *pool // requests: reads, messages, cancels
-	hot      *pool // claims, leases, the hub: never starved by requests
+	hot      *pool // claims, the hub: never starved by requests
 	write    *pool // writers; waits for a lock for blockedAfter only
+	lease    *pool // the lease of this process: never starved by anything
 	q        *dbsqlc.Queries
 	log      *slog.Logger
 	listener Listener
@@ -90,6 +92,9 @@ type Store struct {
 	appends []*batcher[*Append]
 	creates []*batcher[*create]
 	records *batcher[*record]
+	flushes waits // of the writers
+	health  health
+	moves   failover
 
 	turns turnstile
 
@@ -103,6 +108,7 @@ type Store struct {
 	ring       *seal.Keys // created on first use
 	lanes      lanes
 
+	base    context.Context // of the writers
 	cancel  context.CancelFunc
 	stop    chan struct{}
 	writers sync.WaitGroup
@@ -117,41 +123,31 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	api, err := openPool(ctx, o, o.APIConns, 5*time.Second, lockTimeout)
-	if err != nil {
-		return nil, err
-	}
-	hot, err := openPool(ctx, o, hotConns, 30*time.Second, lockTimeout)
-	if err != nil {
-		api.Close()
-		return nil, err
-	}
-	write, err := openPool(ctx, o, writeConns(o.Writers), 30*time.Second, blockedAfter)
-	if err != nil {
-		api.Close()
-		hot.Close()
-		return nil, err
-	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{
-		api: api, hot: hot, write: write, q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
+		q: dbsqlc.New(), log: o.Log, listener: o.Listener, observe: o.Observer,
 		lanes: lanes{after: beforeLanes}, secretKeys: o.SecretKeys,
-		widths: o.Widths, withoutAudit: o.WithoutAudit, cancel: cancel, stop: make(chan struct{}),
+		widths: o.Widths, withoutAudit: o.WithoutAudit, base: run, cancel: cancel, stop: make(chan struct{}),
 	}
-	s.View = View{s: s, db: api, by: o.By}
+	if err := s.connect(ctx, o); err != nil {
+		cancel()
+		return nil, err
+	}
+	s.View = View{s: s, db: s.api, by: o.By}
 	if o.RowSecurity {
-		if s.withoutRowSecurity, err = admitCallers(ctx, api.Pool); err != nil {
+		var err error
+		if s.withoutRowSecurity, err = admitCallers(ctx, s.api.Pool); err != nil {
 			s.cancel()
 			s.disconnect()
 			return nil, fmt.Errorf("row-level security: %w", err)
 		}
 		s.rowSecurity = s.withoutRowSecurity == ""
 	}
-	s.records = newBatcher(o.Batch, s.writeRecords, s.stuck("push_record"))
+	s.records = newBatcher(o.Batch, timed(s, s.writeRecords), s.stuck("push_record"))
 	s.writers.Go(func() { s.records.run(run, s.stop) })
 	for range o.Writers {
-		a := newBatcher(o.Batch, s.writeAppends, s.stuck("append"))
-		c := newBatcher(o.Batch, s.writeCreates, s.stuck("create"))
+		a := newBatcher(o.Batch, timed(s, s.writeAppends), s.stuck("append"))
+		c := newBatcher(o.Batch, timed(s, s.writeCreates), s.stuck("create"))
 		s.appends, s.creates = append(s.appends, a), append(s.creates, c)
 		s.writers.Go(func() { a.run(run, s.stop) })
 		s.writers.Go(func() { c.run(run, s.stop) })
@@ -159,16 +155,27 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// hotConns is the size of the pool hot: claim, catch-up, poll, keeper, claim of deliveries, and one
-// for what gives back and extends claims.
+// hotConns is the size of the pool hot: claim, catch-up, poll, claim of deliveries, and two for
+// rescues and for what gives back and extends claims.
 const hotConns = 6
 
 // writeConns is the size of the pool write: the writers of appends and creates, and one of records,
 // and a second writer of each for what is blocked.
 func writeConns(writers int) int { return 2 * (2*writers + 1) }
 
-// Connections is the number of connections that a store's pools open at most.
-func Connections(apiConns, writers int) int { return apiConns + hotConns + writeConns(writers) }
+const (
+	// leaseConns is one more than the keeper uses: after a statement that was given up, its connection
+	// takes up to 15 seconds to close.
+	leaseConns = 2
+	// hintConns are those of the hub: LISTEN and NOTIFY.
+	hintConns = 2
+)
+
+// Connections is the number of connections that a replica opens at most: those of its store, and
+// those of its hub.
+func Connections(apiConns, writers int) int {
+	return apiConns + hotConns + writeConns(writers) + leaseConns + hintConns
+}
 
 // lockTimeout bounds how long a statement waits for a lock.
 const lockTimeout = 4 * time.Second
@@ -177,19 +184,36 @@ const lockTimeout = 4 * time.Second
 // then the second writer retries them, one task at a time.
 const blockedAfter = 100 * time.Millisecond
 
-func openPool(ctx context.Context, o Options, conns int, statementTimeout, lockTimeout time.Duration) (*pool, error) {
-	cfg, err := pgxpool.ParseConfig(o.URL)
+// pingTimeout bounds the ping of a connection that was idle for a second or more. Without an answer
+// the pool replaces the connection.
+const pingTimeout = 2 * time.Second
+
+func (s *Store) openPool(ctx context.Context, o Options, conns int, statementTimeout, lockTimeout time.Duration) (*pool, error) {
+	cfg, err := pgurl.ParsePool(o.URL)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, err
 	}
 	cfg.MaxConns = int32(conns)
-	cfg.MinIdleConns = 1
+	if conns > leaseConns {
+		cfg.MinIdleConns = 1
+	}
 	cfg.HealthCheckPeriod = 15 * time.Second
-	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	cfg.PingTimeout = pingTimeout
 	// Otherwise the driver would format each UUID as text and parse it again.
 	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
 		pgxuuid.Register(c.TypeMap())
+		if conns == leaseConns {
+			s.moves.leased(c)
+		}
 		return nil
+	}
+	cfg.ConnConfig.DialFunc = s.moves.dials(cfg.ConnConfig.DialFunc)
+	closes := cfg.ConnConfig.OnPgError
+	cfg.ConnConfig.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
+		if err.Code == readOnly {
+			go s.moves.refused()
+		}
+		return closes(c, err)
 	}
 	p := cfg.ConnConfig.RuntimeParams
 	if p["application_name"] == "" {
@@ -204,9 +228,11 @@ func openPool(ctx context.Context, o Options, conns int, statementTimeout, lockT
 		return newPool(ctx, cfg, statementTimeout)
 	}
 	for name, value := range map[string]string{
-		"timezone":                            "UTC",
-		"statement_timeout":                   strconv.FormatInt(statementTimeout.Milliseconds(), 10),
-		"lock_timeout":                        strconv.FormatInt(lockTimeout.Milliseconds(), 10),
+		"timezone":          "UTC",
+		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10),
+		"lock_timeout":      strconv.FormatInt(lockTimeout.Milliseconds(), 10),
+		// Some statements call functions that must see what others have committed meanwhile.
+		"default_transaction_isolation":       "read committed",
 		"idle_in_transaction_session_timeout": "10s",
 		// Every hot statement is an index plan by design. A partition that was analyzed while it
 		// was empty would otherwise get a sequential scan, and the cached plan would keep it.
@@ -238,24 +264,40 @@ func (s *Store) Close(ctx context.Context) {
 	s.disconnect()
 }
 
+func (s *Store) connect(ctx context.Context, o Options) (err error) {
+	for _, p := range []struct {
+		to               **pool
+		conns            int
+		statementTimeout time.Duration
+		lockTimeout      time.Duration
+	}{
+		{&s.api, o.APIConns, 5 * time.Second, lockTimeout},
+		{&s.hot, hotConns, 30 * time.Second, lockTimeout},
+		{&s.write, writeConns(o.Writers), 30 * time.Second, blockedAfter},
+		{&s.lease, leaseConns, 5 * time.Second, lockTimeout},
+	} {
+		if *p.to, err = s.openPool(ctx, o, p.conns, p.statementTimeout, p.lockTimeout); err != nil {
+			s.disconnect()
+			return err
+		}
+		s.moves.add(*p.to)
+	}
+	return nil
+}
+
 func (s *Store) disconnect() {
-	s.api.Close()
-	s.hot.Close()
-	s.write.Close()
+	for _, p := range s.moves.pools {
+		p.Close()
+	}
 }
 
 // WithoutRowSecurity returns why callers' statements run without the requested row-level security.
 // It returns "" if they run under it, or if it was not requested.
 func (s *Store) WithoutRowSecurity() string { return s.withoutRowSecurity }
 
-// Ping checks that the database answers.
-func (s *Store) Ping(ctx context.Context) error {
-	return translate("ping", s.api.Ping(ctx))
-}
-
 // Pools returns the connection pools for metrics, by name.
 func (s *Store) Pools() map[string]*pgxpool.Pool {
-	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool, "write": s.write.Pool}
+	return map[string]*pgxpool.Pool{"api": s.api.Pool, "hot": s.hot.Pool, "write": s.write.Pool, "lease": s.lease.Pool}
 }
 
 // shard sends all writes of one task through one writer. The tail of a UUIDv7 is random.
@@ -264,6 +306,7 @@ func (s *Store) shard(id task.ID) int {
 }
 
 func (s *Store) flushed(kind string, items int, since time.Time) {
+	s.health.trouble.Store(nil)
 	if s.observe.Flushed != nil {
 		s.observe.Flushed(kind, items, time.Since(since))
 	}
@@ -273,6 +316,7 @@ func (s *Store) flushed(kind string, items int, since time.Time) {
 // each retry.
 func (s *Store) retried(ctx context.Context, kind string, err error, try int) {
 	s.provide(ctx, err)
+	s.health.trouble.Store(&trouble{err, time.Now()})
 	if s.observe.Retried != nil {
 		s.observe.Retried(kind)
 	}

@@ -79,27 +79,27 @@ type callers struct {
 // statement for a role; if two roles shared it, PostgreSQL would plan it again at each change.
 const forCaller = "\n-- for a caller"
 
-func (c *callers) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, context.CancelFunc, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.pool.within)
+func (c *callers) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, *wait, error) {
+	ctx, w := c.pool.begin(ctx)
 	b := &pgx.Batch{}
 	b.Queue(assume, c.caller)
 	b.Queue(sql+forCaller, args...)
 	sent := c.pool.SendBatch(ctx, b)
 	if _, err := sent.Exec(); err != nil {
 		_ = sent.Close()
-		cancel()
+		w.end()
 		return nil, nil, err
 	}
-	return sent, cancel, nil
+	return sent, w, nil
 }
 
 // Exec implements dbsqlc.DBTX.
 func (c *callers) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	sent, cancel, err := c.send(ctx, sql, args)
+	sent, w, err := c.send(ctx, sql, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	defer cancel()
+	defer w.end()
 	tag, err := sent.Exec()
 	if end := sent.Close(); err == nil {
 		err = end
@@ -109,17 +109,17 @@ func (c *callers) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 
 // Query implements dbsqlc.DBTX.
 func (c *callers) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	sent, cancel, err := c.send(ctx, sql, args)
+	sent, w, err := c.send(ctx, sql, args)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := sent.Query() //nolint:rowserrcheck // the reader of the rows checks it
 	if err != nil {
 		_ = sent.Close()
-		cancel()
+		w.end()
 		return nil, err
 	}
-	return &sentRows{Rows: rows, sent: sent, cancel: cancel}, nil
+	return &sentRows{Rows: rows, sent: sent, wait: w}, nil
 }
 
 // QueryRow implements dbsqlc.DBTX.
@@ -159,10 +159,10 @@ func (t *callersTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 // sentRows ends when its transaction does: an error may come until then.
 type sentRows struct {
 	pgx.Rows
-	sent   pgx.BatchResults
-	cancel context.CancelFunc
-	done   bool
-	err    error
+	sent pgx.BatchResults
+	wait *wait
+	done bool
+	err  error
 }
 
 func (r *sentRows) Next() bool {
@@ -180,12 +180,15 @@ func (r *sentRows) Close() {
 	r.done = true
 	r.Rows.Close()
 	r.err = r.sent.Close()
-	r.cancel()
+	if err := r.Rows.Err(); err != nil {
+		r.err = err
+	}
+	r.wait.end()
 }
 
 func (r *sentRows) Err() error {
-	if err := r.Rows.Err(); err != nil {
-		return err
+	if !r.done {
+		return r.Rows.Err()
 	}
 	return r.err
 }

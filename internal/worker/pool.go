@@ -96,6 +96,7 @@ type Pool struct {
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
 	missing, unknown map[task.ID]task.Attempt
+	scan             rest
 }
 
 // slots counts the places for one agent's runs. Pool.mu guards its fields.
@@ -453,7 +454,8 @@ func messageBytes(m *task.Message) int64 {
 // Reconcile compares the runs that the database assigns to this process with its actual runs. It
 // ends runs that a client canceled, and gives back runs won by a claim whose answer was lost. A run
 // counts as lost only if two calls in a row miss it, because it may be starting. Reconcile is not
-// safe for concurrent use.
+// safe for concurrent use. While the scan of the queue rests, it looks only for cancels of the runs of
+// this process.
 func (p *Pool) Reconcile(ctx context.Context) error {
 	missing := p.missing
 	worker := p.opt.Worker()
@@ -461,13 +463,19 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		p.missing = nil
 		return nil
 	}
+	if err := p.recovered(ctx); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if !p.scan.over(begun) {
+		p.checkCancels()
+		return nil
+	}
 	owned, err := p.opt.Store.Owned(ctx, worker)
 	if err != nil {
 		return err
 	}
-	if err := p.recovered(ctx); err != nil {
-		return err
-	}
+	p.scan.begin(begun, time.Now())
 	p.missing = map[task.ID]task.Attempt{}
 	if err := p.disown(ctx, owned); err != nil {
 		return err
@@ -496,6 +504,16 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkCancels asks the database about cancels of all runs, as their hints would.
+func (p *Pool) checkCancels() {
+	p.mu.Lock()
+	ids := slices.Collect(maps.Keys(p.running))
+	p.mu.Unlock()
+	for _, id := range ids {
+		p.CancelHint(id)
+	}
 }
 
 // recovered ends the outages of the agents that have begun runs since the last call. An outage that

@@ -3,7 +3,6 @@ package schema
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,10 +11,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	_ "github.com/jackc/pgx/v5/stdlib" // goose speaks database/sql
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/holdfast-a2a/holdfast/internal/store/pgurl"
 	"github.com/holdfast-a2a/holdfast/migrations"
 )
 
@@ -35,10 +35,11 @@ var ErrUnreleased = errors.New("the database was made by an unreleased version o
 //
 // The URL must lead to PostgreSQL itself or a pooler in session mode, since the lock belongs to a session.
 func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
-	db, err := sql.Open("pgx", databaseURL)
+	cfg, err := pgurl.Parse(databaseURL)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	db := stdlib.OpenDB(*cfg) // goose speaks database/sql
 	defer func() { _ = db.Close() }()
 
 	// goose keeps its table in the schema, and looks for it before the first step runs.
@@ -55,6 +56,10 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	})
 	if errors.Is(err, ErrUnreleased) {
 		return err
+	}
+	var unreached *Unreached
+	if errors.As(err, &unreached) {
+		return fmt.Errorf("database: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate: create schema: %w", err)
@@ -88,11 +93,16 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 func persist(ctx context.Context, log *slog.Logger, do func() error) error {
 	deadline := time.Now().Add(time.Minute)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := do()
+		err := Explain(do())
 		if err == nil || !passes(err) || time.Now().After(deadline) {
 			return err
 		}
-		log.Warn("the database does not accept the migration yet; retrying", "error", err)
+		var unreached *Unreached
+		if errors.As(err, &unreached) {
+			log.Warn("no connection to the database yet; retrying", "error", unreached.Detail)
+		} else {
+			log.Warn("the database does not accept the migration yet; retrying", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, context.Cause(ctx))
@@ -183,9 +193,9 @@ type Step struct {
 
 // Status lists every step that this binary knows, oldest first, and changes nothing.
 func Status(ctx context.Context, databaseURL string) ([]Step, error) {
-	conn, err := pgx.Connect(ctx, databaseURL)
+	conn, err := pgurl.Connect(ctx, databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("schema status: %w", err)
+		return nil, fmt.Errorf("schema status: %w", Explain(err))
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if err := refuseUnreleased(ctx, conn); err != nil {

@@ -23,8 +23,20 @@ type PrivateServer struct {
 }
 
 // Server starts a cluster only for this test; it takes about two seconds. Without settings it syncs
-// to disk as in production.
+// to disk as in production. It needs PostgreSQL's programs, and downloads missing ones: it crashes
+// the processes of the cluster, which it cannot in a container.
 func Server(t testing.TB, settings map[string]string) *PrivateServer {
+	t.Helper()
+	s := newPrivate(t, settings)
+	s.URL = s.pg.DSN()
+	if err := schema.Migrate(t.Context(), s.URL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatalf("private server: %v", err)
+	}
+	return s
+}
+
+// newPrivate starts a cluster with an empty database.
+func newPrivate(t testing.TB, settings map[string]string) *PrivateServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "holdfast-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
 	if err != nil {
@@ -44,10 +56,6 @@ func Server(t testing.TB, settings map[string]string) *PrivateServer {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	s.URL = s.pg.DSN()
-	if err := schema.Migrate(t.Context(), s.URL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatalf("private server: %v", err)
-	}
 	return s
 }
 

@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// failover leaves a server that is no longer the primary. New connections go only to a server that
+// takes writes (package pgurl); this is about those that are open.
+type failover struct {
+	mu    sync.Mutex
+	pools []*pool
+	open  map[*serverConn]struct{}
+	left  map[string]time.Time // addresses that are not dialed before a time
+	// Of the connections that renew the lease:
+	newest  string // address of the server of the newest one
+	proven  string // address at the last renewal
+	failing bool   // no renewal since
+}
+
+// avoidFor is for how long a silent server is not dialed. The driver takes as long to give up a
+// connection whose server cannot be told to cancel its statement.
+const avoidFor = 15 * time.Second
+
+var errLeft = errors.New("another server is the primary now")
+
+// serverConn is an open connection of a pool.
+type serverConn struct {
+	net.Conn
+	of *failover
+}
+
+func (c *serverConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// dials makes a dialer keep the connections that it opens.
+func (f *failover) dials(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		f.mu.Lock()
+		avoid := time.Now().Before(f.left[addr])
+		f.mu.Unlock()
+		if avoid {
+			return nil, errLeft
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c := &serverConn{conn, f}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.open == nil {
+			f.open = map[*serverConn]struct{}{}
+		}
+		f.open[c] = struct{}{}
+		return c, nil
+	}
+}
+
+func (f *failover) add(p *pool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pools = append(f.pools, p)
+}
+
+// leased notes a new connection of the pool that renews the lease.
+func (f *failover) leased(c *pgx.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.newest = c.PgConn().Conn().RemoteAddr().String()
+}
+
+// renewal notes the outcome of a renewal. If renewals failed and then succeed on another server,
+// the former one may be silent, so its connections are closed. The outcome of their statements is
+// then unknown.
+func (f *failover) renewal(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.failing = true
+		return
+	}
+	if f.failing && f.proven != "" && f.proven != f.newest {
+		f.left = map[string]time.Time{f.proven: time.Now().Add(avoidFor)}
+		for c := range f.open {
+			if c.RemoteAddr().String() == f.proven {
+				_ = c.Conn.Close()
+			}
+		}
+	}
+	f.failing, f.proven = false, f.newest
+}
+
+// refused leaves a server that has become read-only. Connections that only read would stay on it.
+func (f *failover) refused() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.pools {
+		p.Reset()
+	}
+}

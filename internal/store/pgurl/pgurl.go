@@ -1,0 +1,84 @@
+// Package pgurl turns database URLs into connection settings that survive a failover.
+//
+// A URL may name several hosts, or one name that moves to another server. So a connection is used
+// only if the server accepts writes, each host gets a time-out of its own, and a connection whose
+// server turns out to be read-only or to stop is closed. Parameters in the URL have priority.
+package pgurl
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// connectTimeout is for each host of a URL (connect_timeout).
+	connectTimeout = 2 * time.Second
+	// ackTimeout bounds how long sent data may be without an acknowledgement by the server's kernel.
+	// Otherwise Linux would wait for a quarter of an hour.
+	ackTimeout = 10 * time.Second
+)
+
+// Parse returns the settings of single connections.
+func Parse(url string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database url: %w", err)
+	}
+	survive(cfg, url)
+	return cfg, nil
+}
+
+// ParsePool returns the settings of a pool.
+func ParsePool(url string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database url: %w", err)
+	}
+	survive(cfg.ConnConfig, url)
+	return cfg, nil
+}
+
+// Connect opens a connection.
+func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := Parse(url)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+func survive(cfg *pgx.ConnConfig, url string) {
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = connectTimeout
+	}
+	if !strings.Contains(url, "target_session_attrs") && os.Getenv("PGTARGETSESSIONATTRS") == "" {
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	cfg.DialFunc = (&net.Dialer{
+		Timeout:         cfg.ConnectTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
+		Control:         boundAcks,
+	}).DialContext
+	closes := cfg.OnPgError
+	cfg.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
+		return closes(c, err) && !Left(err)
+	}
+}
+
+// Left reports whether an error says that the server takes no writes any more: it is read-only, or
+// it stops.
+func Left(err *pgconn.PgError) bool {
+	switch err.Code {
+	case "25006", "57P01", "57P02", "57P03":
+		return true
+	}
+	return false
+}

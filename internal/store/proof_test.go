@@ -1,0 +1,89 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// The synchronous standby is away, so every COMMIT waits. When a statement is given up, PostgreSQL ends the wait and
+// shows the commit, which only the primary has. No retry may acknowledge it before the standby is back.
+func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
+	t.Parallel()
+	server := storetest.Server(t, map[string]string{"fsync": "off"})
+	f := openFixture(t, server.URL, "")
+	f.bound(time.Second)
+	admin := f.conn()
+	standby := func(name string) {
+		t.Helper()
+		for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'", "SELECT pg_reload_conf()"} {
+			_, err := admin.Exec(t.Context(), sql)
+			require.NoError(t, err)
+		}
+		eventually(t, "the setting has changed", func() bool {
+			return scan[string](f, "SHOW synchronous_standby_names") == name
+		})
+	}
+	run, parked, hooked := f.running("a"), f.running("b"), f.create(fresh("c"))
+	parked.must(t, status(task.StateInputRequired))
+	waiting := f.create(fresh("d"))
+	ended := chosen("e", "name")
+	f.create(ended)
+	_, err := f.Cancel(t.Context(), &ended.Task)
+	require.NoError(t, err)
+	f.setPush(hooked.ID, hook("old", "receiver"))
+	owner := asker{Tenant: "tenant", Subject: "owner", Agent: "f"}.of(f.Store)
+
+	say := &NewMessage{Task: parked.c.Task, Message: user("x"), RequestID: NewID()}
+	made := keyed(fresh("f"), "key", "1")
+	again := keyed(chosen("e", "name"), "reopens", "1")
+	again.Reopens = &ended.Task
+	writes := map[string]func(context.Context) error{
+		"message": func(ctx context.Context) error { _, err := f.AddMessage(ctx, say); return err },
+		"create":  func(ctx context.Context) error { _, err := owner.Create(ctx, made); return err },
+		"reopen":  func(ctx context.Context) error { _, err := f.Create(ctx, again); return err },
+		"cancel":  func(ctx context.Context) error { _, err := f.Cancel(ctx, waiting); return err },
+		"set webhook": func(ctx context.Context) error {
+			return f.SetPush(ctx, hooked.ID, hook("new", "receiver"), 20)
+		},
+		"delete webhook": func(ctx context.Context) error { _, err := f.DeletePush(ctx, hooked.ID, "old"); return err },
+	}
+
+	standby("nobody")
+	queued := run.write(status(task.StateWorking), chunk("1"))
+	type result struct {
+		name string
+		err  error
+	}
+	results := make(chan result, len(writes))
+	for name, write := range writes {
+		go func() { results <- result{name, write(context.Background())} }()
+	}
+	for range writes {
+		r := await(t, results)
+		require.ErrorIs(t, r.err, task.Unavailable, r.name)
+	}
+	require.Equal(t, task.StateCanceled, f.state(waiting.ID), "the commit shows, although only the primary has it")
+	_, byKey, err := owner.Existing(t.Context(), made)
+	require.True(t, byKey)
+	require.ErrorIs(t, err, task.Unavailable, "nor is a client's own retry")
+	select {
+	case a := <-queued:
+		require.Fail(t, "an append was acknowledged", "%v", a)
+	default:
+	}
+
+	standby("")
+	require.Equal(t, answer{}, await(t, queued))
+	require.Len(t, f.log(run.c.Task.ID), 3)
+	old, byKey, err := owner.Existing(t.Context(), made)
+	require.NoError(t, err)
+	require.True(t, byKey)
+	require.Equal(t, made.Task.ID, old.ID)
+	require.Len(t, f.log(parked.c.Task.ID), 4, "the message and its status are there")
+}

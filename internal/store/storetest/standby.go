@@ -1,0 +1,162 @@
+package storetest
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// Standby starts a standby that streams from the server. It skips the test if PostgreSQL's programs
+// do not include pg_basebackup.
+func (s *PrivateServer) Standby() *PrivateServer {
+	s.t.Helper()
+	bin, err := pgembed.Find(s.t.Context(), slog.New(slog.DiscardHandler), 0)
+	program := filepath.Join(bin.Dir, "pg_basebackup")
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		s.t.Skipf("a standby needs PostgreSQL's pg_basebackup: %v", err)
+	}
+	b := newPrivate(s.t, s.settings)
+	b.Stop() // only its directories are needed
+	if err := os.RemoveAll(b.data()); err != nil {
+		s.t.Fatalf("standby: %v", err)
+	}
+	from, err := url.Parse(s.URL)
+	if err != nil {
+		s.t.Fatalf("standby: %v", err)
+	}
+	cmd := exec.CommandContext(s.t.Context(), program, "--pgdata="+b.data(), "--checkpoint=fast", "--write-recovery-conf", "--no-sync",
+		"--dbname=host="+from.Query().Get("host")+" port="+from.Query().Get("port")+" user="+from.User.Username()+" application_name=standby")
+	cmd.Dir, cmd.SysProcAttr = filepath.Dir(b.data()), &syscall.SysProcAttr{Credential: ownerOf(s.t, filepath.Dir(b.data()))}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("standby: %v: %s", err, out)
+	}
+	b.Start()
+	b.URL = b.pg.DSN()
+	return b
+}
+
+// Promote makes the standby the primary.
+func (s *PrivateServer) Promote() {
+	s.t.Helper()
+	s.Exec("SELECT pg_promote()")
+}
+
+// StartAsStandby starts a stopped primary as a standby of no server: it accepts connections and no
+// writes.
+func (s *PrivateServer) StartAsStandby() {
+	s.t.Helper()
+	signal := filepath.Join(s.data(), "standby.signal")
+	err := os.WriteFile(signal, nil, 0o600)
+	if owner := ownerOf(s.t, s.data()); err == nil && owner != nil {
+		err = os.Lchown(signal, int(owner.Uid), int(owner.Gid))
+	}
+	if err != nil {
+		s.t.Fatalf("standby: %v", err)
+	}
+	s.Start()
+}
+
+// StopStreaming cuts a standby off from its primary, which commits further on its own.
+func (s *PrivateServer) StopStreaming() {
+	s.t.Helper()
+	s.Exec("ALTER SYSTEM SET primary_conninfo = ''")
+	s.Exec("SELECT pg_reload_conf()")
+	waittest.Eventually(s.t, "the standby stops to stream", func() error {
+		return waittest.Unless(s.Count("SELECT count(*)::int FROM pg_stat_wal_receiver") == 0, "it streams")
+	})
+}
+
+// Replicate makes the commits of the primary wait for its standby (synchronous replication).
+func (s *PrivateServer) Replicate() {
+	s.t.Helper()
+	s.Exec("ALTER SYSTEM SET synchronous_standby_names = '*'")
+	s.Exec("SELECT pg_reload_conf()")
+	waittest.Eventually(s.t, "the standby is synchronous", func() error {
+		return waittest.Unless(s.Count("SELECT count(*)::int FROM pg_stat_replication WHERE sync_state = 'sync'") > 0, "it is not")
+	})
+}
+
+// Exec executes a statement in a session of its own.
+func (s *PrivateServer) Exec(sql string) {
+	s.t.Helper()
+	s.do(func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, sql)
+		return err
+	})
+}
+
+// Count returns the number that a query selects.
+func (s *PrivateServer) Count(sql string) (n int) {
+	s.t.Helper()
+	s.do(func(ctx context.Context, c *pgx.Conn) error { return c.QueryRow(ctx, sql).Scan(&n) })
+	return n
+}
+
+func (s *PrivateServer) do(do func(context.Context, *pgx.Conn) error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)
+	defer cancel()
+	c, err := pgx.Connect(ctx, s.URL)
+	if err == nil {
+		err = do(ctx, c)
+		_ = c.Close(ctx)
+	}
+	if err != nil {
+		s.t.Fatalf("private server: %v", err)
+	}
+}
+
+// data is the directory of the cluster.
+func (s *PrivateServer) data() string {
+	home, err := filepath.EvalSymlinks(filepath.Join(s.dir, "postgres"))
+	if err != nil {
+		s.t.Fatalf("private server: %v", err)
+	}
+	return filepath.Join(home, "data")
+}
+
+// ownerOf is the account that PostgreSQL runs as; nil if it is ours.
+func ownerOf(t testing.TB, path string) *syscall.Credential {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatalf("private server: %v", err)
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	if int(st.Uid) == os.Geteuid() {
+		return nil
+	}
+	return &syscall.Credential{Uid: st.Uid, Gid: st.Gid}
+}
+
+// Hosts returns a URL that names the servers of several URLs, in their order. Each must have a host
+// and a port of its own, as those of proxies have.
+func Hosts(urls ...string) string {
+	var hosts []string
+	var first *url.URL
+	for _, raw := range urls {
+		u, err := url.Parse(raw)
+		if err != nil {
+			panic(err)
+		}
+		if first == nil {
+			first = u
+		}
+		hosts = append(hosts, u.Host)
+	}
+	return strings.Replace(urls[0], first.Host, strings.Join(hosts, ","), 1)
+}
