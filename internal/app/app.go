@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	dialects "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
@@ -67,12 +68,16 @@ type env struct {
 	banner   io.Writer
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
+	memory   *memory.Budgets
 }
 
 func newEnv(cfg *config.Config, log *slog.Logger, o Options) *env {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &env{cfg: cfg, log: log, version: o.Version, banner: o.Banner, registry: registry, metrics: telemetry.New(registry, dialects.Versions()...)}
+	return &env{
+		cfg: cfg, log: log, version: o.Version, banner: o.Banner, registry: registry,
+		metrics: telemetry.New(registry, dialects.Versions()...), memory: budgets(cfg, registry, log),
+	}
 }
 
 // serve composes the parts in order, each from earlier ones, and runs them. Parts subscribe to signals when they are

@@ -75,6 +75,10 @@ const (
 
 // Limits bound what clients may ask of one replica.
 type Limits struct {
+	// Memory is the memory that the process may use; 0: as the control group or the machine has.
+	Memory Size `yaml:"memory"`
+	// BytesInFlight bounds the memory of large bodies, answers, messages and events; 0: half of Memory.
+	BytesInFlight Size          `yaml:"bytes_in_flight"`
 	MaxBody       Size          `yaml:"max_body"`
 	MaxDepth      int           `yaml:"max_depth"`
 	MaxParts      int           `yaml:"max_parts"`

@@ -52,6 +52,15 @@ func (l *loader) validate(c *Config) {
 	oneOf(l, "protocol.card_unversioned", c.Protocol.CardUnversioned, CardSuperset, CardStrict10, CardLegacy)
 	oneOf(l, "protocol.ambiguous_result", c.Protocol.AmbiguousResult, ResultOrigin, ResultUnion, Result03)
 
+	if c.Limits.Memory != 0 {
+		inRange(l, "limits.memory", c.Limits.Memory, 64*MiB, 1024*GiB)
+	}
+	if c.Limits.BytesInFlight != 0 {
+		inRange(l, "limits.bytes_in_flight", c.Limits.BytesInFlight, 16*MiB, 1024*GiB)
+	}
+	if c.Limits.Memory != 0 && c.Limits.BytesInFlight > c.Limits.Memory {
+		l.at("limits.bytes_in_flight", "must not be larger than limits.memory")
+	}
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
 	inRange(l, "limits.max_parts", c.Limits.MaxParts, 1, 100_000)

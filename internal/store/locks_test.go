@@ -198,7 +198,9 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 		canceled <- err
 	}()
 	f.retries("cancel")
-	_, err = f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}, Older: []time.Duration{0}, Skip: []uuid.UUID{}})
+	_, err = f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{
+		Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}, Older: []time.Duration{0}, Skip: []uuid.UUID{}, Alone: true,
+	})
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, await(t, canceled))

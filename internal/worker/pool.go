@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -70,8 +71,10 @@ type Options struct {
 	StopGrace    time.Duration // for runs when the server stops; 0 gives them back at once
 	ClaimBatch   int           // maximum runs per agent in one claim; default 100
 	Worker       func() task.ID
-	Observer     Observer
-	Log          *slog.Logger
+	// Memory bounds the messages of runs. One run starts whatever the size of its message. Nil: no bound.
+	Memory   *memory.Budget
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // Pool runs agents on this process.
@@ -161,7 +164,7 @@ func (p *Pool) Reserve(agent string) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.agents[agent]
-	if s == nil || s.free == 0 || s.ready || s.breaker.open || p.closing {
+	if s == nil || s.free == 0 || s.ready || s.breaker.open || p.closing || p.opt.Memory.Free() <= 0 {
 		return nil
 	}
 	w := p.opt.Worker()
@@ -342,13 +345,17 @@ func (p *Pool) demand() []store.Demand {
 	if p.closing {
 		return nil
 	}
+	free := p.opt.Memory.Free()
+	if free <= 0 {
+		return nil // the end of a run rings
+	}
 	var want []store.Demand
 	for name, s := range p.agents {
 		if !s.ready || s.free == 0 {
 			continue
 		}
 		now := time.Now()
-		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil}
+		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: max(free/messageFactor, 1), Further: p.opt.Memory.InUse()}
 		if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
 			continue
 		}
@@ -408,8 +415,15 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	if p.opt.Observer.Running != nil {
 		p.opt.Observer.Running(s.Name, 1)
 	}
+	held := messageBytes(c.Message) * messageFactor
+	p.opt.Memory.Add(held)
 	p.runs.Go(func() {
 		r.run()
+		p.opt.Memory.Give("", held)
+		if held > memory.Small {
+			// The claim may have left tasks whose messages did not fit.
+			p.Wake(s.Name)
+		}
 		p.pass(r)
 		p.begin(r, true)
 		p.mu.Lock()
@@ -422,6 +436,19 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		}
 		p.release(s)
 	})
+}
+
+// messageFactor is the bytes of memory for each byte of a message: its row, the message, and what the
+// executor makes of it.
+const messageFactor = 3
+
+// messageBytes returns the size of a message's content.
+func messageBytes(m *task.Message) int64 {
+	n := int64(len(m.Metadata))
+	for i := range m.Parts {
+		n += m.Parts[i].Size()
+	}
+	return n
 }
 
 // Reconcile compares the runs that the database assigns to this process with its actual runs. It

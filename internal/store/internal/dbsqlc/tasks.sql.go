@@ -108,8 +108,8 @@ WITH lck AS MATERIALIZED (
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn)
-    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1 FROM ok WHERE ok.parked
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes)
+    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length($8::text) FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.parked AND ok.pushes
@@ -467,8 +467,8 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries)
-    SELECT id, agent, worker_id, 1, runs FROM created
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes)
+    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload) FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
@@ -762,7 +762,7 @@ SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_i
            'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
  WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean) AND l.agent = $5
-   AND (l.kind <> 3 OR $6::boolean)
+   AND (l.kind <> 3 OR $6::boolean) AND l.last_seq <= $7::bigint
 `
 
 type TaskReadParams struct {
@@ -772,6 +772,7 @@ type TaskReadParams struct {
 	TenantWide    bool
 	Agent         string
 	WithArtifacts bool
+	MaxEvents     int64
 }
 
 type TaskReadRow struct {
@@ -788,7 +789,7 @@ type TaskReadRow struct {
 	Header     []byte
 }
 
-// TaskFind and EventsOf in one statement. The task's columns come with its first event only, in one
+// TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come with its first event only, in one
 // column: repeated in each row of a long log they would cost too much.
 func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]TaskReadRow, error) {
 	rows, err := db.Query(ctx, taskRead,
@@ -798,6 +799,7 @@ func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]
 		arg.TenantWide,
 		arg.Agent,
 		arg.WithArtifacts,
+		arg.MaxEvents,
 	)
 	if err != nil {
 		return nil, err
@@ -872,7 +874,7 @@ WITH free AS MATERIALIZED (
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM created
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes) SELECT id, agent, 1, octet_length($14::text) FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST($14::text AS json) FROM created
