@@ -198,11 +198,13 @@ SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0;
 -- name: MessageAppend :one
 -- Adds a user's message to a task that has not ended. A parked task becomes submitted and
 -- is queued; one that has a run keeps it, and the message waits (pending) unless the agent
--- refuses that (@enqueue false). No row: ended, busy or unknown; the caller reads which.
+-- refuses that (@enqueue false), or @most_pending messages (0: any number) wait already. No row: ended,
+-- busy, full or unknown; the caller reads which.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
-     WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8) AND (t.state >= 3 OR @enqueue::boolean)
+     WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
+       AND (t.state >= 3 OR @enqueue::boolean AND (@most_pending::integer = 0 OR t.pending < @most_pending::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)

@@ -22,7 +22,7 @@ import (
 )
 
 // balancer stands for a TCP load balancer: it asks /readyz of each server each second, spreads new connections over the
-// ready ones, and retries nothing.
+// ready ones (over all if none is), and retries nothing.
 type balancer struct {
 	addr    string
 	servers []*balanced
@@ -60,7 +60,7 @@ func balance(t *testing.T, replicas ...*clustertest.Replica) *balancer {
 }
 
 func (s *balanced) watch(ctx context.Context) {
-	client := http.Client{Timeout: time.Second}
+	client := http.Client{Timeout: waittest.Patience} // a busy machine may answer late
 	for tick := time.NewTicker(time.Second); ; {
 		select {
 		case <-ctx.Done():
@@ -78,23 +78,23 @@ func (s *balanced) watch(ctx context.Context) {
 
 func (b *balancer) carry(client net.Conn) {
 	defer func() { _ = client.Close() }()
+	s := b.servers[int(b.next.Add(1))%len(b.servers)]
 	for range b.servers {
-		s := b.servers[int(b.next.Add(1))%len(b.servers)]
-		if !s.ready.Load() {
-			continue
+		if s.ready.Load() {
+			break
 		}
-		server, err := net.Dial("tcp", s.host)
-		if err != nil {
-			return
-		}
-		go func() {
-			_, _ = io.Copy(server, client)
-			_ = server.(*net.TCPConn).CloseWrite()
-		}()
-		_, _ = io.Copy(client, server)
-		_ = server.Close()
+		s = b.servers[int(b.next.Add(1))%len(b.servers)]
+	}
+	server, err := net.Dial("tcp", s.host)
+	if err != nil {
 		return
 	}
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(client, server)
+	_ = server.Close()
 }
 
 // TestARolloutFailsNoRequest restarts two replicas, one after the other, while clients send through a balancer that learns
@@ -102,7 +102,7 @@ func (b *balancer) carry(client net.Conn) {
 func TestARolloutFailsNoRequest(t *testing.T) {
 	t.Parallel()
 	db := clustertest.NewDB(t)
-	config := "drain_delay: 3s\n" + clustertest.Settings
+	config := "drain_delay: 6s\n" + clustertest.Settings // twice the default: a busy machine is late to see it
 	a, b := clustertest.Pair(t, clustertest.Options{DB: db.URL, Config: config})
 	front := balance(t, a, b)
 	ctx, end := context.WithCancel(t.Context())

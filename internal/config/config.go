@@ -390,6 +390,7 @@ type AgentLimits struct {
 	Concurrency       int           `yaml:"concurrency"`
 	Queue             int           `yaml:"queue"`              // waiting tasks; 0: no limit
 	LiveTasks         int           `yaml:"live_tasks"`         // of each caller; 0: the limit for every agent
+	PendingMessages   int           `yaml:"pending_messages"`   // of a task, while its run lasts; 0: no limit
 	MaxArtifacts      Size          `yaml:"max_artifacts"`      // of a task; 0: no limit
 	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none

@@ -89,10 +89,10 @@ func (a *Agent) setDefaults() {
 		Limits: AgentLimits{
 			RunTimeout:     time.Hour,
 			MaxAttempts:    3,
-			UnreachableFor: time.Hour,
-			Backoff:        time.Second,
-			CancelGrace:    10 * time.Second,
-			MaxEvent:       16 * MiB,
+			UnreachableFor: time.Hour, PendingMessages: 100,
+			Backoff:     time.Second,
+			CancelGrace: 10 * time.Second,
+			MaxEvent:    16 * MiB,
 		},
 	}
 }

@@ -346,6 +346,7 @@ func (l *loader) agent(path string, a *Agent) {
 	}
 	inRange(l, limits+".queue", lim.Queue, 0, mostCounted)
 	inRange(l, limits+".live_tasks", lim.LiveTasks, 0, mostCounted)
+	inRange(l, limits+".pending_messages", lim.PendingMessages, 0, mostCounted)
 	if lim.MaxArtifacts != 0 {
 		inRange(l, limits+".max_artifacts", lim.MaxArtifacts, 1*KiB, 1024*GiB)
 	}

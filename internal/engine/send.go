@@ -256,7 +256,7 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 	}
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
 	m := &store.NewMessage{
-		Task: h, Message: n.Message, Enqueue: !agent.RejectBusy, RequestID: n.Task.ID, Idempotency: n.Idempotency,
+		Task: h, Message: n.Message, Enqueue: !agent.RejectBusy, MostPending: agent.PendingMessages, RequestID: n.Task.ID, Idempotency: n.Idempotency,
 	}
 	if r.Push != nil {
 		m.Push, m.MostPushes = v.pushFor(h, r.Push, r.Dialect), v.opt.Push.MaxPerTask

@@ -77,20 +77,21 @@ const messageAppend = `-- name: MessageAppend :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
-     WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8) AND (t.state >= 3 OR $3::boolean)
+     WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8)
+       AND (t.state >= 3 OR $3::boolean AND ($4::integer = 0 OR t.pending < $4::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-    SELECT d.day, $4, $5, $6::text, $7::bytea, lck.id
+    SELECT d.day, $5, $6, $7::text, $8::bytea, lck.id
       FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day)
-     WHERE $6::text <> ''
-       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $4 AND k.owner = $5 AND k.key = $6::text)
+     WHERE $7::text <> ''
+       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $5 AND k.owner = $6 AND k.key = $7::text)
      ORDER BY d.day
     ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
     SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.turns, lck.parked, lck.pushes FROM lck
-     WHERE $6::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
+     WHERE $7::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = ok.last_seq + CASE WHEN ok.parked THEN 2 ELSE 1 END,
@@ -104,12 +105,12 @@ WITH lck AS MATERIALIZED (
       FROM ok WHERE t.id = $2 AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
-    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($8::text AS json), $9::uuid FROM ok
+    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($9::text AS json), $10::uuid FROM ok
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
     INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes)
-    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length($8::text) FROM ok WHERE ok.parked
+    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length($9::text) FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.parked AND ok.pushes
@@ -122,6 +123,7 @@ type MessageAppendParams struct {
 	Audit       string
 	ID          uuid.UUID
 	Enqueue     bool
+	MostPending int32
 	Tenant      string
 	Owner       string
 	Key         string
@@ -140,12 +142,14 @@ type MessageAppendRow struct {
 
 // Adds a user's message to a task that has not ended. A parked task becomes submitted and
 // is queued; one that has a run keeps it, and the message waits (pending) unless the agent
-// refuses that (@enqueue false). No row: ended, busy or unknown; the caller reads which.
+// refuses that (@enqueue false), or @most_pending messages (0: any number) wait already. No row: ended,
+// busy, full or unknown; the caller reads which.
 func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendParams) (MessageAppendRow, error) {
 	row := db.QueryRow(ctx, messageAppend,
 		arg.Audit,
 		arg.ID,
 		arg.Enqueue,
+		arg.MostPending,
 		arg.Tenant,
 		arg.Owner,
 		arg.Key,
