@@ -7,6 +7,8 @@ TOOLS    := bin/sqlc bin/golangci-lint
 FUZZTIME ?= 30s
 MODELRUNS ?= 150
 PACKAGES ?= ./...
+# For one package. A busy machine needs more than go test's ten minutes.
+TIMEOUT  ?= 40m
 VERSION  ?= next
 TESTFLAGS ?=
 VULNDB   ?= https://vuln.go.dev
@@ -18,25 +20,33 @@ BENCHTIME    ?= 3s
 BENCH_STORED ?= 100000
 export BENCH_STORED
 
+# Whether PACKAGES include tests that run servers.
+INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
+
 .PHONY: help run build test test-postgres race chaos interop check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ## serve the demo agent on http://127.0.0.1:8080, with a database in ./.holdfast
-	go run ./cmd/server
+# exec: Ctrl-C reaches the server and nothing that would report its end as an error.
+run: build ## serve the demo agent on http://127.0.0.1:8080, with a database in ./.holdfast
+	@exec bin/holdfast
 
 build: ## a static binary, bin/holdfast
-	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/server
+	@echo "go build: the first time, this compiles every package and takes minutes"
+	CGO_ENABLED=0 go build -v -trimpath -o bin/holdfast ./cmd/server
 
+# The servers are built first, so that the time limit of a package is for its tests alone.
 test: ## every test, against a real PostgreSQL
-	go test -shuffle=on $(PACKAGES)
+	$(if $(INTEGRATION),go run ./internal/clustertest/prebuild)
+	go test -timeout $(TIMEOUT) -shuffle=on $(PACKAGES)
 
 test-postgres: ## the tests on another PostgreSQL, which it downloads: VERSION=18, or a release such as 18.3
 	HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && go test $(TESTFLAGS) $(PACKAGES)
 
 race: ## the tests under the race detector (needs a C compiler)
-	go test -race -shuffle=on $(PACKAGES)
+	$(if $(INTEGRATION),go run -race ./internal/clustertest/prebuild)
+	go test -race -timeout $(TIMEOUT) -shuffle=on $(PACKAGES)
 
 chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
 	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration/faults -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
@@ -96,7 +106,7 @@ conformance: ## the public conformance kit of A2A, of which TCK is a clone, and 
 		$(or $(TCK),$(error TCK is not set: make conformance TCK=<clone of https://github.com/a2aproject/a2a-tck>))
 
 cover: ## test coverage across packages
-	go test -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
+	go test -timeout $(TIMEOUT) -shuffle=on -coverpkg ./... -coverprofile coverage.out $(PACKAGES)
 	go tool cover -func coverage.out | tail -1
 
 clean: ## remove what was built; the database in ./.holdfast stays

@@ -72,7 +72,8 @@ WITH inp AS MATERIALIZED (
 ), requeued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1,
-           message_seq = holdfast.message_after(q.id, q.message_seq)
+           message_seq = holdfast.message_after(q.id, q.message_seq),
+           message_bytes = coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0)
      WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again))
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
@@ -106,12 +107,12 @@ SELECT * FROM holdfast.task_events
  ORDER BY seq LIMIT @max_rows;
 
 -- name: EventsOf :many
--- The part of a log that a response shows: messages and statuses, and artifacts if wanted. Rows
--- usually come in order, by the primary key. There is no ORDER BY, because a join would then sort,
--- and a sort writes a long log to disk.
+-- A page of the part of a log that a response shows: messages and statuses, and artifacts if wanted.
+-- Rows usually come in order, by the primary key. There is no ORDER BY, because a join would then
+-- sort, and a sort writes a long log to disk.
 SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = @task AND l.seq <= @upto AND (l.kind <> 3 OR @with_artifacts::boolean);
+ WHERE l.task = @task AND l.seq > @after AND l.seq <= @upto AND (l.kind <> 3 OR @with_artifacts::boolean);
 
 -- name: EventsCatchUp :many
 -- The hub's read for many topics at once. For a topic with more events than the limit, the hub

@@ -61,32 +61,20 @@ SELECT count(*) FROM (
 ) n;
 
 -- name: EventsOfMany :many
--- The logs of the tasks of a page, in the order given: as many whole logs as fit into the budget of
--- bytes, and the first one whatever its size. Of messages that are not wanted the payload is not
--- read. By primary key; the lowest and the highest id prune the partitions that hold none of them.
---
--- PostgreSQL must read and decompress a payload to know its length. So the statement asks only for
--- logs that may fit by their size on disk, which the row itself has.
-SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload, e.created_at
-  FROM (
-    SELECT s.*, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.ord) AS bytes
-      FROM (
-        SELECT x.*, w.ord, sum(coalesce(pg_column_size(x.payload), 0)) OVER (ORDER BY w.ord) AS stored
-          FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@froms::bigint[]) AS first, unnest(@uptos::bigint[]) AS upto,
-                       generate_subscripts(@tasks::uuid[], 1) AS ord) w
-         CROSS JOIN LATERAL (
-            SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
-                   CASE WHEN l.kind <> 1 OR @with_messages::boolean THEN l.payload END AS payload
-              FROM holdfast.callers_log l
-             WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN @lowest AND @highest AND l.id BETWEEN @lowest AND @highest
-               AND (l.kind <> 3 OR @with_artifacts::boolean)
-             ORDER BY l.seq
-         ) x
-      ) s
-     WHERE s.ord = 1 OR s.stored <= @budget::bigint
-  ) e
- WHERE e.ord = 1 OR e.bytes <= @budget::bigint
- ORDER BY e.ord, e.seq;
+-- The logs of the tasks of a page, in the order given; the reader stops when it has enough bytes. Of
+-- messages that are not wanted the payload is not read. By primary key; the lowest and the highest
+-- id prune the partitions that hold none of them. There is no ORDER BY over all tasks: the join goes
+-- through the tasks in order, and a sort would write large pages to disk.
+SELECT x.task, x.seq, x.kind, x.state, x.attempt, x.append, x.last, x.artifact_id, CAST(x.payload AS json) AS payload, x.created_at
+  FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@froms::bigint[]) AS first, unnest(@uptos::bigint[]) AS upto) w
+ CROSS JOIN LATERAL (
+    SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
+           CASE WHEN l.kind <> 1 OR @with_messages::boolean THEN l.payload END AS payload
+      FROM holdfast.callers_log l
+     WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN @lowest AND @highest AND l.id BETWEEN @lowest AND @highest
+       AND (l.kind <> 3 OR @with_artifacts::boolean)
+     ORDER BY l.seq
+ ) x;
 
 -- name: SecretGet :one
 SELECT value FROM holdfast.secrets WHERE name = @name;

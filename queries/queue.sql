@@ -7,9 +7,13 @@
 -- the whole queue. since[i] skips the dead prefix of the index, which vacuum cannot remove while
 -- another session has an old snapshot. Index task_queue_ready.
 --
+-- All claimed messages together have at most @bytes. With @alone it claims the oldest one even if that
+-- is larger.
+--
 -- It never waits for a lock: it leaves a task with a locked row for the next claim. A message, a
 -- cancel, or a write that is about to be fenced may hold the lock. So it can start at the queue
--- without a deadlock, although all other statements start at the task. No task that it is about to
+-- without a deadlock, although all other statements start at the task. It counts only tasks that it
+-- could lock: the lock is in a subquery, which PostgreSQL runs for each queue row. No task that it is about to
 -- lock has moved: the commit that ends a task deletes its queue row, and this statement has either
 -- locked that row before or does not find it.
 WITH s AS MATERIALIZED (
@@ -25,18 +29,31 @@ WITH s AS MATERIALIZED (
                        unnest(@since::timestamptz[]) AS since, unnest(@older::interval[]) AS older) a
          CROSS JOIN LATERAL (
             SELECT q.id FROM holdfast.task_queue q
+             CROSS JOIN LATERAL (
+                SELECT y.id FROM holdfast.tasks y
+                 WHERE y.id = q.id AND y.state NOT IN (3, 4, 5, 6, 7, 8)
+                   FOR NO KEY UPDATE SKIP LOCKED
+             ) y
              WHERE q.agent = a.agent AND q.worker_id IS NULL AND NOT q.suspect
                AND q.available_at >= a.since AND q.available_at <= now() - a.older
                AND q.id <> ALL(@skip::uuid[])
              ORDER BY q.available_at, q.id
              LIMIT a.slots - (SELECT count(*) FROM s WHERE s.agent = a.agent)
-               FOR UPDATE SKIP LOCKED
+               FOR UPDATE OF q SKIP LOCKED
          ) x
     ) || ARRAY(SELECT id FROM s) AS ids
+), b AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT x.id
+          FROM (SELECT q.id, sum(q.message_bytes) OVER (ORDER BY q.available_at, q.id) AS bytes,
+                       row_number() OVER (ORDER BY q.available_at, q.id) AS nth
+                  FROM holdfast.task_queue q WHERE q.id = ANY((SELECT ids FROM c)::uuid[])) x
+         WHERE x.bytes <= @bytes::bigint OR x.nth = 1 AND @alone::boolean
+    ) AS ids
 ), l AS MATERIALIZED (
     SELECT ARRAY(
         SELECT x.id FROM holdfast.tasks x
-         WHERE x.id = ANY((SELECT ids FROM c)::uuid[]) AND x.state NOT IN (3, 4, 5, 6, 7, 8)
+         WHERE x.id = ANY((SELECT ids FROM b)::uuid[]) AND x.state NOT IN (3, 4, 5, 6, 7, 8)
            FOR NO KEY UPDATE SKIP LOCKED
     ) AS ids
 ), q AS (
@@ -65,11 +82,12 @@ SELECT t.id, t.client_id, t.agent, t.tenant, t.owner, t.context_id, t.state, t.l
 -- (@in_place), and the log records why (@logged). @uncount does not count the attempt (a worker's
 -- shutdown is not the task's fault). @away says that the agent did not begin the run; in place, that it
 -- is away, which agent_outages records.
--- Fenced like EventsAppend. No row: the run no longer belongs to this worker.
+-- Fenced like EventsAppend. No row: the run no longer belongs to this worker. It does not wait for a
+-- task that another session has locked (55P03): the connections of claims and leases would wait, too.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.kept, t.last_seq, t.attempt, t.cancel_requested, t.worker_id, t.claimed_at FROM holdfast.tasks t
      WHERE t.id = @id AND t.attempt = @attempt AND t.state NOT IN (3, 4, 5, 6, 7, 8) AND t.worker_id IS NOT NULL
-       FOR NO KEY UPDATE
+       FOR NO KEY UPDATE NOWAIT
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = CASE WHEN @logged::boolean THEN lck.last_seq + 1 ELSE lck.last_seq END, worker_id = NULL,

@@ -108,8 +108,8 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries)
-    SELECT id, agent, worker_id, 1, runs FROM created
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes)
+    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload) FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
@@ -184,7 +184,7 @@ WITH free AS MATERIALIZED (
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM created
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes) SELECT id, agent, 1, octet_length(@payload::text) FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST(@payload::text AS json) FROM created
@@ -198,11 +198,13 @@ SELECT now()::timestamptz, 0, by_limit, 0 FROM refused WHERE by_limit > 0;
 -- name: MessageAppend :one
 -- Adds a user's message to a task that has not ended. A parked task becomes submitted and
 -- is queued; one that has a run keeps it, and the message waits (pending) unless the agent
--- refuses that (@enqueue false). No row: ended, busy or unknown; the caller reads which.
+-- refuses that (@enqueue false), or @most_pending messages (0: any number) wait already. No row: ended,
+-- busy, full or unknown; the caller reads which.
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
-     WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8) AND (t.state >= 3 OR @enqueue::boolean)
+     WHERE t.id = @id AND t.state NOT IN (5, 6, 7, 8)
+       AND (t.state >= 3 OR @enqueue::boolean AND (@most_pending::integer = 0 OR t.pending < @most_pending::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
@@ -233,8 +235,8 @@ WITH lck AS MATERIALIZED (
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn)
-    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1 FROM ok WHERE ok.parked
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes)
+    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length(@payload::text) FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.parked AND ok.pushes
@@ -305,7 +307,7 @@ SELECT * FROM holdfast.tasks
  WHERE id = @id AND client_id IS NULL AND tenant = @tenant AND (owner = @owner OR @tenant_wide::boolean) AND agent = @agent;
 
 -- name: TaskRead :many
--- TaskFind and EventsOf in one statement. The task's columns come with its first event only, in one
+-- TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come with its first event only, in one
 -- column: repeated in each row of a long log they would cost too much.
 SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at,
        CAST(CASE WHEN l.seq = 1 THEN json_build_object(
@@ -313,7 +315,7 @@ SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_i
            'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
  WHERE l.task = @id AND l.client_id IS NULL AND l.tenant = @tenant AND (l.owner = @owner OR @tenant_wide::boolean) AND l.agent = @agent
-   AND (l.kind <> 3 OR @with_artifacts::boolean);
+   AND (l.kind <> 3 OR @with_artifacts::boolean) AND l.last_seq <= @max_events::bigint;
 
 -- name: TaskNamed :one
 -- The task of a name, if the caller may see it. By primary key.

@@ -94,11 +94,21 @@ func TestComposeFile(t *testing.T) {
 	require.Equal(t, 2, server.Deploy.Replicas)
 	require.Empty(t, server.Ports, "a fixed host port prevents scaling")
 	require.Empty(t, server.ContainerName, "a container name prevents scaling")
-	require.Greater(t, server.StopGracePeriod, config.Default().Worker.StopGrace+15*time.Second, "longer than the longest stop of the server")
+	// As in the image, where other machines reach the server.
+	inImage, err := config.Load(config.Source{Flags: map[string]string{"listen": ":8080"}})
+	require.NoError(t, err)
+	stop := inImage.DrainDelay + inImage.Worker.StopGrace + inImage.DefaultAgent().Limits.CancelGrace + 15*time.Second
+	require.Equal(t, 48*time.Second, stop, "docs/deployment.md, Upgrades, names it")
+	require.Greater(t, server.StopGracePeriod, stop, "longer than the longest stop of the server")
 	require.Equal(t, []string{"127.0.0.1:8080:8080", "127.0.0.1:8081:8081"}, balancer.Ports, "the open server is reachable from this machine only")
 
 	haproxy, err := os.ReadFile("../../deploy/haproxy.cfg")
 	require.NoError(t, err)
+	hard := regexp.MustCompile(`hard-stop-after\s+(\S+)`).FindStringSubmatch(string(haproxy))
+	require.NotNil(t, hard)
+	longest, err := time.ParseDuration(hard[1])
+	require.NoError(t, err)
+	require.Greater(t, balancer.StopGracePeriod, longest, "streams end before Docker kills the balancer")
 	require.Regexp(t, `bind :8080`, string(haproxy))
 	require.Regexp(t, `bind :8081 proto h2`, string(haproxy))
 	require.Regexp(t, `server-template \S+ \d+ server:8080`, string(haproxy))

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -110,40 +111,93 @@ func TestREADMETour(t *testing.T) {
 	checkTour(t, answers, lookErr == nil)
 }
 
+// TestTheTourNoticesTheFirstServer pastes the step that starts a server without Ctrl-C before it.
+func TestTheTourNoticesTheFirstServer(t *testing.T) {
+	t.Parallel()
+	var step string
+	for _, b := range tourOf(t) {
+		if b.topic == "Kill it" {
+			step = b.text
+			break
+		}
+	}
+	step, serves := strings.CutSuffix(step, "\nserve\n")
+	require.True(t, serves, "the step starts a server")
+	out := paste(t, beforeTour+step+"\nserve || echo refused\n"+ctrlC,
+		"HOLDFAST_LISTEN="+clustertest.Reserve(t), "HOLDFAST_ADMIN_LISTEN="+clustertest.Reserve(t), "HOLDFAST_GRPC_LISTEN=127.0.0.1:0")
+	require.Contains(t, out, "press Ctrl-C there, and call serve again.\nrefused")
+}
+
+// TestCtrlCEndsMakeRun presses Ctrl-C on a terminal: make and the server, in one process group, get the signal.
+func TestCtrlCEndsMakeRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
+	require.NoError(t, os.Symlink(clustertest.Binary(t), filepath.Join(dir, "bin", "holdfast")))
+	makefile, err := filepath.Abs("../../Makefile")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(waittest.Context(t), "make", "--file", makefile, "--old-file", "build", "run")
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "HOLDFAST_DATABASE_URL=" + storetest.New(t).URL,
+		"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_GRPC_LISTEN=127.0.0.1:0", "HOLDFAST_ADMIN_LISTEN=127.0.0.1:0",
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := os.Create(filepath.Join(dir, "said.log"))
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = out, out
+	require.NoError(t, cmd.Start())
+	said := func() string {
+		text, err := os.ReadFile(out.Name())
+		require.NoError(t, err)
+		return string(text)
+	}
+	waittest.Eventually(t, "the server runs", func() error {
+		return waittest.Unless(strings.Contains(said(), "server ready"), "%s", said())
+	})
+	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
+	_ = cmd.Wait() // make ends by the signal
+	require.NoError(t, out.Close())
+	require.Contains(t, said(), "stopped")
+	require.NotContains(t, said(), "***")
+	require.NotContains(t, said(), "Error")
+}
+
 // checkTour compares the answers, by topic, with what the README says about them.
 func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	t.Helper()
 	first := answers[""]
 	require.Len(t, first, 2)
-	require.Contains(t, first[0], `"state":"completed"`)
-	require.Contains(t, first[0], `"text":"hello"`)
+	require.Contains(t, first[0], `"state": "TASK_STATE_COMPLETED"`)
+	require.Contains(t, first[0], `"text": "hello"`)
 	require.Equal(t, []int{1, 2, 3, 4, 5, 6}, streamIDs(t, first[1]))
-	require.Contains(t, first[1], `"final":true`)
+	require.Contains(t, first[1], `"state":"TASK_STATE_COMPLETED"`)
 
 	cut := answers["Cut a stream, and resume it"]
 	require.Len(t, cut, 1)
 	require.Equal(t, indexes(1, 13), streamIDs(t, cut[0]), "the two streams together are the whole log")
 	require.Contains(t, cut[0], "timed out", "the first stream ended early")
-	require.Equal(t, 1, strings.Count(cut[0], `"final":true`), "only the second stream has the final event")
+	require.Equal(t, 1, strings.Count(cut[0], `"state":"TASK_STATE_COMPLETED"`), "only the second stream has the final event")
 
 	trip := answers["Three versions, one task"]
 	require.Len(t, trip, 3)
-	require.Contains(t, trip[2], `{"id":"trip-`)
-	require.Contains(t, trip[2], `"state":"TASK_STATE_COMPLETED"`)
-	require.Equal(t, 1, strings.Count(trip[2], `"role":"ROLE_USER"`), "only the newest message")
-	require.Contains(t, trip[1], `"state":"TASK_STATE_COMPLETED"`)
-	require.Contains(t, trip[1], `{"messageId":"m-6","role":"ROLE_USER","taskId":"trip-`)
+	require.Contains(t, trip[2], `"id": "trip-`)
+	require.Contains(t, trip[2], `"state": "TASK_STATE_COMPLETED"`)
+	require.Equal(t, 1, strings.Count(trip[2], `"role": "ROLE_USER"`), "only the newest message")
+	require.Contains(t, trip[1], `"state": "TASK_STATE_COMPLETED"`)
+	require.Regexp(t, `"messageId": "m-6",\s+"role": "ROLE_USER",\s+"taskId": "trip-`, trip[1])
 	require.Contains(t, trip[0], `"state":"input-required"`)
-	require.Contains(t, trip[0], `"text":"You answered: Oslo"`)
+	require.Contains(t, trip[0], `"text": "You answered: Oslo"`)
 	require.Contains(t, trip[0], `"kind":"task","id":"trip-`, "0.3 shows the task under the id that 0.1 chose")
-	require.Contains(t, trip[0], `"sessionId":`)
+	require.Contains(t, trip[0], `"sessionId": `)
 
 	kill := answers["Kill it"]
 	require.Len(t, kill, 3)
 	live := streamIDs(t, kill[1])
 	require.Subset(t, live, []int{1, 2, 3}, "the stream began before the server was killed")
 	require.NotContains(t, kill[1], `"final":true`)
-	require.Contains(t, kill[2], `"state":"working"`, "the task agrees with the log")
+	require.Contains(t, kill[2], `"state": "working"`, "the task agrees with the log")
 	require.Contains(t, kill[2], `"state":"completed"`)
 	for i := range 20 {
 		require.Regexp(t, fmt.Sprintf(`"artifact":.*"text":"%08d `, i), kill[2])
@@ -164,6 +218,7 @@ func checkTour(t *testing.T, answers map[string][]string, psql bool) {
 	if psql {
 		require.Contains(t, inside[0], `"outcome" : "lost"`)
 		require.Contains(t, inside[0], "(24 rows)")
+		require.Regexp(t, `status +\| completed +\| +3 `, inside[0], "the second run is attempt 3")
 	}
 	require.Regexp(t, `run attempt 1 lost`, inside[1])
 	require.Contains(t, inside[1], "[24]")

@@ -97,7 +97,7 @@ func TestChaos(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			if f.name == wrongClocks {
-				serverWithOffClock(t) // builds for a while; no cluster need wait for it
+				clustertest.OffClock(t) // builds for a while; no cluster need wait for it
 			}
 			c := newRig(t, seed+uint64(i), map[string]string{"fsync": "off"}, 6)
 			if f.name == notifyQueueFull && !c.notifyQueueIsSmall() {
@@ -421,14 +421,14 @@ func (c *rig) halfClose() {
 
 // wrongClocks sets the clock of one replica, and then of another one as well, an hour ahead or behind.
 func (c *rig) wrongClocks() {
-	server := serverWithOffClock(c.t)
+	server := clustertest.OffClock(c.t)
 	which := c.rng.Perm(len(c.replicas))
 	for i, off := range []time.Duration{time.Hour, -time.Hour} {
 		r := c.replicas[which[i]]
 		right := r.Options
 		wrong := right
 		wrong.Binary = server
-		wrong.Env = append([]string{clockEnv + "=" + strconv.Itoa(int(off/time.Second))}, right.Env...)
+		wrong.Env = append([]string{clustertest.ClockEnv + "=" + strconv.Itoa(int(off/time.Second))}, right.Env...)
 		c.restart(r, wrong)
 		defer c.restart(r, right)
 		reading := c.devoted(r)

@@ -94,11 +94,11 @@ func TestFrozenReplicaIsFenced(t *testing.T) {
 	a := clustertest.Cluster(t, db.URL, "a")[0]
 	var tasks []string
 	for range 4 {
-		s := a.Stream(a2atest.V03, a2atest.Say("chunks=100 size=16 delay=30ms"))
+		s := a.Stream(a2atest.V03, a2atest.Say("chunks=100 size=16 delay=60ms"))
 		tasks = append(tasks, s.Take(5)[0].Task())
 	}
+	a.Freeze() // before b starts, which on a busy machine takes longer than the runs
 	b := clustertest.Cluster(t, db.URL, "b")[0]
-	a.Freeze()
 	s := b.Resume(tasks[0], 1)
 	s.Until("a chunk of the second attempt", func(e *a2atest.Event) bool {
 		return e.Artifact != nil && clustertest.One[int](db, "SELECT attempt FROM holdfast.tasks WHERE id = $1", db.ID(tasks[0])) > 1

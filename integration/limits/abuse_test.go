@@ -432,7 +432,8 @@ agents:
 	require.Contains(t, res.Err, "address already in use")
 	res = clustertest.Command(t, t.TempDir(), nil, "tasks", "list", "--database-url", "postgres://nobody@127.0.0.1:1/nothing?connect_timeout=2")
 	require.Equal(t, 1, res.Code)
-	require.NotEmpty(t, strings.TrimSpace(res.Err))
+	require.Contains(t, res.Err, "nothing as nobody on 127.0.0.1:1 is not reachable: ")
+	require.Equal(t, 1, strings.Count(res.Err, "refused"), "the cause once: %s", res.Err)
 }
 
 func file(t testing.TB, content string) string {

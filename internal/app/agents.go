@@ -41,9 +41,10 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 		out.engine = append(out.engine, engine.Agent{
 			Name: a.Name, RejectBusy: a.OnBusy == config.BusyReject, DirectReplies: a.DirectReplies,
 			DedupeMessages: a.DedupeMessageID, TenantVisible: a.Auth.Visibility == config.VisibleToTenant,
-			Limits:      store.Limits{Live: cmp.Or(a.Limits.LiveTasks, cfg.Limits.PerPrincipal.LiveTasks), Queue: a.Limits.Queue},
-			InputModes:  modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
-			OutputModes: modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
+			Limits:          store.Limits{Live: cmp.Or(a.Limits.LiveTasks, cfg.Limits.PerPrincipal.LiveTasks), Queue: a.Limits.Queue},
+			PendingMessages: a.Limits.PendingMessages,
+			InputModes:      modes(a.Card.DefaultInputModes, a.Card.Skills, func(s *config.Skill) []string { return s.InputModes }),
+			OutputModes:     modes(a.Card.DefaultOutputModes, a.Card.Skills, func(s *config.Skill) []string { return s.OutputModes }),
 		})
 		served := dispatch.Agent{Name: a.Name, NoStreams: !a.Card.Streaming}
 		for _, e := range extensions(a) {

@@ -81,6 +81,7 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 	return dispatch.New(dispatch.Options{
 		Engine: dispatch.Views(eng.As), KeepAlive: cfg.SSE.KeepAlive, MaxStreams: cfg.Limits.MaxStreams,
 		Quotas: perPrincipal(&cfg.Limits.PerPrincipal), MaxParts: cfg.Limits.MaxParts, MaxPart: int64(cfg.Limits.MaxPart),
+		Memory:          e.memory,
 		LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
 		ReopenTerminal:  cfg.Protocol.V01ReopenTerminal,
 		ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	dialects "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
@@ -41,6 +42,12 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err != nil {
 		return err
 	}
+	e := newEnv(cfg, log, o)
+	ports, err := listen(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer ports.close()
 	db, err := OpenDatabase(ctx, base, cfg, log)
 	if err != nil {
 		return err
@@ -49,7 +56,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 	if err := db.Migrate(ctx, log); err != nil {
 		return err
 	}
-	return serve(ctx, base, newEnv(cfg, log, o), db, agents, access)
+	return serve(ctx, base, e, ports, db, agents, access)
 }
 
 // env is the environment of every stage of the composition.
@@ -60,23 +67,21 @@ type env struct {
 	banner   io.Writer
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
+	memory   *memory.Budgets
 }
 
 func newEnv(cfg *config.Config, log *slog.Logger, o Options) *env {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &env{cfg: cfg, log: log, version: o.Version, banner: o.Banner, registry: registry, metrics: telemetry.New(registry, dialects.Versions()...)}
+	return &env{
+		cfg: cfg, log: log, version: o.Version, banner: o.Banner, registry: registry,
+		metrics: telemetry.New(registry, dialects.Versions()...), memory: budgets(cfg, registry, log),
+	}
 }
 
 // serve composes the parts in order, each from earlier ones, and runs them. Parts subscribe to signals when they are
 // built, so before the first part runs.
-func serve(ctx, base context.Context, e *env, db *Database, agents *agents, access *access) error {
-	ports, err := listen(ctx, e)
-	if err != nil {
-		return err
-	}
-	defer ports.close()
-
+func serve(ctx, base context.Context, e *env, ports *ports, db *Database, agents *agents, access *access) error {
 	bus := &signal.Bus{}
 	st, err := openStore(ctx, e, db, bus)
 	if err != nil {

@@ -2,14 +2,17 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
 )
 
-// ports are the listeners of a server. They are opened first, so that an address in use shows before work begins.
+// ports are the listeners of a server. They are opened first, so that an address in use shows before a database is made
+// or migrated.
 type ports struct {
 	public net.Listener // nil without the api role
 	grpc   net.Listener // nil without the api role, or when gRPC is off
@@ -27,21 +30,20 @@ func listen(ctx context.Context, e *env) (_ *ports, err error) {
 		Most: e.cfg.Limits.MaxConnections, OfAddress: e.cfg.Limits.ConnectionsPerAddress,
 		Opened: e.metrics.ConnectionOpened, Refused: e.metrics.ConnectionRefused,
 	})
-	var on net.ListenConfig
 	if e.cfg.HasRole(config.RoleAPI) {
-		if p.public, err = on.Listen(ctx, "tcp", e.cfg.Listen); err != nil {
-			return nil, fmt.Errorf("listen: %w", err)
+		if p.public, err = listenOn(ctx, "listen", e.cfg.Listen); err != nil {
+			return nil, err
 		}
 		p.public = connections.Listener(p.public)
 	}
 	if e.cfg.ServesGRPC() {
-		if p.grpc, err = on.Listen(ctx, "tcp", e.cfg.GRPCListen); err != nil {
-			return nil, fmt.Errorf("grpc_listen: %w", err)
+		if p.grpc, err = listenOn(ctx, "grpc_listen", e.cfg.GRPCListen); err != nil {
+			return nil, err
 		}
 		p.grpc = connections.Listener(p.grpc)
 	}
-	if p.admin, err = on.Listen(ctx, "tcp", e.cfg.AdminListen); err != nil {
-		return nil, fmt.Errorf("admin_listen: %w", err)
+	if p.admin, err = listenOn(ctx, "admin_listen", e.cfg.AdminListen); err != nil {
+		return nil, err
 	}
 	p.admin = limit.NewConnections(limit.ConnectionOptions{Most: adminConnections, OfAddress: adminConnectionsOfAddress}).Listener(p.admin)
 	return p, nil
@@ -52,6 +54,20 @@ const (
 	adminConnections          = 512
 	adminConnectionsOfAddress = 64
 )
+
+// listenOn opens the address of a key of the configuration.
+func listenOn(ctx context.Context, key, address string) (net.Listener, error) {
+	var on net.ListenConfig
+	l, err := on.Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s: %s is in use by another process, perhaps another Holdfast; stop it or set %s to another address: %w",
+			key, address, key, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return l, nil
+}
 
 func (p *ports) close() {
 	for _, l := range []net.Listener{p.public, p.grpc, p.admin} {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"os/signal"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -50,11 +53,11 @@ func (s *server) run(ctx, base context.Context) error {
 
 	select {
 	case <-ctx.Done():
-		s.log.Info("stopping")
+		s.log.Info("stopping", "drain_delay", s.cfg.DrainDelay)
 	case <-failed.Done():
 		s.log.Error("server component failed", "error", context.Cause(failed))
 	}
-	for _, step := range s.stop(base, stopLive, lease, duties, claims, deliveries) {
+	for _, step := range s.stop(base, failed, stopLive, lease, duties, claims, deliveries) {
 		s.log.Debug("stopping", "step", step.name)
 		step.do()
 	}
@@ -73,10 +76,11 @@ type step struct {
 }
 
 // stop returns the steps of a stop, in order. docs/architecture.md, Stopping, describes them.
-func (s *server) stop(base context.Context, stopLive func(), lease, duties, claims, deliveries *part) []step {
+func (s *server) stop(base, failed context.Context, stopLive func(), lease, duties, claims, deliveries *part) []step {
 	var requests *part
 	return []step{
-		{"end readiness", func() { s.stopping.Store(true) }},
+		{"end readiness", s.endReadiness},
+		{"wait for balancers", func() { s.drain(failed) }},
 		{"stop claiming runs", claims.end},
 		{"close public listeners", func() { requests = start(base, s.shutdown) }},
 		// Callers and streams are still served while runs finish.
@@ -107,6 +111,31 @@ func (s *server) background() []func(context.Context) error {
 		parts = append(parts, func(context.Context) error { return s.api.ServeGRPC(s.ports.grpc) })
 	}
 	return parts
+}
+
+// endReadiness tells balancers and clients to leave. Everything is still served.
+func (s *server) endReadiness() {
+	s.stopping.Store(true)
+	if s.api != nil {
+		s.api.Drain()
+	}
+}
+
+// drain gives balancers the time to see the end of readiness. A second signal ends the wait, and not the process. A part
+// that fails also ends it.
+func (s *server) drain(failed context.Context) {
+	if s.api == nil || s.cfg.DrainDelay == 0 {
+		return
+	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	select {
+	case <-time.After(s.cfg.DrainDelay):
+	case <-again:
+		s.log.Info("second signal: not waiting for balancers")
+	case <-failed.Done():
+	}
 }
 
 // claim runs agents until ctx ends, and then waits until the last run has ended or was handed back.

@@ -85,7 +85,7 @@ func TestStopFollowsStepsAndReleasesLeases(t *testing.T) {
 		steps = append(steps, m[1])
 	}
 	require.Equal(t, []string{
-		"end readiness", "stop claiming runs", "close public listeners", "wait for runs", "stop claiming webhooks", "end streams",
+		"end readiness", "wait for balancers", "stop claiming runs", "close public listeners", "wait for runs", "stop claiming webhooks", "end streams",
 		"wait for requests", "wait for deliveries", "stop duties", "stop renewing the lease", "give up the lease",
 		"stop background parts", "close admin server",
 	}, steps)

@@ -32,13 +32,13 @@ func openOperator(ctx context.Context, cfg *config.Config, log *slog.Logger) (Op
 	})
 	if err != nil {
 		db.Close()
-		return nil, fmt.Errorf("database: %w", err)
+		return nil, fmt.Errorf("database: %w", schema.Explain(err))
 	}
 	o := &operator{s, bell, db.Close, cfg, log}
 	version, err := schema.ReadVersion(ctx, s.Pools()["api"])
 	switch {
 	case err != nil:
-		err = fmt.Errorf("database: %w", err)
+		err = fmt.Errorf("database: %w", schema.Explain(err))
 	case !version.Current():
 		err = fmt.Errorf("the database has schema version %d, but this program needs version %d; start the server or run holdfast migrate",
 			version.Applied, version.Latest)

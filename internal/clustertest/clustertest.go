@@ -2,7 +2,7 @@
 // freezes and restarts them while clients talk to them. It also runs the verbs of the command line, and reads the
 // tables.
 //
-// The server is built once for all test packages, when the first of them starts a replica.
+// The server is built once for all test packages: by prebuild, or when the first of them starts a replica.
 package clustertest
 
 import (

@@ -114,7 +114,7 @@ func Pair(t testing.TB, o Options) (a, b *Replica) {
 }
 
 // Run starts the process, or restarts it. A restarted process keeps its addresses, except that of gRPC: no client
-// needs the old one, and another process may have its port by now.
+// needs the old one. Until the test ends, no other process gets the ports, also while this one does not run.
 func (r *Replica) Run() {
 	r.T.Helper()
 	args := []string{"serve"}
@@ -124,6 +124,9 @@ func (r *Replica) Run() {
 		args = append(args, "--config", file)
 	}
 	env := append(cleanEnv(), "TMPDIR="+os.TempDir(), "HOLDFAST_LOG_FORMAT=json", "HOLDFAST_LOG_LEVEL=debug")
+	if r.URL == "" {
+		env = append(env, r.reserve()...)
+	}
 	env = append(env, r.Options.Env...)
 	if r.Options.DB != "" {
 		env = append(env, "HOLDFAST_DATABASE_URL="+r.Options.DB)
@@ -165,6 +168,16 @@ func (r *Replica) Run() {
 		r.WaitServing()
 		r.WaitReady()
 	}
+}
+
+// reserve returns the addresses of a server whose configuration leaves the ports to the system, as variables.
+func (r *Replica) reserve() (env []string) {
+	for key, variable := range map[string]string{"\nlisten": "HOLDFAST_LISTEN", "\nadmin_listen": "HOLDFAST_ADMIN_LISTEN"} {
+		if strings.Contains(r.Options.Config, key+": 127.0.0.1:0\n") {
+			env = append(env, variable+"="+Reserve(r.T))
+		}
+	}
+	return env
 }
 
 // WaitServing waits until the addresses are known.

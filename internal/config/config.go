@@ -26,6 +26,8 @@ type Config struct {
 	ListenDatabaseURL string `yaml:"listen_database_url" env:"HOLDFAST_LISTEN_DATABASE_URL"`
 	DataDir           string `yaml:"data_dir" env:"HOLDFAST_DATA_DIR"`
 	Roles             []Role `yaml:"roles" env:"HOLDFAST_ROLES"`
+	// DrainDelay is the time between the end of readiness and the end of the public ports.
+	DrainDelay time.Duration `yaml:"drain_delay" env:"HOLDFAST_DRAIN_DELAY"`
 
 	Log       Log       `yaml:"log"`
 	Limits    Limits    `yaml:"limits"`
@@ -73,6 +75,10 @@ const (
 
 // Limits bound what clients may ask of one replica.
 type Limits struct {
+	// Memory is the memory that the process may use; 0: as the control group or the machine has.
+	Memory Size `yaml:"memory"`
+	// BytesInFlight bounds the memory of large bodies, answers, messages and events; 0: half of Memory.
+	BytesInFlight Size          `yaml:"bytes_in_flight"`
 	MaxBody       Size          `yaml:"max_body"`
 	MaxDepth      int           `yaml:"max_depth"`
 	MaxParts      int           `yaml:"max_parts"`
@@ -384,6 +390,7 @@ type AgentLimits struct {
 	Concurrency       int           `yaml:"concurrency"`
 	Queue             int           `yaml:"queue"`              // waiting tasks; 0: no limit
 	LiveTasks         int           `yaml:"live_tasks"`         // of each caller; 0: the limit for every agent
+	PendingMessages   int           `yaml:"pending_messages"`   // of a task, while its run lasts; 0: no limit
 	MaxArtifacts      Size          `yaml:"max_artifacts"`      // of a task; 0: no limit
 	RunTimeout        time.Duration `yaml:"run_timeout"`        // 0: none
 	InactivityTimeout time.Duration `yaml:"inactivity_timeout"` // 0: none

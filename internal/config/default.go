@@ -68,6 +68,9 @@ func Default() *Config {
 	}
 }
 
+// drainDelay suits a balancer that checks readiness each second. Nothing balances a server that only its machine reaches.
+const drainDelay = 3 * time.Second
+
 // setDefaults fills the settings that do not depend on other keys. The decoder calls it for every agent before it reads
 // the agent's keys.
 func (a *Agent) setDefaults() {
@@ -86,10 +89,10 @@ func (a *Agent) setDefaults() {
 		Limits: AgentLimits{
 			RunTimeout:     time.Hour,
 			MaxAttempts:    3,
-			UnreachableFor: time.Hour,
-			Backoff:        time.Second,
-			CancelGrace:    10 * time.Second,
-			MaxEvent:       16 * MiB,
+			UnreachableFor: time.Hour, PendingMessages: 100,
+			Backoff:     time.Second,
+			CancelGrace: 10 * time.Second,
+			MaxEvent:    16 * MiB,
 		},
 	}
 }

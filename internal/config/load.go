@@ -56,6 +56,9 @@ func Load(src Source) (*Config, error) {
 	if !l.given("grpc_listen") {
 		c.GRPCListen = besideListen(c.Listen)
 	}
+	if !l.given("drain_delay") && len(c.Exposed()) > 0 {
+		c.DrainDelay = drainDelay
+	}
 	l.validate(c)
 	if err := l.err(); err != nil {
 		return nil, err

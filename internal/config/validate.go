@@ -43,6 +43,7 @@ func (l *loader) validate(c *Config) {
 		l.at("data_dir", "must not be empty")
 	}
 	l.roles(c.Roles)
+	inRange(l, "drain_delay", c.DrainDelay, 0, 10*time.Minute)
 	oneOf(l, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(l, "log.format", c.Log.Format, LogAuto, LogJSON, LogText)
 	oneOf(l, "protocol.blocking_default", c.Protocol.BlockingDefault, BlockingWait, BlockingReturn)
@@ -51,6 +52,15 @@ func (l *loader) validate(c *Config) {
 	oneOf(l, "protocol.card_unversioned", c.Protocol.CardUnversioned, CardSuperset, CardStrict10, CardLegacy)
 	oneOf(l, "protocol.ambiguous_result", c.Protocol.AmbiguousResult, ResultOrigin, ResultUnion, Result03)
 
+	if c.Limits.Memory != 0 {
+		inRange(l, "limits.memory", c.Limits.Memory, 64*MiB, 1024*GiB)
+	}
+	if c.Limits.BytesInFlight != 0 {
+		inRange(l, "limits.bytes_in_flight", c.Limits.BytesInFlight, 16*MiB, 1024*GiB)
+	}
+	if c.Limits.Memory != 0 && c.Limits.BytesInFlight > c.Limits.Memory {
+		l.at("limits.bytes_in_flight", "must not be larger than limits.memory")
+	}
 	inRange(l, "limits.max_body", c.Limits.MaxBody, 1*KiB, 1*GiB)
 	inRange(l, "limits.max_depth", c.Limits.MaxDepth, 16, 1000)
 	inRange(l, "limits.max_parts", c.Limits.MaxParts, 1, 100_000)
@@ -336,6 +346,7 @@ func (l *loader) agent(path string, a *Agent) {
 	}
 	inRange(l, limits+".queue", lim.Queue, 0, mostCounted)
 	inRange(l, limits+".live_tasks", lim.LiveTasks, 0, mostCounted)
+	inRange(l, limits+".pending_messages", lim.PendingMessages, 0, mostCounted)
 	if lim.MaxArtifacts != 0 {
 		inRange(l, limits+".max_artifacts", lim.MaxArtifacts, 1*KiB, 1024*GiB)
 	}

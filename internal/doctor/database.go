@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
@@ -132,12 +131,10 @@ func (d *database) reach(ctx context.Context, url string) (found []Finding, err 
 	err = d.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
 		current_setting('server_encoding'), pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool`).
 		Scan(&number, &version, &encoding, &standby, &readOnly)
-	var refused *pgconn.PgError
+	var unreached *schema.Unreached
 	switch {
-	case errors.As(err, &refused):
-		return fails("%s refuses the connection: %s (%s)", where, refused.Message, refused.Code).advise("check the URL, the database role and pg_hba.conf"), nil
-	case err != nil && ctx.Err() == nil:
-		return fails("%s is not reachable: %s", where, short(err)).advise("check HOLDFAST_DATABASE_URL, the network and whether PostgreSQL runs"), nil
+	case errors.As(schema.Explain(err), &unreached) && ctx.Err() == nil:
+		return fails("%s", unreached.Detail).advise("%s", unreached.Advice), nil
 	case err != nil:
 		return nil, err
 	case schema.CheckServer(number) != nil:

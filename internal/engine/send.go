@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -196,6 +197,7 @@ func (v *View) create(ctx context.Context, r *SendRequest, n *store.NewTask, sub
 		return nil, err
 	}
 	n.Task.CreatedAt, s.first = ev.At, ev
+	memory.Of(ctx).Stored()
 	if slot != nil {
 		claimed := n.Task
 		claimed.Status.State, claimed.LastSeq = task.StateSubmitted, 1
@@ -254,7 +256,7 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 	}
 	n.Message.TaskID, n.Message.ContextID = h.PublicID, h.ContextID
 	m := &store.NewMessage{
-		Task: h, Message: n.Message, Enqueue: !agent.RejectBusy, RequestID: n.Task.ID, Idempotency: n.Idempotency,
+		Task: h, Message: n.Message, Enqueue: !agent.RejectBusy, MostPending: agent.PendingMessages, RequestID: n.Task.ID, Idempotency: n.Idempotency,
 	}
 	if r.Push != nil {
 		m.Push, m.MostPushes = v.pushFor(h, r.Push, r.Dialect), v.opt.Push.MaxPerTask
@@ -262,6 +264,7 @@ func (v *View) resume(ctx context.Context, r *SendRequest, n *store.NewTask, h *
 	seq, err := v.store.AddMessage(ctx, m)
 	if err == nil {
 		s.seq = seq
+		memory.Of(ctx).Stored()
 		return s, nil
 	}
 	if s.sub != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -22,7 +23,7 @@ import (
 // reader is the part of the store that the hub needs.
 type reader interface {
 	EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error)
-	CatchUp(ctx context.Context, at []store.Position, limit int) ([]*task.Event, error)
+	CatchUp(ctx context.Context, at []store.Position, limit int) (*store.CaughtUp, error)
 	LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error)
 }
 
@@ -46,8 +47,11 @@ type Options struct {
 	Outage       time.Duration // how long after the last Heard subscriptions end; 0: never
 	RingEvents   int           // newest events kept per topic; default 512
 	RingBytes    int           // and their maximum size in memory, in bytes; default 1 MiB
-	Observer     Observer
-	Log          *slog.Logger
+	RingTotal    int64         // the same over all topics; beyond it large topics keep no events. Default 256 MiB
+	// Memory bounds what subscribers read from the table at a time. Nil: no bound.
+	Memory   *memory.Budget
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // Hub delivers events to the subscribers of one replica. It is safe for concurrent use.
@@ -57,6 +61,8 @@ type Hub struct {
 
 	mu     sync.Mutex
 	topics map[task.ID]*topic
+
+	ringed atomic.Int64 // bytes in the rings of all topics
 
 	page int // rows per task of the next catch-up read; used only by the catchUp goroutine
 
@@ -87,6 +93,7 @@ func New(o Options) *Hub {
 	o.PingInterval = cmp.Or(o.PingInterval, 7*time.Second)
 	o.RingEvents = cmp.Or(o.RingEvents, 512)
 	o.RingBytes = cmp.Or(o.RingBytes, 1<<20)
+	o.RingTotal = cmp.Or(o.RingTotal, 256<<20)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -181,7 +188,7 @@ func (h *Hub) publish(evs []*task.Event) {
 			n++
 		}
 		if t := h.topic(id); t != nil {
-			gap, rewound := t.add(evs[:n], h.opt.RingEvents, h.opt.RingBytes)
+			gap, rewound := t.add(evs[:n], h.opt.RingEvents, h.opt.RingBytes, h.opt.RingTotal)
 			if gap {
 				h.mark(id)
 			}
@@ -337,10 +344,12 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 		return nil
 	}
 	page := h.page
-	evs, err := h.opt.Store.CatchUp(ctx, at, page)
+	read, err := h.opt.Store.CatchUp(ctx, at, page)
 	if err != nil {
+		h.page = max(page/4, 1) // it may have been too much to read in time
 		return err
 	}
+	evs := read.Events
 	counts, bytes := make(map[task.ID]int, len(at)), 0
 	for _, e := range evs {
 		counts[e.Task]++
@@ -348,6 +357,17 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 	}
 	h.page = paced(page, catchUpRows, bytes, catchUpBytes)
 	h.publish(evs)
+	for id, err := range read.Unreadable {
+		if t := h.topic(id); t != nil {
+			h.void(t, err)
+		}
+	}
+	if read.Cut {
+		h.page = max(page/4, 1)
+		for _, p := range at {
+			h.mark(p.Owner.ID)
+		}
+	}
 	for id, n := range counts {
 		if n == page {
 			h.mark(id)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-a2a/holdfast/internal/hub"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
@@ -327,6 +328,26 @@ func TestSlowSubscriberRereads(t *testing.T) {
 			require.Positive(t, r.rereads.Load())
 		})
 	}
+}
+
+// TestTopicsShareTheirMemory shows that a large topic keeps no events when all topics together have too many, that its
+// subscribers read the table within a budget, and that they return the budget.
+func TestTopicsShareTheirMemory(t *testing.T) {
+	t.Parallel()
+	budget := memory.NewBudget(16 << 20)
+	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, RingTotal: 1, Memory: budget})
+	u := r.run()
+	sub := r.hub.Subscribe(u.h)
+	sub.Start(1)
+	last := task.Seq(1)
+	for range 600 { // about 400 bytes each
+		r.must(u, 1)
+		last++
+	}
+	require.NoError(t, read(t.Context(), sub, last))
+	require.Positive(t, r.rereads.Load())
+	sub.Close()
+	require.Zero(t, budget.Stat().Used)
 }
 
 // A subscriber that registers, reads a snapshot and starts behind it gets each later event exactly once, whichever

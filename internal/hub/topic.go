@@ -42,7 +42,8 @@ type topic struct {
 	ring  []*Entry // contiguous, ends at tail
 	bytes int
 	subs  map[*Subscription]struct{}
-	over  error // why the subscriptions have ended; nil while they have not
+	over  error         // why the subscriptions have ended; nil while they have not
+	total *atomic.Int64 // bytes in the rings of all topics
 }
 
 // end ends the subscriptions.
@@ -72,10 +73,14 @@ func (t *topic) replaces(e *task.Event) bool {
 	return old.Attempt != e.Attempt || !old.At.Equal(e.At)
 }
 
+// largeRing is the size of a ring, in bytes, from which on it may be dropped to save memory.
+const largeRing = 64 << 10
+
 // add appends events to the ring and wakes the subscribers. gap reports missing events before them,
 // which the hub must read from the table. rewound says that the events continue an older log.
-func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int) (gap, rewound bool) {
+func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int, maxTotal int64) (gap, rewound bool) {
 	t.mu.Lock()
+	before := t.bytes
 	for _, e := range evs {
 		switch {
 		case t.known && e.Seq <= t.tail:
@@ -97,6 +102,11 @@ func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int) (gap, rewound bo
 	for t.bytes > maxBytes && drop < len(t.ring)-1 {
 		t.bytes -= size(t.ring[drop].Event)
 		drop++
+	}
+	if total := t.total.Add(int64(t.bytes - before)); total > maxTotal && t.bytes > largeRing {
+		// Subscribers read the table when it is their turn.
+		t.total.Add(-int64(t.bytes))
+		drop, t.bytes = len(t.ring), 0
 	}
 	if drop > 0 {
 		rest := copy(t.ring, t.ring[drop:])
@@ -160,7 +170,8 @@ type Subscription struct {
 	hub   *Hub
 	topic *topic
 	after task.Seq
-	page  int // rows of the next reread
+	page  int   // rows of the next reread
+	held  int64 // bytes of the budget, for the events that Next returned last
 	wake  chan struct{}
 }
 
@@ -171,7 +182,7 @@ func (h *Hub) Subscribe(owner *task.Task) *Subscription {
 	h.mu.Lock()
 	t := h.topics[owner.ID]
 	if t == nil {
-		t = &topic{owner: owner, subs: make(map[*Subscription]struct{}, 1)}
+		t = &topic{owner: owner, total: &h.ringed, subs: make(map[*Subscription]struct{}, 1)}
 		h.topics[owner.ID] = t
 	}
 	s.topic = t
@@ -206,14 +217,25 @@ func (s *Subscription) Resume(after, upto task.Seq) {
 // Seen returns the seq of the last event that Next returned.
 func (s *Subscription) Seen() task.Seq { return s.after }
 
+// release returns the bytes of the events that Next returned last: they are sent.
+func (s *Subscription) release() {
+	s.hub.opt.Memory.Give("", s.held)
+	s.held = 0
+}
+
 // Close ends the subscription.
 func (s *Subscription) Close() {
+	s.release()
 	h, t := s.hub, s.topic
 	h.mu.Lock()
 	t.mu.Lock()
 	delete(t.subs, s)
-	if len(t.subs) == 0 && h.topics[t.owner.ID] == t {
-		delete(h.topics, t.owner.ID)
+	if len(t.subs) == 0 {
+		if h.topics[t.owner.ID] == t {
+			delete(h.topics, t.owner.ID)
+		}
+		t.total.Add(-int64(t.bytes))
+		t.bytes, t.ring = 0, nil
 	}
 	t.mu.Unlock()
 	h.mu.Unlock()
@@ -248,6 +270,7 @@ func paced(rows, most, bytes, aim int) int {
 // Next blocks until there are new events and returns them in order, without a gap. Errors: that of
 // ctx, ErrClosed, ErrRewound, ErrCutOff, or task.NotFound if the task was deleted.
 func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
+	s.release()
 	for {
 		if err := s.topic.ended(); err != nil {
 			return nil, err
@@ -292,6 +315,9 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 		s.hub.opt.Observer.Reread()
 	}
 	for {
+		if err := s.reserve(ctx); err != nil {
+			return nil, err
+		}
 		evs, err := s.hub.opt.Store.EventsAfter(ctx, s.topic.owner, s.after, s.page)
 		if err == nil {
 			out, bytes := make([]*Entry, len(evs)), 0
@@ -303,8 +329,15 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 			if len(out) > 0 {
 				s.after = out[len(out)-1].Seq
 			}
+			// One event may be larger than what was reserved.
+			over := int64(bytes)*entryFactor - s.held
+			s.hub.opt.Memory.Add(over)
+			s.hub.opt.Memory.Give("", -over)
+			s.held += over
 			return out, nil
 		}
+		s.release()
+		s.page = max(s.page/4, 1) // it may have been too much to read in time
 		if !errors.Is(err, task.Unavailable) || ctx.Err() != nil {
 			return nil, err
 		}
@@ -317,6 +350,29 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 			return nil, ctx.Err()
 		case <-s.hub.closed:
 			return nil, ErrClosed
+		}
+	}
+}
+
+// entryFactor is the bytes of memory for each byte of an event on a stream: the event, its encoding,
+// and what is being sent.
+const entryFactor = 3
+
+// reserve waits for the memory of a page, as long as ctx lasts.
+func (s *Subscription) reserve(ctx context.Context) error {
+	for {
+		err := s.hub.opt.Memory.Take(ctx, "", rereadBytes*entryFactor)
+		if err == nil {
+			s.held = rereadBytes * entryFactor
+			return nil
+		}
+		if !errors.Is(err, task.Unavailable) {
+			return err
+		}
+		select {
+		case <-s.hub.closed:
+			return ErrClosed
+		default:
 		}
 	}
 }

@@ -373,9 +373,10 @@ func TestAsOrdinaryUser(t *testing.T) {
 	// Another process copies the program: a process that another test starts at this moment would inherit our open
 	// file for a moment, and a file that is open for writing cannot be executed.
 	require.NoError(t, exec.CommandContext(t.Context(), "cp", os.Args[0], copied).Run())
+	require.NoError(t, os.Chown(dir, 65534, 65534))
 	cmd := exec.CommandContext(t.Context(), copied, "-test.v", "-test.shuffle=on")
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "HOME="+dir)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	t.Log(string(out))

@@ -27,9 +27,12 @@ func (c *CORS) Any() bool { return slices.Contains(c.Origins, "*") }
 
 // secured adds headers to every answer that prevent caching and content sniffing. Handlers whose
 // answers may be cached set their own Cache-Control.
-func secured(next http.Handler) http.Handler {
+func (s *Server) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		if s.draining.Load() {
+			h.Set("Connection", "close")
+		}
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)

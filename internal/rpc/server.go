@@ -81,6 +81,8 @@ type Server struct {
 	// originLogged is when a refused origin was logged last.
 	originLogged atomic.Int64
 	http         *http.Server
+
+	draining atomic.Bool
 }
 
 // New makes a server; Serve starts it.
@@ -121,7 +123,7 @@ func New(o Options) *Server {
 	}
 	s.cards = s.publisher(bindings...)
 	s.http = &http.Server{
-		Handler: secured(e), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
+		Handler: s.secured(e), ReadHeaderTimeout: o.HeaderTimeout, IdleTimeout: o.IdleTimeout, MaxHeaderBytes: maxHeaders,
 		Protocols: protocols(), HTTP2: http2Limits(o.HeaderTimeout),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: o.TLS,
 	}
@@ -272,6 +274,16 @@ func (s *Server) ServeGRPC(l net.Listener) error {
 
 // ServeHTTP answers one request; tests need no listener.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.http.Handler.ServeHTTP(w, r) }
+
+// Drain tells clients to leave, and serves on: each answer closes its connection, and the health
+// service of gRPC says that this server does not serve. Shutdown closes the idle connections, also
+// one on which a request is under way to us.
+func (s *Server) Drain() {
+	s.draining.Store(true)
+	if s.opt.GRPC != nil {
+		s.opt.GRPC.Drain()
+	}
+}
 
 // Shutdown refuses new requests and waits for those in progress. Streams end when the hub is
 // closed.

@@ -219,8 +219,8 @@ func (m *Log) EventsAfter(_ context.Context, owner *task.Task, after task.Seq, l
 }
 
 // CatchUp reads nothing, because all commits are local.
-func (m *Log) CatchUp(context.Context, []store.Position, int) ([]*task.Event, error) {
-	return nil, nil
+func (m *Log) CatchUp(context.Context, []store.Position, int) (*store.CaughtUp, error) {
+	return &store.CaughtUp{}, nil
 }
 
 // LastSeqs reads nothing, because all commits are local.

@@ -71,7 +71,7 @@ func TestFencedRunAndSuccessorInOneFlush(t *testing.T) {
 	zombie := f.running("a")
 	zombie.must(t, chunk("old"))
 	f.exec("DELETE FROM holdfast.workers")
-	_, runs, err := f.Rescue(t.Context(), 0)
+	_, runs, err := f.Rescue(t.Context(), 0, true)
 	require.NoError(t, err)
 	require.Equal(t, []Rescued{{zombie.c.Task.ID, "a"}}, runs)
 	successor := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "a", 1)[0]}
@@ -219,7 +219,11 @@ func TestRescue(t *testing.T) {
 	zombie.must(t, status(task.StateWorking))
 
 	// No rescue before the grace is over.
-	names, runs, err := f.Rescue(t.Context(), time.Hour)
+	names, runs, err := f.Rescue(t.Context(), time.Hour, false)
+	require.NoError(t, err)
+	require.Empty(t, names)
+	require.Empty(t, runs, "without a scan and without a death")
+	names, runs, err = f.Rescue(t.Context(), time.Hour, true)
 	require.NoError(t, err)
 	require.Empty(t, names)
 	require.Len(t, runs, 5, "the orphans")
@@ -232,7 +236,7 @@ func TestRescue(t *testing.T) {
 	for range 6 {
 		g.Go(func() error {
 			for range 4 { // a skipped run is found in the next round
-				names, runs, err := f.Rescue(t.Context(), 0)
+				names, runs, err := f.Rescue(t.Context(), 0, true)
 				if err != nil {
 					return err
 				}
@@ -380,7 +384,7 @@ func TestAllOperationsConcurrently(t *testing.T) {
 			}
 			return f.Unregister(t.Context(), old)
 		case n < 96:
-			_, _, err := f.Rescue(t.Context(), 0)
+			_, _, err := f.Rescue(t.Context(), 0, true)
 			return err
 		default:
 			made := fresh("a")

@@ -38,14 +38,21 @@ type Demand struct {
 	Since time.Time
 	Older time.Duration // claim only what has been due for so long
 	Skip  []task.ID     // not to claim
+	// Bytes bounds the messages of the whole claim, as stored; 0: the default. Further bounds it even
+	// for the first message, which otherwise may be larger.
+	Bytes   int64
+	Further bool
 	// NoSuspect claims no run that may have ended its process. Otherwise Claim claims at most one.
 	NoSuspect bool
 }
 
+// claimBytes bounds the messages of one claim.
+const claimBytes = 32 << 20
+
 // Claim claims due tasks for a worker and raises their attempt. If its connection dies, the outcome
 // is unknown; Owned then finds the claimed runs.
 func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Claimed, error) {
-	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}}
+	arg := dbsqlc.QueueClaimParams{Worker: uuid.UUID(worker), Suspects: 1, Skip: []uuid.UUID{}, Bytes: claimBytes, Alone: true}
 	for _, d := range want {
 		arg.Agents = append(arg.Agents, d.Agent)
 		arg.Slots = append(arg.Slots, int32(d.Slots))
@@ -54,6 +61,10 @@ func (s *Store) Claim(ctx context.Context, worker task.ID, want []Demand) ([]*Cl
 		for _, id := range d.Skip {
 			arg.Skip = append(arg.Skip, uuid.UUID(id))
 		}
+		if d.Bytes > 0 {
+			arg.Bytes = min(arg.Bytes, d.Bytes)
+		}
+		arg.Alone = arg.Alone && !d.Further
 		if d.NoSuspect {
 			arg.Suspects = 0
 		}
@@ -115,7 +126,7 @@ func (s *Store) GiveBack(ctx context.Context, r Requeue) error {
 func (s *Store) Requeue(ctx context.Context, r Requeue) (awayFor time.Duration, err error) {
 	ev := &task.Event{Task: r.Task, Kind: task.EventRun, Attempt: r.Attempt, Run: &r.Note}
 	var row dbsqlc.RunRequeueRow
-	err = s.rolledBack(ctx, "give_back", func() (err error) {
+	err = s.unlocked(ctx, "give_back", func() (err error) {
 		row, err = s.q.RunRequeue(ctx, s.hot, dbsqlc.RunRequeueParams{
 			ID: uuid.UUID(r.Task), Attempt: int32(r.Attempt), Uncount: r.Uncount, Delay: r.Delay,
 			Payload: EncodePayload(ev), Away: r.Away, InPlace: r.InPlace, Logged: !r.Silent, Agent: r.Agent, Error: cleanName(r.Note.Error),

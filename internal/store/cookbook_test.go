@@ -308,7 +308,7 @@ func (s *story) cancel() *story {
 // lose lets the run's worker be declared dead.
 func (s *story) lose() *story {
 	s.b.t.Helper()
-	_, runs, err := s.b.Rescue(s.b.t.Context(), 0)
+	_, runs, err := s.b.Rescue(s.b.t.Context(), 0, true)
 	require.NoError(s.b.t, err)
 	require.Len(s.b.t, runs, 1)
 	return s.dated()

@@ -141,6 +141,10 @@ func translate(doing string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return &task.Error{Kind: task.Unavailable, Msg: "the request ended before the database answered", RetryAfter: retryAfter, Cause: err}
 	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "57014" {
+		return &task.Error{Kind: task.Unavailable, Msg: "the database did not answer in time", RetryAfter: retryAfter, Cause: err}
+	}
 	if unavailable(err) {
 		return &task.Error{Kind: task.Unavailable, Msg: unavailability(err), RetryAfter: retryAfter, Cause: err}
 	}

@@ -34,7 +34,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		return one(err)
 	},
 	"TaskRead": func(ctx context.Context, v View, x *victim) (int, error) {
-		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent, WithArtifacts: true})
+		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{ID: x.id, Tenant: "tenant", Owner: "owner", TenantWide: true, Agent: x.agent, WithArtifacts: true, MaxEvents: walkRows})
 		return len(rows), err
 	},
 	"TaskByID": func(ctx context.Context, v View, x *victim) (int, error) {
@@ -76,7 +76,7 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 	"EventsOfMany": func(ctx context.Context, v View, x *victim) (int, error) {
 		rows, err := v.s.q.EventsOfMany(ctx, v.db, dbsqlc.EventsOfManyParams{
 			Tasks: []uuid.UUID{x.id}, Froms: []int64{1}, Uptos: []int64{100}, Lowest: x.id, Highest: x.id,
-			WithMessages: true, WithArtifacts: true, Budget: pageBytes,
+			WithMessages: true, WithArtifacts: true,
 		})
 		return len(rows), err
 	},

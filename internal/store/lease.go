@@ -61,14 +61,18 @@ type Rescued struct {
 
 // Rescue declares dead the processes whose lease expired more than grace ago, and frees their runs.
 // It raises the attempt of each run, which fences a worker that still executes it. Any number of
-// processes may call it at once.
-func (s *Store) Rescue(ctx context.Context, grace time.Duration) (dead []string, runs []Rescued, err error) {
+// processes may call it at once. Without scan it looks for runs only if it has declared a process
+// dead: the scan reads all rows that vacuum has not yet removed from the queue.
+func (s *Store) Rescue(ctx context.Context, grace time.Duration, scan bool) (dead []string, runs []Rescued, err error) {
 	gone, err := s.q.WorkersReap(ctx, s.hot, grace)
 	if err != nil {
 		return nil, nil, translate("reap", err)
 	}
 	for _, w := range gone {
 		dead = append(dead, w.Name)
+	}
+	if len(dead) == 0 && !scan {
+		return nil, nil, nil
 	}
 	var rows []dbsqlc.RunsRescueRow
 	err = s.rolledBack(ctx, "rescue", func() (err error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -39,12 +40,9 @@ type Listing struct {
 	Artifacts bool
 }
 
-// Limits of what a page reads, unless one task alone is larger. A page that reaches a limit is
-// shorter than requested, and another one follows.
-const (
-	pageEvents = 20_000
-	pageBytes  = 8 << 20
-)
+// pageEvents is how many events a page reads at most, unless one task alone has more. A page that
+// reaches it, or pageBytes, is shorter than requested, and another one follows.
+const pageEvents = 20_000
 
 // List returns a page of tasks, and whether more follow.
 func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more bool, err error) {
@@ -56,8 +54,8 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 		rows, more = rows[:l.Limit], true
 	}
 	whole := l.History || l.Artifacts
-	read := dbsqlc.EventsOfManyParams{WithMessages: l.History, WithArtifacts: l.Artifacts, Budget: pageBytes}
-	events := int64(0)
+	read := dbsqlc.EventsOfManyParams{WithMessages: l.History, WithArtifacts: l.Artifacts}
+	events, stored := int64(0), int64(0)
 	for i := range rows {
 		r := &rows[i]
 		// If the page shows only the status of a task, read only the event that set it.
@@ -65,7 +63,10 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 		if whole {
 			from, upto = 1, r.LastSeq
 		}
-		if events += upto - from + 1; events > pageEvents && i > 0 {
+		if l.Artifacts {
+			stored += r.ArtifactBytes
+		}
+		if events += upto - from + 1; (events > pageEvents || stored > pageBytes) && i > 0 {
 			more = true
 			break
 		}
@@ -78,18 +79,50 @@ func (v View) List(ctx context.Context, l *Listing) (page []*task.Task, more boo
 	if len(page) == 0 {
 		return nil, false, nil
 	}
-	fit, err := v.fill(ctx, page, read, whole)
-	if err != nil {
-		return nil, false, err
+	fit := 0
+	if events <= pageEvents && stored <= pageBytes {
+		if fit, err = v.fill(ctx, page, read, whole); err != nil {
+			return nil, false, err
+		}
+	}
+	if fit == 0 { // the first task alone is large, or there is no memory now
+		fit = 1
+		t := Empty(page[0])
+		err := v.s.walk(ctx, v.db, page[0], l.Artifacts, func(r *dbsqlc.EventsOfRow) error {
+			if !l.History && task.EventKind(r.Kind) == task.EventMessage {
+				r.Payload = nil
+			}
+			return apply(t, r)
+		})
+		if err != nil {
+			return nil, false, translate("list tasks", tooLong(err, page[0]))
+		}
+		t.LastSeq, page[0] = page[0].LastSeq, t
 	}
 	return page[:fit], more || fit < len(page), nil
 }
 
+// tooLong adds to an error that a page is too large what a client can do about it.
+func tooLong(err error, h *task.Task) error {
+	if !errors.Is(err, task.TooLarge) {
+		return err
+	}
+	return &task.Error{Kind: task.TooLarge, Msg: "task " + h.PublicID + " does not fit the memory of this server; list past it without artifacts and history", Cause: err}
+}
+
 // fill reads the events of a page into its tasks, and returns how many of them fit.
-func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, whole bool) (fit int, err error) {
-	rows, err := v.s.q.EventsOfMany(ctx, v.db, read)
+func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfManyParams, folds bool) (fit int, err error) {
+	m := &meter{DBTX: v.db, most: pageBytes, account: memory.Of(ctx)}
+	rows, err := v.s.q.EventsOfMany(ctx, m, read)
 	if err != nil {
 		return 0, translate("list tasks", err)
+	}
+	if m.cut && len(rows) > 0 {
+		last := rows[len(rows)-1]
+		whole := last.Seq == read.Uptos[slices.Index(read.Tasks, last.Task)]
+		for !whole && len(rows) > 0 && rows[len(rows)-1].Task == last.Task {
+			rows = rows[:len(rows)-1]
+		}
 	}
 	for len(rows) > 0 {
 		n := 1
@@ -102,18 +135,27 @@ func (v View) fill(ctx context.Context, page []*task.Task, read dbsqlc.EventsOfM
 			fit++
 			continue
 		}
-		if whole {
-			page[fit], err = fold(h, n, func(i int) dbsqlc.Event { return eventOf((*dbsqlc.EventsOfRow)(&rows[i])) })
-		} else {
-			err = setStatus(h, &rows[0])
-		}
-		if err != nil {
+		if folds {
+			t := Empty(h)
+			for i := range n {
+				if err := apply(t, (*dbsqlc.EventsOfRow)(&rows[i])); err != nil {
+					return 0, translate("list tasks", err)
+				}
+			}
+			t.LastSeq, page[fit] = h.LastSeq, t
+		} else if err := setStatus(h, &rows[0]); err != nil {
 			return 0, err
 		}
 		fit++
 		rows = rows[n:]
 	}
-	return max(fit, 1), nil
+	switch {
+	case !m.cut:
+		return len(page), nil // logs of the rest were dropped
+	case fit == 0:
+		m.account.Unuse(m.read)
+	}
+	return fit, nil
 }
 
 // setStatus adds the message of its status to a header.

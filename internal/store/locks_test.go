@@ -198,9 +198,34 @@ func TestCancelMeetsAnOpenClaim(t *testing.T) {
 		canceled <- err
 	}()
 	f.retries("cancel")
-	_, err = f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}, Older: []time.Duration{0}, Skip: []uuid.UUID{}})
+	_, err = f.q.QueueClaim(t.Context(), tx, dbsqlc.QueueClaimParams{
+		Worker: uuid.UUID(w), Agents: []string{"a"}, Slots: []int32{1}, Since: []time.Time{{}}, Older: []time.Duration{0}, Skip: []uuid.UUID{}, Alone: true,
+	})
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, await(t, canceled))
 	require.Equal(t, 1, scan[int](f, "SELECT count(*) FROM holdfast.v_audit WHERE action = $1", auditCanceled))
+}
+
+// Runs of locked tasks that are given back wait without a connection, so that claims and leases have one.
+func TestGivingBackLockedTasksHoldsNoConnection(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var all errgroup.Group
+	var releases []func()
+	for range 2 * hotConns {
+		p := f.running("a")
+		releases = append(releases, f.lock(p.c.Task.ID))
+		all.Go(func() error {
+			return f.GiveBack(t.Context(), Requeue{Task: p.c.Task.ID, Agent: "a", Attempt: p.c.Attempt, Delay: time.Hour})
+		})
+	}
+	f.retries("give_back")
+	f.create(fresh("b"))
+	f.claim(f.worker(time.Hour), "b", 1)
+	require.Zero(t, scan[int](f, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"))
+	for _, release := range releases {
+		release()
+	}
+	require.NoError(t, all.Wait())
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +19,7 @@ type NewMessage struct {
 	Task        *task.Task // header
 	Message     *task.Message
 	Enqueue     bool             // a task that has a run accepts the message and runs again afterwards
+	MostPending int              // with Enqueue: how many messages may wait for the run to end; 0: any number
 	RequestID   task.ID          // id of the client's call; makes the write safe to retry
 	Idempotency Idempotency      // key of the view's caller
 	Push        *task.PushConfig // webhook to set with it, or nil
@@ -29,7 +31,7 @@ const errDuplicate = "23505"
 
 // AddMessage appends a user's message. If the task is parked, it queues the task again. It returns
 // the last seq that it wrote: that of the message or of the status after it. Errors: task.Terminal,
-// task.Busy, task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
+// task.Busy, task.RateLimited (too many messages wait), task.NotFound, ErrTaken (the idempotency key is in use), task.Unavailable.
 func (v View) AddMessage(ctx context.Context, n *NewMessage) (seq task.Seq, err error) {
 	leave, err := v.s.turns.enter(ctx, n.Task.ID)
 	if err != nil {
@@ -49,7 +51,7 @@ var errChanged = &task.Error{Kind: task.Unavailable, Msg: "the task changed at t
 
 func (v View) addMessage(ctx context.Context, n *NewMessage) (task.Seq, error) {
 	arg := dbsqlc.MessageAppendParams{
-		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, Tenant: v.by.Tenant, Owner: v.by.Subject,
+		ID: uuid.UUID(n.Task.ID), Enqueue: n.Enqueue, MostPending: int32(n.MostPending), Tenant: v.by.Tenant, Owner: v.by.Subject,
 		Key: n.Idempotency.Key, RequestHash: n.Idempotency.Hash, RequestID: uuid.UUID(n.RequestID),
 		Payload: EncodePayload(&task.Event{Kind: task.EventMessage, Message: n.Message}),
 	}
@@ -173,6 +175,17 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 		return task.Errorf(task.Busy, "the task is %s and its agent accepts one message at a time; send it again after the agent's answer", t.Status.State)
 	case n.Idempotency.Key != "":
 		return ErrTaken
+	case n.MostPending > 0 && !t.Status.State.Parked():
+		row, err := v.s.q.TaskByID(ctx, v.db, uuid.UUID(n.Task.ID))
+		if err != nil {
+			return translate("count waiting messages", err)
+		}
+		if int(row.Pending) >= n.MostPending {
+			return &task.Error{
+				Kind: task.RateLimited, RetryAfter: 5 * time.Second,
+				Msg: fmt.Sprintf("%d messages of this task wait for its agent, which is the limit", row.Pending),
+			}
+		}
 	}
 	return errChanged
 }

@@ -22,7 +22,11 @@ func (f *fixture) afterItEnded(p *pen, kind string, write func() error) error {
 	commit := f.written(p, status(task.StateCompleted))
 	written := make(chan error, 1)
 	go func() { written <- write() }()
-	f.blocked(1)
+	if kind == "give_back" { // it does not wait
+		f.retries(kind)
+	} else {
+		f.blocked(1)
+	}
 	commit()
 	err := await(f.t, written)
 	f.ear.mu.Lock()
@@ -161,7 +165,7 @@ func TestRunEndsDuringRescue(t *testing.T) {
 
 	rescued := make(chan []Rescued, 1)
 	go func() {
-		_, runs, err := slow.Rescue(context.Background(), 0)
+		_, runs, err := slow.Rescue(context.Background(), 0, true)
 		if err != nil {
 			t.Error(err)
 		}

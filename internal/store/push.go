@@ -135,6 +135,24 @@ func (s *Store) rolledBack(ctx context.Context, kind string, do func() error) er
 	return err
 }
 
+// unlockedTries bounds the retries of a statement that does not wait for locks, to about six seconds.
+const unlockedTries = 40
+
+// unlocked is rolledBack for a statement that does not wait for locks. It retries while another
+// session has locked the task.
+func (s *Store) unlocked(ctx context.Context, kind string, do func() error) error {
+	for try := 0; ; try++ {
+		err := s.rolledBack(ctx, kind, do)
+		if err == nil || classify(err) != failBlocked || try == unlockedTries {
+			return err
+		}
+		s.retried(ctx, kind, err, try)
+		if pauseUpTo(ctx, try, maxBlockedPause) != nil {
+			return err
+		}
+	}
+}
+
 // marked announces that a commit gave n webhooks something to deliver.
 func (s *Store) marked(n int32) {
 	if n > 0 && s.listener != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -86,11 +87,16 @@ func header(r *dbsqlc.Task) *task.Task {
 // server-made id it needs only one statement. Without artifacts it does not read their events.
 func (v View) ReadTask(ctx context.Context, publicID string, withArtifacts bool) (*task.Task, error) {
 	if id, err := task.ParseID(publicID); err == nil {
-		rows, err := v.s.q.TaskRead(ctx, v.db, dbsqlc.TaskReadParams{
-			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent, WithArtifacts: withArtifacts,
+		m := &meter{DBTX: v.db, most: pageBytes, account: memory.Of(ctx)}
+		rows, err := v.s.q.TaskRead(ctx, m, dbsqlc.TaskReadParams{
+			ID: uuid.UUID(id), Tenant: v.by.Tenant, Owner: v.by.Subject, TenantWide: v.sees.TenantWide, Agent: v.sees.Agent, WithArtifacts: withArtifacts, MaxEvents: walkRows,
 		})
 		if err != nil {
 			return nil, translate("read task", err)
+		}
+		if m.cut { // a large log is read in pages
+			m.account.Unuse(m.read)
+			rows = nil
 		}
 		inOrder(rows, func(r *dbsqlc.TaskReadRow) int64 { return r.Seq })
 		if len(rows) > 0 && rows[0].Seq == 1 {
@@ -136,19 +142,71 @@ func (v View) headerBeside(r *dbsqlc.TaskReadRow) (*task.Task, error) {
 }
 
 // Snapshot folds the log of the task that a header describes, up to the header's last event.
-// Without artifacts it does not read their events.
+// Without artifacts it does not read their events. Errors: task.TooLarge and task.Unavailable if the
+// account of the request has no memory for it.
 func (v View) Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error) {
-	rows, err := v.s.eventsOf(ctx, v.db, h, withArtifacts)
+	t := Empty(h)
+	err := v.s.walk(ctx, v.db, h, withArtifacts, func(r *dbsqlc.EventsOfRow) error { return apply(t, r) })
 	if err != nil {
 		return nil, translate("read task", err)
 	}
-	return fold(h, len(rows), func(i int) dbsqlc.Event { return eventOf(&rows[i]) })
+	t.LastSeq = h.LastSeq
+	return t, nil
 }
 
-func (s *Store) eventsOf(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArtifacts bool) ([]dbsqlc.EventsOfRow, error) {
-	rows, err := s.q.EventsOf(ctx, db, dbsqlc.EventsOfParams{Task: uuid.UUID(h.ID), Upto: int64(h.LastSeq), WithArtifacts: withArtifacts})
-	inOrder(rows, func(r *dbsqlc.EventsOfRow) int64 { return r.Seq })
-	return rows, err
+// apply adds the event of a row to a task.
+func apply(t *task.Task, r *dbsqlc.EventsOfRow) error {
+	row := eventOf(r)
+	e, err := event(&row, t)
+	if err != nil {
+		return err
+	}
+	// Left-out artifacts leave holes that Apply would refuse.
+	t.LastSeq = e.Seq - 1
+	return t.Apply(e)
+}
+
+// walkRows is how many events the first statement of walk reads, and mostRows the most of a further
+// one.
+const (
+	walkRows = 512
+	mostRows = 4096
+)
+
+// walk visits the events of a log in order, up to the header's last event. It reads them in pages of
+// pageBytes, for which it takes bytes from the account of the request.
+func (s *Store) walk(ctx context.Context, db dbsqlc.DBTX, h *task.Task, withArtifacts bool, visit func(*dbsqlc.EventsOfRow) error) error {
+	account := memory.Of(ctx)
+	defer account.Trim()
+	step := int64(walkRows)
+	for after := int64(0); after < int64(h.LastSeq); {
+		m := &meter{DBTX: db, most: pageBytes, account: account}
+		rows, err := s.q.EventsOf(ctx, m, dbsqlc.EventsOfParams{
+			Task: uuid.UUID(h.ID), After: after, Upto: min(after+step, int64(h.LastSeq)), WithArtifacts: withArtifacts,
+		})
+		if err != nil && (step == 1 || !slow(ctx, err)) {
+			return err
+		}
+		if err != nil || m.cut {
+			// The rows come in any order, so those before the cut are of no use.
+			account.Unuse(m.read)
+			step = max(step/4, 1)
+			if err := account.Reserve(ctx, max(m.read, m.row)); err != nil {
+				return err
+			}
+			continue
+		}
+		inOrder(rows, func(r *dbsqlc.EventsOfRow) int64 { return r.Seq })
+		for i := range rows {
+			if err := visit(&rows[i]); err != nil {
+				return err
+			}
+		}
+		if after += step; m.read < pageBytes/4 {
+			step = min(step*2, mostRows)
+		}
+	}
+	return nil
 }
 
 // inOrder sorts the rows of a statement without ORDER BY. They are usually in order already.
@@ -191,7 +249,8 @@ func fold(h *task.Task, n int, row func(i int) dbsqlc.Event) (*task.Task, error)
 // that earlier runs wrote after it, while it was queued. If it was queued, its run begins at the
 // last submitted status after it.
 func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error) {
-	rows, err := s.eventsOf(ctx, s.api, h, false)
+	var rows []dbsqlc.EventsOfRow
+	err := s.walk(ctx, s.api, h, false, func(r *dbsqlc.EventsOfRow) error { rows = append(rows, *r); return nil })
 	if err != nil {
 		return nil, translate("read conversation", err)
 	}
@@ -203,17 +262,11 @@ func (s *Store) Conversation(ctx context.Context, h *task.Task, message task.Seq
 	}
 	t := Empty(h)
 	for i := range rows {
-		r := eventOf(&rows[i])
-		e, err := event(&r, t)
-		switch {
-		case err != nil:
-			return nil, translate("read conversation", err)
-		case e.Seq > begins, e.Kind == task.EventMessage && e.Seq >= message:
+		if r := &rows[i]; task.Seq(r.Seq) > begins || task.EventKind(r.Kind) == task.EventMessage && task.Seq(r.Seq) >= message {
 			continue
 		}
-		t.LastSeq = e.Seq - 1
-		if err := t.Apply(e); err != nil {
-			return nil, err
+		if err := apply(t, &rows[i]); err != nil {
+			return nil, translate("read conversation", err)
 		}
 	}
 	if t.Status.Message != nil {
@@ -231,10 +284,13 @@ func Empty(h *task.Task) *task.Task {
 	}
 }
 
-// EventsAfter reads the next events of a log, at most limit. owner supplies the members that
+// readBytes is how much EventsAfter reads, unless one event alone is larger.
+const readBytes = 1 << 20
+
+// EventsAfter reads the next events of a log, at most limit, and fewer if they are large. owner supplies the members that
 // messages do not repeat.
 func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
-	rows, err := s.q.EventsAfter(ctx, s.api, dbsqlc.EventsAfterParams{
+	rows, err := s.q.EventsAfter(ctx, &meter{DBTX: s.api, most: readBytes}, dbsqlc.EventsAfterParams{
 		Task: uuid.UUID(owner.ID), After: int64(after), MaxRows: int32(limit),
 	})
 	if err != nil {
@@ -270,7 +326,7 @@ func span(ids []uuid.UUID) (lowest, highest uuid.UUID) {
 }
 
 // CatchUp reads the new events of many logs with one query, at most limit events of each.
-func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.Event, error) {
+func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) (*CaughtUp, error) {
 	arg := dbsqlc.EventsCatchUpParams{MaxRows: int32(limit)}
 	owners := make(map[uuid.UUID]*task.Task, len(at))
 	for _, p := range at {
@@ -280,19 +336,32 @@ func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) ([]*task.
 		owners[id] = p.Owner
 	}
 	arg.Lowest, arg.Highest = span(arg.Tasks)
-	rows, err := s.q.EventsCatchUp(ctx, s.hot, arg)
+	m := &meter{DBTX: s.hot, most: pageBytes}
+	rows, err := s.q.EventsCatchUp(ctx, m, arg)
 	if err != nil {
 		return nil, translate("catch up", err)
 	}
-	out := make([]*task.Event, 0, len(rows))
+	out := &CaughtUp{Events: make([]*task.Event, 0, len(rows)), Cut: m.cut, Unreadable: map[task.ID]error{}}
 	for i := range rows {
+		id := task.ID(rows[i].Task)
+		if out.Unreadable[id] != nil {
+			continue
+		}
 		e, err := event(&rows[i], owners[rows[i].Task])
 		if err != nil {
-			return nil, translate("catch up", err)
+			out.Unreadable[id] = translate("catch up", err)
+			continue
 		}
-		out = append(out, e)
+		out.Events = append(out.Events, e)
 	}
 	return out, nil
+}
+
+// CaughtUp is what CatchUp has read.
+type CaughtUp struct {
+	Events     []*task.Event
+	Cut        bool              // logs have more events, which did not fit
+	Unreadable map[task.ID]error // logs with an event that cannot be decoded, and is left out with those after it
 }
 
 // LastSeqs returns the last seq of many logs. The poll that finds lost hints uses it.

@@ -129,7 +129,7 @@ func continueTasks(t *testing.T, f *fixture) {
 	t.Helper()
 	require.Empty(t, f.WithoutRowSecurity())
 	f.exec("UPDATE holdfast.workers SET lease_until = now() - interval '1 day'")
-	_, runs, err := f.Rescue(t.Context(), 0)
+	_, runs, err := f.Rescue(t.Context(), 0, true)
 	require.NoError(t, err)
 	require.Len(t, runs, 2, "the novels")
 	asked := asker{Subject: "cyd", Agent: "support"}

@@ -1,9 +1,7 @@
 package store
 
 import (
-	"crypto/rand"
 	"database/sql"
-	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -19,13 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-a2a/holdfast/internal/store/internal/dbsqlc"
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/partition"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
@@ -388,47 +384,6 @@ func TestPlansForEmptyQueue(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A page that ends early does not read the rest to find that out: it reads the page that it shows and little more,
-// whatever the tasks contain.
-func TestPageOfLargeTasksReadsLittleMore(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	const tasks, size = 20, pageBytes * 2 / 5
-	noise := make([]byte, size*3/4) // size bytes as text
-	var arg dbsqlc.EventsOfManyParams
-	for range tasks {
-		_, _ = rand.Read(noise)
-		n := fresh("a")
-		n.Message.Parts[0].Text = base64.StdEncoding.EncodeToString(noise)
-		f.create(n)
-		arg.Tasks, arg.Froms, arg.Uptos = append(arg.Tasks, uuid.UUID(n.Task.ID)), append(arg.Froms, 1), append(arg.Uptos, 1)
-	}
-	arg.Lowest, arg.Highest, arg.Budget, arg.WithMessages = arg.Tasks[0], arg.Tasks[tasks-1], pageBytes, true
-	rows, err := f.q.EventsOfMany(t.Context(), f.api, arg)
-	require.NoError(t, err)
-	require.Len(t, rows, 2)
-
-	c := f.conn()
-	_, err = c.Exec(t.Context(), "SET enable_seqscan = off; SET jit = off", pgx.QueryExecModeSimpleProtocol)
-	require.NoError(t, err)
-	var plans []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
-	var plan []byte
-	text := statements(t)["EventsOfMany"]
-	_, text, _ = strings.Cut(text, "\n") // EXPLAIN comes before the comment with the name
-	require.NoError(t, c.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+text,
-		arg.Tasks, arg.Froms, arg.Uptos, arg.WithMessages, arg.Lowest, arg.Highest, arg.WithArtifacts, arg.Budget).Scan(&plan))
-	require.NoError(t, json.Unmarshal(plan, &plans))
-	// The plan returns shown values compressed, so its buffers do not count their decompression.
-	read := 8192 * (plans[0].Plan.Hit + plans[0].Plan.Read)
-	require.Greater(t, read, size, "the plan counts buffers")
-	require.Less(t, read, pageBytes*3/2, "%d tasks of %d bytes", tasks, size)
 }
 
 // Three years of history are 36 partitions. A statement that opens each of them pays for it every time.

@@ -352,7 +352,7 @@ func TestRunsAndTransitionsInSQL(t *testing.T) {
 	giveBack(open(one), task.RunNote{Outcome: task.RunReturned}, true)
 	lost := open(two)
 	lost.must(t, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: json.RawMessage(`1`)}})
-	names, _, err := f.Rescue(t.Context(), 0)
+	names, _, err := f.Rescue(t.Context(), 0, true)
 	require.NoError(t, err)
 	require.Len(t, names, 1)
 	last := open(one)

@@ -76,10 +76,14 @@ func (w *Watch) Next(ctx context.Context) (evs []WatchedEvent, more bool, err er
 	if n == 0 {
 		return nil, false, nil
 	}
-	rows, err := w.store.CatchUp(ctx, at, watchRows)
+	read, err := w.store.CatchUp(ctx, at, watchRows)
 	if err != nil {
 		return nil, false, err
 	}
+	for _, err := range read.Unreadable {
+		return nil, false, err
+	}
+	rows := read.Events
 	for _, e := range rows {
 		t := w.known[e.Task]
 		t.seen = e.Seq

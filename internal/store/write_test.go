@@ -204,6 +204,24 @@ func (f *fixture) say(id task.ID, enqueue bool) (task.Seq, error) {
 	return f.AddMessage(f.t.Context(), &NewMessage{Task: h, Message: user("more"), Enqueue: enqueue, RequestID: NewID()})
 }
 
+func TestPendingMessagesAreLimited(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	p.must(t, status(task.StateWorking))
+	say := func() error {
+		_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: user("more"), Enqueue: true, MostPending: 2, RequestID: NewID()})
+		return err
+	}
+	require.NoError(t, say())
+	require.NoError(t, say())
+	err := say()
+	require.Equal(t, task.RateLimited, task.KindOf(err))
+	require.ErrorContains(t, err, "2 messages of this task wait for its agent")
+	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
+	require.NoError(t, say())
+}
+
 func TestMessageInEveryState(t *testing.T) { //nolint:tparallel // the cases share a store and its queues
 	t.Parallel()
 	f := newFixture(t)

@@ -59,7 +59,7 @@ const (
 // The fixed sets.
 var (
 	flushKinds  = set("create", "append", "claim", "push_claim", "push_record")
-	limits      = set("rate", "streams", "server_streams", "body", "parts", "live_tasks", "queue", "artifacts")
+	limits      = set("rate", "streams", "server_streams", "memory", "body", "parts", "live_tasks", "queue", "artifacts")
 	retryKinds  = set("create", "append", "message", "cancel", "push_set", "push_delete", "push_record")
 	pushClasses = set("delivered", "gone", "redirect", "throttled", "client", "server", "refused", "dns", "tls", "timeout",
 		"network", "internal")

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/push"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/fault"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -72,6 +73,10 @@ func everything(t *testing.T) *prometheus.Registry {
 
 	RegisterPushes(reg, func(context.Context) (Pushes, error) {
 		return Pushes{Backlog: 7, Oldest: 30 * time.Second, Disabled: 2}, nil
+	})
+
+	RegisterMemory(reg, 512<<20, func(visit func(string, memory.Stat)) {
+		visit("requests", memory.Stat{Size: 80 << 20, Used: 1000, Refused: 3})
 	})
 
 	m.PushAttempted("gone", 20*time.Millisecond)

@@ -210,7 +210,7 @@ func (p *process) crash(agent string, slots int) (claimed []string) {
 	for _, c := range won {
 		claimed = append(claimed, c.Message.FirstText())
 	}
-	_, _, err = p.store.Rescue(p.t.Context(), 0)
+	_, _, err = p.store.Rescue(p.t.Context(), 0, true)
 	require.NoError(p.t, err)
 	return claimed
 }

@@ -18,7 +18,7 @@ type leases interface {
 	Renew(ctx context.Context, id task.ID, ttl time.Duration) error
 	Unregister(ctx context.Context, id task.ID) error
 	Processes(ctx context.Context) (int, error)
-	Rescue(ctx context.Context, grace time.Duration) (dead []string, runs []store.Rescued, err error)
+	Rescue(ctx context.Context, grace time.Duration, scan bool) (dead []string, runs []store.Rescued, err error)
 }
 
 // KeeperOptions configures a Keeper. The zero value of a duration means its default.
@@ -38,6 +38,7 @@ type Keeper struct {
 	opt     KeeperOptions
 	id      atomic.Pointer[task.ID]
 	healthy atomic.Int64 // unix nanoseconds of the first of the unbroken renewals; 0 while they fail
+	scan    rest
 }
 
 // NewKeeper returns a keeper. Start registers its process.
@@ -153,7 +154,12 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 }
 
 func (k *Keeper) rescue(ctx context.Context) {
-	dead, runs, err := k.opt.Store.Rescue(ctx, k.opt.Grace)
+	begun := time.Now()
+	scan := k.scan.over(begun)
+	dead, runs, err := k.opt.Store.Rescue(ctx, k.opt.Grace, scan)
+	if err == nil && len(runs) == 0 { // otherwise there may be more
+		k.scan.begin(begun, time.Now())
+	}
 	if len(dead) > 0 {
 		k.opt.Log.Warn("declared processes dead that stopped renewing their leases", "processes", dead)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -100,12 +101,12 @@ func (s *failingRenewals) Renew(ctx context.Context, id task.ID, ttl time.Durati
 	return s.Store.Renew(ctx, id, ttl)
 }
 
-func (s *failingRenewals) Rescue(ctx context.Context, grace time.Duration) ([]string, []store.Rescued, error) {
+func (s *failingRenewals) Rescue(ctx context.Context, grace time.Duration, scan bool) ([]string, []store.Rescued, error) {
 	if s.rescues.Load() == 0 {
 		s.before.Store(s.renewals.Load())
 	}
 	s.rescues.Add(1)
-	return s.Store.Rescue(ctx, grace)
+	return s.Store.Rescue(ctx, grace, scan)
 }
 
 // A process that cannot renew is not dead, and does not declare others dead.
@@ -144,7 +145,7 @@ func (s *hangingRescue) Renew(ctx context.Context, id task.ID, ttl time.Duration
 	return s.Store.Renew(ctx, id, ttl)
 }
 
-func (s *hangingRescue) Rescue(ctx context.Context, _ time.Duration) ([]string, []store.Rescued, error) {
+func (s *hangingRescue) Rescue(ctx context.Context, _ time.Duration, _ bool) ([]string, []store.Rescued, error) {
 	<-ctx.Done()
 	return nil, nil, ctx.Err()
 }
@@ -155,4 +156,38 @@ func TestHangingStatementDoesNotDelayRenewal(t *testing.T) {
 	s := &hangingRescue{Store: openStore(t, storetest.New(t).URL)}
 	keep(t, worker.KeeperOptions{Store: s, TTL: 600 * time.Millisecond})
 	eventually(t, "it renews on", func() bool { return s.renewals.Load() >= 3 })
+}
+
+// A scan that takes long is followed by a rest, because its rows may be dead ones that vacuum cannot remove. Cancels are
+// found meanwhile, and so is the death of a process.
+func TestSlowScansRest(t *testing.T) {
+	t.Parallel()
+	slow := &slowScan{}
+	a := does(func(ctx context.Context, _ *executor.Run, _ executor.Emitter) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	p := start(t, setup{wrap: func(s *store.Store) worker.Store { slow.Store = s; return slow }}, a)
+	p.deaf.Store(true)
+	h := p.create("a", "x")
+	p.become(h, task.StateWorking)
+	require.NoError(t, p.pool.Reconcile(t.Context()))
+	scans := slow.scans.Load()
+	_, err := p.store.Cancel(t.Context(), h)
+	require.NoError(t, err)
+	require.NoError(t, p.pool.Reconcile(t.Context()))
+	p.become(h, task.StateCanceled)
+	require.Equal(t, scans, slow.scans.Load())
+}
+
+// slowScan is a database with many dead rows.
+type slowScan struct {
+	*store.Store
+	scans atomic.Int32
+}
+
+func (s *slowScan) Owned(ctx context.Context, worker task.ID) ([]store.Owned, error) {
+	s.scans.Add(1)
+	time.Sleep(time.Second)
+	return s.Store.Owned(ctx, worker)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -70,8 +71,10 @@ type Options struct {
 	StopGrace    time.Duration // for runs when the server stops; 0 gives them back at once
 	ClaimBatch   int           // maximum runs per agent in one claim; default 100
 	Worker       func() task.ID
-	Observer     Observer
-	Log          *slog.Logger
+	// Memory bounds the messages of runs. One run starts whatever the size of its message. Nil: no bound.
+	Memory   *memory.Budget
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // Pool runs agents on this process.
@@ -93,6 +96,7 @@ type Pool struct {
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
 	missing, unknown map[task.ID]task.Attempt
+	scan             rest
 }
 
 // slots counts the places for one agent's runs. Pool.mu guards its fields.
@@ -160,7 +164,7 @@ func (p *Pool) Reserve(agent string) *Slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.agents[agent]
-	if s == nil || s.free == 0 || s.ready || s.breaker.open || p.closing {
+	if s == nil || s.free == 0 || s.ready || s.breaker.open || p.closing || p.opt.Memory.Free() <= 0 {
 		return nil
 	}
 	w := p.opt.Worker()
@@ -341,13 +345,17 @@ func (p *Pool) demand() []store.Demand {
 	if p.closing {
 		return nil
 	}
+	free := p.opt.Memory.Free()
+	if free <= 0 {
+		return nil // the end of a run rings
+	}
 	var want []store.Demand
 	for name, s := range p.agents {
 		if !s.ready || s.free == 0 {
 			continue
 		}
 		now := time.Now()
-		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil}
+		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: max(free/messageFactor, 1), Further: p.opt.Memory.InUse()}
 		if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
 			continue
 		}
@@ -407,8 +415,15 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	if p.opt.Observer.Running != nil {
 		p.opt.Observer.Running(s.Name, 1)
 	}
+	held := messageBytes(c.Message) * messageFactor
+	p.opt.Memory.Add(held)
 	p.runs.Go(func() {
 		r.run()
+		p.opt.Memory.Give("", held)
+		if held > memory.Small {
+			// The claim may have left tasks whose messages did not fit.
+			p.Wake(s.Name)
+		}
 		p.pass(r)
 		p.begin(r, true)
 		p.mu.Lock()
@@ -423,10 +438,24 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 	})
 }
 
+// messageFactor is the bytes of memory for each byte of a message: its row, the message, and what the
+// executor makes of it.
+const messageFactor = 3
+
+// messageBytes returns the size of a message's content.
+func messageBytes(m *task.Message) int64 {
+	n := int64(len(m.Metadata))
+	for i := range m.Parts {
+		n += m.Parts[i].Size()
+	}
+	return n
+}
+
 // Reconcile compares the runs that the database assigns to this process with its actual runs. It
 // ends runs that a client canceled, and gives back runs won by a claim whose answer was lost. A run
 // counts as lost only if two calls in a row miss it, because it may be starting. Reconcile is not
-// safe for concurrent use.
+// safe for concurrent use. While the scan of the queue rests, it looks only for cancels of the runs of
+// this process.
 func (p *Pool) Reconcile(ctx context.Context) error {
 	missing := p.missing
 	worker := p.opt.Worker()
@@ -434,13 +463,19 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		p.missing = nil
 		return nil
 	}
+	if err := p.recovered(ctx); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if !p.scan.over(begun) {
+		p.checkCancels()
+		return nil
+	}
 	owned, err := p.opt.Store.Owned(ctx, worker)
 	if err != nil {
 		return err
 	}
-	if err := p.recovered(ctx); err != nil {
-		return err
-	}
+	p.scan.begin(begun, time.Now())
 	p.missing = map[task.ID]task.Attempt{}
 	if err := p.disown(ctx, owned); err != nil {
 		return err
@@ -469,6 +504,16 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkCancels asks the database about cancels of all runs, as their hints would.
+func (p *Pool) checkCancels() {
+	p.mu.Lock()
+	ids := slices.Collect(maps.Keys(p.running))
+	p.mu.Unlock()
+	for _, id := range ids {
+		p.CancelHint(id)
+	}
 }
 
 // recovered ends the outages of the agents that have begun runs since the last call. An outage that

@@ -124,7 +124,7 @@ func (r *run) execute() {
 	err := r.agent.Executor.Execute(r.ctx, &executor.Run{
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
-		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Memory: &memory{r},
+		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Memory: &recollection{r},
 		OnBegin: func() { r.pool.begin(r, false) },
 	}, r.out)
 	returned = true
@@ -385,10 +385,10 @@ func (r *run) read(ctx context.Context, do func() error) error {
 	}
 }
 
-// memory reads the log for the executor.
-type memory struct{ r *run }
+// recollection reads the log for the executor.
+type recollection struct{ r *run }
 
-func (m *memory) History(ctx context.Context) ([]task.Message, error) {
+func (m *recollection) History(ctx context.Context) ([]task.Message, error) {
 	c := m.r.claim
 	if c.Turn == 1 {
 		return nil, nil
@@ -401,7 +401,7 @@ func (m *memory) History(ctx context.Context) ([]task.Message, error) {
 	return said, err
 }
 
-func (m *memory) Earlier(ctx context.Context) ([]task.Event, error) {
+func (m *recollection) Earlier(ctx context.Context) ([]task.Event, error) {
 	var out []task.Event
 	err := m.since(ctx, func(e *task.Event) {
 		switch {
@@ -414,7 +414,7 @@ func (m *memory) Earlier(ctx context.Context) ([]task.Event, error) {
 	return out, err
 }
 
-func (m *memory) Checkpoint(ctx context.Context) (json.RawMessage, error) {
+func (m *recollection) Checkpoint(ctx context.Context) (json.RawMessage, error) {
 	var last json.RawMessage
 	err := m.since(ctx, func(e *task.Event) {
 		if e == nil {
@@ -429,7 +429,7 @@ func (m *memory) Checkpoint(ctx context.Context) (json.RawMessage, error) {
 // since visits the events that earlier attempts wrote for the run's message. A nil event says that
 // all events before it belong to an earlier message, whose run was still active when this message
 // arrived.
-func (m *memory) since(ctx context.Context, visit func(*task.Event)) error {
+func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error {
 	c := m.r.claim
 	if c.Attempt == 1 {
 		return nil

@@ -479,7 +479,7 @@ func TestLostLease(t *testing.T) {
 	old := *p.id.Load()
 	p.register()
 	require.NoError(t, p.store.Unregister(t.Context(), old))
-	_, runs, err := p.store.Rescue(t.Context(), 0)
+	_, runs, err := p.store.Rescue(t.Context(), 0, true)
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
 	close(goOn)
@@ -518,7 +518,7 @@ func TestLostRunsFailTaskAfterMaxAttempts(t *testing.T) {
 		won, err := p.store.Claim(t.Context(), dead, []store.Demand{{Agent: "a", Slots: 1}})
 		require.NoError(t, err)
 		require.Len(t, won, 1)
-		_, _, err = p.store.Rescue(t.Context(), 0)
+		_, _, err = p.store.Rescue(t.Context(), 0, true)
 		require.NoError(t, err)
 	}
 	q := start(t, setup{url: p.url}, a)

@@ -4,6 +4,7 @@ package body
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/strictjson"
 )
 
@@ -35,8 +37,9 @@ func (l Limits) OrDefaults() Limits {
 
 // Fault says why a body was not read.
 type Fault struct {
-	Status int // HTTP status: 413, 408, or 400 when the client broke off
+	Status int // HTTP status: 413, 408, 400 when the client broke off, or 0 with Err
 	Msg    string
+	Err    error // the server has no memory for the body now
 }
 
 // Begin sets the read deadline of the body. The deadline stays when the body is refused: net/http
@@ -45,16 +48,17 @@ func (l Limits) Begin(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(l.Timeout))
 }
 
-// Read reads the body. After a fault that leaves the body unread, the server closes the connection.
-func (l Limits) Read(w http.ResponseWriter, r *http.Request) ([]byte, *Fault) {
+// Read reads the body, which the account of its request takes bytes for. After a fault that leaves
+// the body unread, the server closes the connection.
+func (l Limits) Read(w http.ResponseWriter, r *http.Request, account *memory.Account) ([]byte, *Fault) {
 	if r.ContentLength > l.Size {
 		return nil, l.tooLarge(w)
 	}
-	announced := r.ContentLength
-	if l.ReserveNothing {
-		announced = 0
+	content, full, err := l.readAll(r.Context(), http.MaxBytesReader(w, r.Body, l.Size), r.ContentLength, account)
+	if full != nil {
+		w.Header().Set("Connection", "close")
+		return nil, &Fault{Err: full}
 	}
-	content, err := readAll(http.MaxBytesReader(w, r.Body, l.Size), announced)
 	if err == nil {
 		// The answer may be a stream that lives for hours. The server reads nothing during that
 		// time.
@@ -67,25 +71,56 @@ func (l Limits) Read(w http.ResponseWriter, r *http.Request) ([]byte, *Fault) {
 		return nil, l.tooLarge(w)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
-		return nil, &Fault{http.StatusRequestTimeout, "the body did not arrive in time"}
+		return nil, &Fault{Status: http.StatusRequestTimeout, Msg: "the body did not arrive in time"}
 	}
-	return nil, &Fault{http.StatusBadRequest, "the body is incomplete"}
+	return nil, &Fault{Status: http.StatusBadRequest, Msg: "the body is incomplete"}
 }
 
 func (l Limits) tooLarge(w http.ResponseWriter) *Fault {
 	w.Header().Set("Connection", "close")
-	return &Fault{http.StatusRequestEntityTooLarge, "the limit is " + strconv.FormatInt(l.Size, 10) + " bytes"}
+	return &Fault{Status: http.StatusRequestEntityTooLarge, Msg: "the limit is " + strconv.FormatInt(l.Size, 10) + " bytes"}
 }
 
-// maxAnnounced bounds the memory that an announced length reserves before the body arrives, in
-// bytes.
-const maxAnnounced = 256 << 10
-
-// readAll reads a body whose length the client may have announced.
-func readAll(r io.Reader, announced int64) ([]byte, error) {
-	content := bytes.NewBuffer(make([]byte, 0, min(max(announced, 0), maxAnnounced)+bytes.MinRead))
-	_, err := content.ReadFrom(r)
-	return content.Bytes(), err
+// readAll reads a body whose length the client may have announced; announced is negative if not. It
+// takes bytes before it reads them: first those of a small body, then all that are announced, or
+// twice as many each time. full says that the server has none.
+func (l Limits) readAll(ctx context.Context, r io.Reader, announced int64, account *memory.Account) (content []byte, full, err error) {
+	if l.ReserveNothing {
+		announced = -1
+	}
+	most := announced
+	if announced < 0 {
+		most = l.Size
+	}
+	var read bytes.Buffer
+	for step := min(most, memory.Small); ; {
+		if full := account.Body(ctx, step); full != nil {
+			return nil, full, nil
+		}
+		if !l.ReserveNothing {
+			read.Grow(int(step) - read.Len() + bytes.MinRead)
+		}
+		_, err := io.CopyN(&read, r, step-int64(read.Len()))
+		switch {
+		case errors.Is(err, io.EOF):
+			return read.Bytes(), nil, nil
+		case err != nil:
+			return nil, nil, err
+		case announced >= 0 && step == announced:
+			return read.Bytes(), nil, nil
+		case step == most:
+			// A body of exactly the limit ends here; a larger one is refused.
+			_, err := io.CopyN(io.Discard, r, 1)
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return read.Bytes(), nil, err
+		case announced >= 0:
+			step = announced
+		default:
+			step = min(2*step, most)
+		}
+	}
 }
 
 // IsJSON reports whether a Content-Type is JSON, or absent. It ignores parameters: reading the body

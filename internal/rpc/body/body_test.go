@@ -15,7 +15,7 @@ func TestReserveNothing(t *testing.T) {
 	for reserves, least := range map[bool]int{true: 64 << 10, false: 0} {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("short"))
 		r.ContentLength = 64 << 10
-		content, fault := Limits{ReserveNothing: !reserves}.OrDefaults().Read(httptest.NewRecorder(), r)
+		content, fault := Limits{ReserveNothing: !reserves}.OrDefaults().Read(httptest.NewRecorder(), r, nil)
 		require.Nil(t, fault)
 		require.Equal(t, "short", string(content))
 		require.GreaterOrEqual(t, cap(content), least)

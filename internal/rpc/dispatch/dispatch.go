@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
 	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/task"
@@ -52,7 +53,10 @@ type Options struct {
 	MaxStreams int           // open at a time, in all bindings; default no limit
 	// Quotas bounds the requests and streams of each caller. Nil: no bound.
 	Quotas *limit.Quotas[identity.Owner]
-	// MaxParts bounds the parts of a message, MaxPart the size of one part in bytes. 0: no bound.
+	// Memory bounds the bytes that requests hold. Nil: no bound.
+	Memory *memory.Budgets
+	// MaxParts bounds the parts of a message, MaxPart the size of one part in bytes. 0: no bound
+	// but jsonrw.MaxParts.
 	MaxParts int
 	MaxPart  int64
 	// LegacyTaskIDs lets a message with an unknown task id create that task, in versions that once
@@ -138,9 +142,12 @@ type Admission interface {
 type Request struct {
 	Endpoint
 	Caller identity.Caller // admitted by the agent
-	engine Engine          // as the caller sees it
-	Codec  dialect.Codec
-	Call   *dialect.Call
+	// Account has the bytes that the request holds.
+	Account *memory.Account
+	counted bool   // charged to its caller's rate
+	engine  Engine // as the caller sees it
+	Codec   dialect.Codec
+	Call    *dialect.Call
 	// IdempotencyKey and LastEventID are the headers of these names, or "".
 	IdempotencyKey string
 	LastEventID    string

@@ -1,9 +1,15 @@
 package dispatch
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -13,6 +19,7 @@ const (
 	LimitStreams       = "streams"        // per caller
 	LimitServerStreams = "server_streams" // per replica
 	LimitParts         = "parts"
+	LimitMemory        = "memory"
 	LimitBody          = "body" // bindings check it and stop reading there
 )
 
@@ -20,8 +27,49 @@ const (
 // first.
 const streamPause = 5 * time.Second
 
+// Arrive opens the account of a request, before its body is read. The caller must call Leave.
+func (o *Runner) Arrive(ctx context.Context, r *Request) context.Context {
+	r.Account = o.opt.Memory.Open(r.holder())
+	return memory.With(ctx, r.Account)
+}
+
+// Leave closes the account of a request. That of a stream is the stream's.
+func (r *Request) Leave() { r.Account.Close() }
+
+// holder names the caller of a request whose body may name another agent: by the agent of the
+// endpoint, or by the address.
+func (r *Request) holder() string {
+	if r.Admission == nil {
+		return ""
+	}
+	if c, err := r.Admit(r.Agent); err == nil {
+		if c.Owner() != (identity.Owner{}) {
+			return c.Tenant + "\x1f" + c.Subject
+		}
+		return limit.Sender(c.Address)
+	}
+	return ""
+}
+
+// CountEarly charges a request with a large body to its caller's rate limit before the body is read,
+// if the endpoint serves one agent. length is negative if it is not known.
+func (o *Runner) CountEarly(r *Request, length int64) error {
+	if 0 <= length && length <= memory.Small || r.Common && len(o.agents) > 1 {
+		return nil
+	}
+	var err error
+	if r.Caller, err = r.Admit(r.Agent); err != nil {
+		return nil //nolint:nilerr // the operation answers with it
+	}
+	return o.count(r)
+}
+
 // count charges a request to its caller's rate limit.
 func (o *Runner) count(r *Request) error {
+	if r.counted {
+		return nil
+	}
+	r.counted = true
 	if wait, ok := o.opt.Quotas.Allow(r.Caller.Owner()); !ok {
 		return o.refuse(r, LimitRate, "you have reached your limit of requests per second", wait)
 	}
@@ -49,7 +97,7 @@ func (o *Runner) takeStream(r *Request) (release func(), err error) {
 // bound checks the number and the size of a message's parts.
 func (o *Runner) bound(r *Request, m *task.Message) error {
 	member := r.Codec.Traits().PartsMember
-	if most := o.opt.MaxParts; most > 0 && len(m.Parts) > most {
+	if most := cmp.Or(o.opt.MaxParts, jsonrw.MaxParts); len(m.Parts) > most {
 		o.Limited(r, LimitParts)
 		return &task.Error{Kind: task.TooLarge, Field: member, Msg: fmt.Sprintf("%s: must not have more than %d parts", member, most)}
 	}

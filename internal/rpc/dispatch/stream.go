@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
@@ -25,10 +26,11 @@ type Sink interface {
 
 // Stream is an open stream. The caller must call Follow, which also releases it, or Close.
 type Stream struct {
-	runner *Runner
-	codec  dialect.Codec
-	op     engine.Op
-	st     *engine.Stream
+	runner  *Runner
+	codec   dialect.Codec
+	op      engine.Op
+	st      *engine.Stream
+	account *memory.Account // of what its opening holds
 	// release returns the stream's place.
 	release func()
 	opened  bool // the client has seen the task, or an event of it
@@ -80,7 +82,7 @@ func (o *Runner) Open(ctx context.Context, r *Request) (*Stream, error) {
 	marks := r.Codec.Traits().Extensions && slices.Contains(r.active, ResumeURI)
 	admission, agent := r.Admission, r.Agent
 	return &Stream{
-		runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release,
+		runner: o, codec: r.Codec, op: r.Call.Op, st: st, marks: marks, release: release, account: r.Account.Move(),
 		watch: func(end func(error)) func() { return admission.Watch(agent, end) },
 	}, nil
 }
@@ -96,6 +98,7 @@ func (s *Stream) Close() {
 // the end of its stream. Follow keeps nothing of the request.
 func (s *Stream) Follow(ctx context.Context, out Sink) error {
 	defer s.release()
+	defer s.account.Close()
 	defer s.st.Close()
 	if o := &s.runner.opt.Observer; o.StreamOpened != nil {
 		defer o.StreamOpened(s.codec.Version())()
@@ -198,7 +201,9 @@ func (s *following) open() (ended bool, err error) {
 	}
 	s.opened = true
 	s.st.Task = nil // frees its artifacts
-	return s.codec.Closes(s.op, t.Status.State), s.flush()
+	err = s.flush()
+	s.account.Close()
+	return s.codec.Closes(s.op, t.Status.State), err
 }
 
 // next waits for events, and sends keep-alives meanwhile.

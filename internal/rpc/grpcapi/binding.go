@@ -176,6 +176,10 @@ func (b *Binding) Serve(l net.Listener, at Arrival) error {
 	return nil
 }
 
+// Drain tells the clients that check the service's health to call another server. Calls are still
+// served.
+func (b *Binding) Drain() { b.health.Shutdown() }
+
 // Shutdown refuses new calls and waits for those in progress. Streams end when the hub is closed.
 // When ctx ends first, Shutdown cuts the remaining calls.
 func (b *Binding) Shutdown(ctx context.Context) error {

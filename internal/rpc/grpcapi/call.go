@@ -46,9 +46,22 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	if c.TurnedAway != nil {
 		return c.fail(c.TurnedAway)
 	}
+	c.ctx = b.Operations.Arrive(c.ctx, &c.Request)
+	account := c.Account
+	defer account.Close()
+	if !s.Traits().Tenants {
+		c.Common = false // no request names another agent
+	}
+	if err := b.Operations.CountEarly(&c.Request, -1); err != nil {
+		return c.fail(err)
+	}
 	message, err := c.read()
 	if err != nil {
 		return err
+	}
+	if err := account.Body(c.ctx, int64(len(message))); err != nil {
+		b.Operations.Limited(&c.Request, dispatch.LimitMemory)
+		return c.fail(err)
 	}
 	if err := c.decode(message); err != nil {
 		return c.fail(err)

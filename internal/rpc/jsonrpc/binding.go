@@ -62,6 +62,13 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at Endpoint) {
 		x.refuse(codeContentType, "Incompatible content types: Content-Type must be application/json")
 		return
 	}
+	x.Ctx = b.Operations.Arrive(x.Ctx, &x.Request)
+	account := x.Account
+	defer account.Close()
+	if err := b.Operations.CountEarly(&x.Request, r.ContentLength); err != nil {
+		x.turnAway(err)
+		return
+	}
 	content, ok := x.read()
 	if !ok {
 		return
@@ -118,7 +125,7 @@ func (x *exchange) readTurnedAway() ([]byte, bool) {
 	limits := x.b.Limits
 	limits.Size, limits.Timeout, limits.ReserveNothing = min(limits.Size, maxTurnedAway), min(limits.Timeout, turnedAwayWithin), true
 	limits.Begin(x.W)
-	content, unread := limits.Read(x.W, x.R)
+	content, unread := limits.Read(x.W, x.R, x.Account)
 	return content, unread == nil
 }
 
@@ -133,9 +140,15 @@ func (x *exchange) requestedVersion() string {
 
 // read reads the body, within its bounds of size and time.
 func (x *exchange) read() ([]byte, bool) {
-	content, bad := x.b.Limits.Read(x.W, x.R)
+	content, bad := x.b.Limits.Read(x.W, x.R, x.Account)
 	if bad == nil {
 		return content, true
+	}
+	if bad.Err != nil {
+		x.Codec = cmp.Or(registry.ByVersion(cmp.Or(x.pin, x.requestedVersion())), registry.Fallback())
+		x.b.Operations.Limited(&x.Request, dispatch.LimitMemory)
+		x.Fail(bad.Err)
+		return nil, false
 	}
 	switch bad.Status {
 	case http.StatusRequestEntityTooLarge:

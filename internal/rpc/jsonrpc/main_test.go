@@ -18,6 +18,8 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/limit"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/body"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -151,6 +153,8 @@ type options struct {
 	Engine          func(identity.Caller, string) dispatch.Engine
 	fake            *fakeEngine // used instead of Engine
 	MaxBody         int64
+	Memory          *memory.Budgets
+	Quotas          *limit.Quotas[identity.Owner]
 	MaxDepth        int
 	BodyTimeout     time.Duration
 	KeepAlive       time.Duration
@@ -172,7 +176,7 @@ func (o options) binding() *jsonrpc.Binding {
 	return jsonrpc.New(jsonrpc.Options{
 		Operations: dispatch.New(dispatch.Options{
 			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs,
-			ReturnByDefault: o.ReturnByDefault, Ambiguous: o.Ambiguous, Agents: o.Agents, Observer: o.Observer,
+			Memory: o.Memory, Quotas: o.Quotas, ReturnByDefault: o.ReturnByDefault, Ambiguous: o.Ambiguous, Agents: o.Agents, Observer: o.Observer,
 		}),
 		Limits: body.Limits{Size: o.MaxBody, Depth: o.MaxDepth, Timeout: o.BodyTimeout}, WriteTimeout: o.WriteTimeout,
 		StrictVersion: o.StrictVersion, Log: o.Log,

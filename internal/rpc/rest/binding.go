@@ -49,6 +49,9 @@ func (b *Binding) Serve(w http.ResponseWriter, r *http.Request, at dispatch.Endp
 		x.Fail(err)
 		return
 	}
+	x.Ctx = b.Operations.Arrive(x.Ctx, &x.Request)
+	account := x.Account
+	defer account.Close()
 	if x.decode() {
 		x.serve()
 	}

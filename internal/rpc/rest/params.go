@@ -27,7 +27,7 @@ func (x *exchange) params() ([]byte, bool) {
 	// for it without any.
 	if x.R.ContentLength != 0 {
 		x.b.Limits.Begin(x.W)
-		if _, bad := x.b.Limits.Read(x.W, x.R); bad != nil {
+		if _, bad := x.b.Limits.Read(x.W, x.R, x.Account); bad != nil {
 			x.unread(bad)
 			return nil, false
 		}
@@ -52,7 +52,12 @@ func (x *exchange) ofBody() ([]byte, bool) {
 			"Incompatible content types: Content-Type must be application/json or application/a2a+json")
 		return nil, false
 	}
-	content, bad := x.b.Limits.Read(x.W, x.R)
+	if err := x.b.Operations.CountEarly(&x.Request, x.R.ContentLength); err != nil {
+		x.W.Header().Set("Connection", "close")
+		x.Fail(err)
+		return nil, false
+	}
+	content, bad := x.b.Limits.Read(x.W, x.R, x.Account)
 	if bad != nil {
 		x.unread(bad)
 		return nil, false

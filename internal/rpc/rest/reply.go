@@ -109,6 +109,11 @@ func (x *exchange) refuse(status int, reason, grpc string, code int, message str
 
 // unread answers to a body that could not be read.
 func (x *exchange) unread(bad *body.Fault) {
+	if bad.Err != nil {
+		x.b.Operations.Limited(&x.Request, dispatch.LimitMemory)
+		x.Fail(bad.Err)
+		return
+	}
 	switch bad.Status {
 	case http.StatusRequestEntityTooLarge:
 		x.b.Operations.Limited(&x.Request, dispatch.LimitBody)

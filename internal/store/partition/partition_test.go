@@ -194,7 +194,7 @@ func work(t *testing.T, url string) {
 		page, _, err := caller.List(ctx, &store.Listing{After: store.Newest, Limit: 10})
 		require.NoError(t, err)
 		require.NotEmpty(t, page)
-		_, _, err = s.Rescue(ctx, 0)
+		_, _, err = s.Rescue(ctx, 0, true)
 		require.NoError(t, err)
 	}
 	require.Empty(t, repeated)

@@ -118,6 +118,10 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	if refused != nil || errors.Is(err, ErrUnreleased) {
 		return err
 	}
+	var unreached *Unreached
+	if errors.As(err, &unreached) {
+		return fmt.Errorf("database: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("migrate: create schema: %w", err)
 	}
@@ -150,11 +154,16 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 func persist(ctx context.Context, log *slog.Logger, do func() error) error {
 	deadline := time.Now().Add(time.Minute)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := do()
+		err := Explain(do())
 		if err == nil || !passes(err) || time.Now().After(deadline) {
 			return err
 		}
-		log.Warn("the database does not accept the migration yet; retrying", "error", err)
+		var unreached *Unreached
+		if errors.As(err, &unreached) {
+			log.Warn("no connection to the database yet; retrying", "error", unreached.Detail)
+		} else {
+			log.Warn("the database does not accept the migration yet; retrying", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, context.Cause(ctx))
@@ -247,7 +256,7 @@ type Step struct {
 func Status(ctx context.Context, databaseURL string) ([]Step, error) {
 	conn, err := pgurl.Connect(ctx, databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("schema status: %w", err)
+		return nil, fmt.Errorf("schema status: %w", Explain(err))
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if err := refuseUnreleased(ctx, conn); err != nil {

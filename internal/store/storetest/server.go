@@ -23,7 +23,8 @@ type PrivateServer struct {
 }
 
 // Server starts a cluster only for this test; it takes about two seconds. Without settings it syncs
-// to disk as in production.
+// to disk as in production. It needs PostgreSQL's programs, and downloads missing ones: it crashes
+// the processes of the cluster, which it cannot in a container.
 func Server(t testing.TB, settings map[string]string) *PrivateServer {
 	t.Helper()
 	s := newPrivate(t, settings)

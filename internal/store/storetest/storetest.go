@@ -1,8 +1,10 @@
 // Package storetest gives each test a PostgreSQL database of its own.
 //
-// The server is, in this order: the one in HOLDFAST_TEST_DATABASE_URL; a throwaway cluster from PostgreSQL installed on
-// this machine, which all test processes of one user share; a container, where Docker answers; the throwaway cluster
-// again, from downloaded binaries or the distribution's package.
+// The server is, in this order: the one in HOLDFAST_TEST_DATABASE_URL; a throwaway cluster from PostgreSQL's programs on
+// this machine (installed, or downloaded earlier), which all test processes of one user share; a container, where Docker
+// answers; the throwaway cluster again, from programs that it downloads or installs.
+//
+// Server, which a test stops and starts, always needs the programs.
 //
 // Databases are cloned from a template that has the schema. They are whole databases instead of
 // schemas, because NOTIFY channels belong to a database. They have an unusual time zone.

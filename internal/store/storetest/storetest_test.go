@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -17,8 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 func connect(t *testing.T, url string) *pgx.Conn {
@@ -71,6 +74,44 @@ func TestClusterLeaseSurvivesGC(t *testing.T) {
 	lease, err := os.Stat(filepath.Join(dir, "postgres.users.lock"))
 	require.NoError(t, err)
 	require.Regexp(t, fmt.Sprintf(` %d \S+:%d `, os.Getpid(), lease.Sys().(*syscall.Stat_t).Ino), string(held))
+}
+
+// Test processes share a cluster. After the last of them has ended, in any way, nothing of it
+// remains.
+func TestAClusterEndsAfterItsLastProcess(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(storetest.EnvURL) != "" {
+		t.Skip("the tests use a server, not a cluster of their own")
+	}
+	dir, err := os.MkdirTemp("", "holdfast-janitor-") //nolint:usetesting // as root, PostgreSQL's user cannot enter t.TempDir
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	users := func() (pids []string) {
+		environments, err := filepath.Glob("/proc/[0-9]*/environ")
+		require.NoError(t, err)
+		for _, file := range environments {
+			if env, _ := os.ReadFile(file); strings.Contains("\x00"+string(env), "\x00TMPDIR="+dir+"\x00") {
+				pids = append(pids, file)
+			}
+		}
+		return pids
+	}
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("only Linux shows the environments of processes: ", err)
+	}
+	for range 3 { // one after the other, so that the janitor of the first is on duty when the others begin
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDatabasesAreSeparate$")
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir, storetest.EnvLinger+"=2s", "GOGC=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	clusters, err := filepath.Glob(filepath.Join(dir, "holdfast-test-*"))
+	require.NoError(t, err)
+	require.Len(t, clusters, 1)
+	waittest.Eventually(t, "the cluster and its janitors end", func() error {
+		return waittest.Unless(len(users()) == 0 && !pgembed.Exists(clusters[0]), "%v", users())
+	})
 }
 
 func TestConcurrentMigrations(t *testing.T) {

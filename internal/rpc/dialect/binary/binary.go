@@ -7,6 +7,7 @@ package binary
 import (
 	"cmp"
 	"errors"
+	"fmt"
 
 	pb03 "github.com/a2aproject/a2a-go/a2apb"
 	pb10 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
@@ -96,6 +97,9 @@ func (c *Codec) Methods() []Method { return c.methods }
 // Decode reads the request message of an operation. Unlike for other codecs, its bytes may be
 // arbitrary.
 func (c *Codec) Decode(op engine.Op, message []byte) (*dialect.Call, error) {
+	if n := nested(message, c.requests[op].Descriptor(), 0); n > maxNested {
+		return nil, &task.Error{Kind: task.TooLarge, Msg: fmt.Sprintf("the message has more than %d parts, values and other messages in it", maxNested)}
+	}
 	m := c.requests[op].New().Interface()
 	if err := proto.Unmarshal(message, m); err != nil {
 		return nil, &task.Error{Kind: task.Invalid, Msg: "the message cannot be parsed", Cause: err}

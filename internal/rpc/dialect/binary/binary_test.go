@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -490,3 +491,25 @@ func messageOf(t testing.TB, d protoreflect.MessageDescriptor) proto.Message {
 }
 
 func badTime() *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: math.MaxInt64} }
+
+// TestDecodeCountsBeforeItBuilds sends millions of empty parts and values, which have two bytes each.
+func TestDecodeCountsBeforeItBuilds(t *testing.T) {
+	t.Parallel()
+	many := func(number protowire.Number, item []byte) []byte {
+		return bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), item), 1_000_000)
+	}
+	in := func(number protowire.Number, b []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), b)
+	}
+	parts := pb10.File_a2av1_proto.Messages().ByName("Message").Fields().ByName("parts").Number()
+	extensions := pb10.File_a2av1_proto.Messages().ByName("Message").Fields().ByName("extensions").Number()
+	message := pb10.File_a2av1_proto.Messages().ByName("SendMessageRequest").Fields().ByName("message").Number()
+	for name, request := range map[string][]byte{
+		"parts":      in(message, many(parts, nil)),
+		"extensions": in(message, many(extensions, nil)),
+		"messages":   many(message, nil),
+	} {
+		_, err := binary.New10(0).Decode(engine.OpSend, request)
+		require.ErrorIs(t, err, task.TooLarge, name)
+	}
+}

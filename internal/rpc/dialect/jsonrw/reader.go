@@ -121,6 +121,11 @@ func (r *Reader) Object() {
 	}
 }
 
+// MaxParts is the largest number of parts of a message that any server accepts. Codecs read one more,
+// so that the limits of operations refuse the message, and skip the rest: a body of empty parts
+// would become many times its size.
+const MaxParts = 100_000
+
 // Array opens the next value, which must be an array.
 func (r *Reader) Array() { r.open(jsontext.KindBeginArray, "must be an array") }
 

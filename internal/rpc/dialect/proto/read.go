@@ -136,6 +136,10 @@ func (s *Style) Message(r *jsonrw.Reader, send *engine.SendRequest) *task.Messag
 func (s *Style) readParts(r *jsonrw.Reader) []task.Part {
 	var all []task.Part
 	for r.Array(); r.Item(); {
+		if len(all) > jsonrw.MaxParts {
+			r.Skip() // refused by their number
+			continue
+		}
 		all = append(all, s.ReadPart(r))
 	}
 	if len(all) == 0 {

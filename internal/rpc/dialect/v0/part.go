@@ -16,6 +16,10 @@ const Compat = "data_part_compat"
 func Parts(r *jsonrw.Reader) []task.Part {
 	var parts []task.Part
 	for r.Array(); r.Item(); {
+		if len(parts) > jsonrw.MaxParts {
+			r.Skip() // refused by their number
+			continue
+		}
 		parts = append(parts, part(r))
 	}
 	if len(parts) == 0 {

@@ -149,7 +149,8 @@ WITH inp AS MATERIALIZED (
 ), requeued AS (
     UPDATE holdfast.task_queue q
        SET worker_id = NULL, available_at = now(), tries = 0, turn = q.turn + 1,
-           message_seq = holdfast.message_after(q.id, q.message_seq)
+           message_seq = holdfast.message_after(q.id, q.message_seq),
+           message_bytes = coalesce(octet_length(holdfast.message_at(q.id, holdfast.message_after(q.id, q.message_seq))::text), 0)
      WHERE q.id = ANY(ARRAY(SELECT id FROM eff WHERE again))
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, worker_id, claimed_at)
@@ -314,11 +315,12 @@ func (q *Queries) EventsCatchUp(ctx context.Context, db DBTX, arg EventsCatchUpP
 const eventsOf = `-- name: EventsOf :many
 SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.payload, l.created_at
   FROM holdfast.callers_log l
- WHERE l.task = $1 AND l.seq <= $2 AND (l.kind <> 3 OR $3::boolean)
+ WHERE l.task = $1 AND l.seq > $2 AND l.seq <= $3 AND (l.kind <> 3 OR $4::boolean)
 `
 
 type EventsOfParams struct {
 	Task          uuid.UUID
+	After         int64
 	Upto          int64
 	WithArtifacts bool
 }
@@ -336,11 +338,16 @@ type EventsOfRow struct {
 	CreatedAt  time.Time
 }
 
-// The part of a log that a response shows: messages and statuses, and artifacts if wanted. Rows
-// usually come in order, by the primary key. There is no ORDER BY, because a join would then sort,
-// and a sort writes a long log to disk.
+// A page of the part of a log that a response shows: messages and statuses, and artifacts if wanted.
+// Rows usually come in order, by the primary key. There is no ORDER BY, because a join would then
+// sort, and a sort writes a long log to disk.
 func (q *Queries) EventsOf(ctx context.Context, db DBTX, arg EventsOfParams) ([]EventsOfRow, error) {
-	rows, err := db.Query(ctx, eventsOf, arg.Task, arg.Upto, arg.WithArtifacts)
+	rows, err := db.Query(ctx, eventsOf,
+		arg.Task,
+		arg.After,
+		arg.Upto,
+		arg.WithArtifacts,
+	)
 	if err != nil {
 		return nil, err
 	}

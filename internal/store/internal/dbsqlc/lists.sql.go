@@ -14,26 +14,16 @@ import (
 )
 
 const eventsOfMany = `-- name: EventsOfMany :many
-SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, CAST(e.payload AS json) AS payload, e.created_at
-  FROM (
-    SELECT s.task, s.seq, s.kind, s.state, s.attempt, s.append, s.last, s.artifact_id, s.created_at, s.payload, s.ord, s.stored, sum(coalesce(octet_length(s.payload::text), 0)) OVER (ORDER BY s.ord) AS bytes
-      FROM (
-        SELECT x.task, x.seq, x.kind, x.state, x.attempt, x.append, x.last, x.artifact_id, x.created_at, x.payload, w.ord, sum(coalesce(pg_column_size(x.payload), 0)) OVER (ORDER BY w.ord) AS stored
-          FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS first, unnest($3::bigint[]) AS upto,
-                       generate_subscripts($1::uuid[], 1) AS ord) w
-         CROSS JOIN LATERAL (
-            SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
-                   CASE WHEN l.kind <> 1 OR $4::boolean THEN l.payload END AS payload
-              FROM holdfast.callers_log l
-             WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN $5 AND $6 AND l.id BETWEEN $5 AND $6
-               AND (l.kind <> 3 OR $7::boolean)
-             ORDER BY l.seq
-         ) x
-      ) s
-     WHERE s.ord = 1 OR s.stored <= $8::bigint
-  ) e
- WHERE e.ord = 1 OR e.bytes <= $8::bigint
- ORDER BY e.ord, e.seq
+SELECT x.task, x.seq, x.kind, x.state, x.attempt, x.append, x.last, x.artifact_id, CAST(x.payload AS json) AS payload, x.created_at
+  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS first, unnest($3::bigint[]) AS upto) w
+ CROSS JOIN LATERAL (
+    SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_id, l.created_at,
+           CASE WHEN l.kind <> 1 OR $4::boolean THEN l.payload END AS payload
+      FROM holdfast.callers_log l
+     WHERE l.task = w.task AND l.seq BETWEEN w.first AND w.upto AND l.task BETWEEN $5 AND $6 AND l.id BETWEEN $5 AND $6
+       AND (l.kind <> 3 OR $7::boolean)
+     ORDER BY l.seq
+ ) x
 `
 
 type EventsOfManyParams struct {
@@ -44,7 +34,6 @@ type EventsOfManyParams struct {
 	Lowest        uuid.UUID
 	Highest       uuid.UUID
 	WithArtifacts bool
-	Budget        int64
 }
 
 type EventsOfManyRow struct {
@@ -60,12 +49,10 @@ type EventsOfManyRow struct {
 	CreatedAt  time.Time
 }
 
-// The logs of the tasks of a page, in the order given: as many whole logs as fit into the budget of
-// bytes, and the first one whatever its size. Of messages that are not wanted the payload is not
-// read. By primary key; the lowest and the highest id prune the partitions that hold none of them.
-//
-// PostgreSQL must read and decompress a payload to know its length. So the statement asks only for
-// logs that may fit by their size on disk, which the row itself has.
+// The logs of the tasks of a page, in the order given; the reader stops when it has enough bytes. Of
+// messages that are not wanted the payload is not read. By primary key; the lowest and the highest
+// id prune the partitions that hold none of them. There is no ORDER BY over all tasks: the join goes
+// through the tasks in order, and a sort would write large pages to disk.
 func (q *Queries) EventsOfMany(ctx context.Context, db DBTX, arg EventsOfManyParams) ([]EventsOfManyRow, error) {
 	rows, err := db.Query(ctx, eventsOfMany,
 		arg.Tasks,
@@ -75,7 +62,6 @@ func (q *Queries) EventsOfMany(ctx context.Context, db DBTX, arg EventsOfManyPar
 		arg.Lowest,
 		arg.Highest,
 		arg.WithArtifacts,
-		arg.Budget,
 	)
 	if err != nil {
 		return nil, err

@@ -77,20 +77,21 @@ const messageAppend = `-- name: MessageAppend :one
 WITH lck AS MATERIALIZED (
     SELECT t.id, t.agent, t.kept, t.last_seq, t.turns, t.state >= 3 AS parked, t.pushes
       FROM holdfast.tasks t
-     WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8) AND (t.state >= 3 OR $3::boolean)
+     WHERE t.id = $2 AND t.state NOT IN (5, 6, 7, 8)
+       AND (t.state >= 3 OR $3::boolean AND ($4::integer = 0 OR t.pending < $4::integer))
        FOR NO KEY UPDATE
 ), keyed AS (
     INSERT INTO holdfast.idempotency_keys (day, tenant, owner, key, request_hash, task)
-    SELECT d.day, $4, $5, $6::text, $7::bytea, lck.id
+    SELECT d.day, $5, $6, $7::text, $8::bytea, lck.id
       FROM lck CROSS JOIN holdfast.key_days(now()) AS d (day)
-     WHERE $6::text <> ''
-       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $4 AND k.owner = $5 AND k.key = $6::text)
+     WHERE $7::text <> ''
+       AND NOT EXISTS (SELECT FROM holdfast.idempotency_keys k WHERE k.tenant = $5 AND k.owner = $6 AND k.key = $7::text)
      ORDER BY d.day
     ON CONFLICT DO NOTHING
     RETURNING task
 ), ok AS MATERIALIZED (
     SELECT lck.id, lck.agent, lck.kept, lck.last_seq, lck.turns, lck.parked, lck.pushes FROM lck
-     WHERE $6::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
+     WHERE $7::text = '' OR (SELECT count(*) FROM keyed) = (SELECT count(*) FROM holdfast.key_days(now()))
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = ok.last_seq + CASE WHEN ok.parked THEN 2 ELSE 1 END,
@@ -104,12 +105,12 @@ WITH lck AS MATERIALIZED (
       FROM ok WHERE t.id = $2 AND t.id = ok.id AND t.state NOT IN (5, 6, 7, 8)
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, kept, state, attempt, payload, request_id)
-    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($8::text AS json), $9::uuid FROM ok
+    SELECT ok.id, ok.last_seq + 1, 1, ok.kept, NULL::smallint, 0, CAST($9::text AS json), $10::uuid FROM ok
      UNION ALL
     SELECT ok.id, ok.last_seq + 2, 2, ok.kept, 1::smallint, 0, NULL, NULL FROM ok WHERE ok.parked
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn)
-    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1 FROM ok WHERE ok.parked
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, turn, message_bytes)
+    SELECT ok.id, ok.agent, ok.last_seq + 1, ok.turns + 1, octet_length($9::text) FROM ok WHERE ok.parked
 )
 SELECT (ok.last_seq + 1)::bigint AS seq, ok.parked::boolean AS parked, now()::timestamptz AS at,
        (CASE WHEN ok.parked AND ok.pushes
@@ -122,6 +123,7 @@ type MessageAppendParams struct {
 	Audit       string
 	ID          uuid.UUID
 	Enqueue     bool
+	MostPending int32
 	Tenant      string
 	Owner       string
 	Key         string
@@ -140,12 +142,14 @@ type MessageAppendRow struct {
 
 // Adds a user's message to a task that has not ended. A parked task becomes submitted and
 // is queued; one that has a run keeps it, and the message waits (pending) unless the agent
-// refuses that (@enqueue false). No row: ended, busy or unknown; the caller reads which.
+// refuses that (@enqueue false), or @most_pending messages (0: any number) wait already. No row: ended,
+// busy, full or unknown; the caller reads which.
 func (q *Queries) MessageAppend(ctx context.Context, db DBTX, arg MessageAppendParams) (MessageAppendRow, error) {
 	row := db.QueryRow(ctx, messageAppend,
 		arg.Audit,
 		arg.ID,
 		arg.Enqueue,
+		arg.MostPending,
 		arg.Tenant,
 		arg.Owner,
 		arg.Key,
@@ -467,8 +471,8 @@ WITH inp AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING id, client_id, agent, tenant, owner, worker_id, runs, created_at
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries)
-    SELECT id, agent, worker_id, 1, runs FROM created
+    INSERT INTO holdfast.task_queue (id, agent, worker_id, message_seq, tries, message_bytes)
+    SELECT c.id, c.agent, c.worker_id, 1, c.runs, octet_length(i.payload) FROM created c JOIN inp i ON i.id = c.id
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT c.id, 1, 1, 0, i.payload::json FROM created c JOIN inp i ON i.id = c.id
@@ -762,7 +766,7 @@ SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_i
            'CreatedAt', l.task_created_at, 'StreamBase', coalesce(l.stream_base, 0), 'LastSeq', l.last_seq) END AS json) AS header
   FROM holdfast.callers_log l
  WHERE l.task = $1 AND l.client_id IS NULL AND l.tenant = $2 AND (l.owner = $3 OR $4::boolean) AND l.agent = $5
-   AND (l.kind <> 3 OR $6::boolean)
+   AND (l.kind <> 3 OR $6::boolean) AND l.last_seq <= $7::bigint
 `
 
 type TaskReadParams struct {
@@ -772,6 +776,7 @@ type TaskReadParams struct {
 	TenantWide    bool
 	Agent         string
 	WithArtifacts bool
+	MaxEvents     int64
 }
 
 type TaskReadRow struct {
@@ -788,7 +793,7 @@ type TaskReadRow struct {
 	Header     []byte
 }
 
-// TaskFind and EventsOf in one statement. The task's columns come with its first event only, in one
+// TaskFind and EventsOf in one statement, for a log of at most @max_events. The task's columns come with its first event only, in one
 // column: repeated in each row of a long log they would cost too much.
 func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]TaskReadRow, error) {
 	rows, err := db.Query(ctx, taskRead,
@@ -798,6 +803,7 @@ func (q *Queries) TaskRead(ctx context.Context, db DBTX, arg TaskReadParams) ([]
 		arg.TenantWide,
 		arg.Agent,
 		arg.WithArtifacts,
+		arg.MaxEvents,
 	)
 	if err != nil {
 		return nil, err
@@ -872,7 +878,7 @@ WITH free AS MATERIALIZED (
       FROM released r
     RETURNING id, agent, created_at, stream_base
 ), queued AS (
-    INSERT INTO holdfast.task_queue (id, agent, message_seq) SELECT id, agent, 1 FROM created
+    INSERT INTO holdfast.task_queue (id, agent, message_seq, message_bytes) SELECT id, agent, 1, octet_length($14::text) FROM created
 ), logged AS (
     INSERT INTO holdfast.task_events (task, seq, kind, attempt, payload)
     SELECT id, 1, 1, 0, CAST($14::text AS json) FROM created

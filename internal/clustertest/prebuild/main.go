@@ -1,0 +1,21 @@
+// Command prebuild builds the servers that integration tests run, so that no test compiles. It builds them with the race
+// detector if it was itself built so.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+)
+
+func main() {
+	for _, build := range []func() (string, error){
+		func() (string, error) { return clustertest.Build("holdfast") }, clustertest.BuildOffClock,
+	} {
+		if _, err := build(); err != nil {
+			fmt.Fprintln(os.Stderr, "prebuild:", err)
+			os.Exit(1)
+		}
+	}
+}

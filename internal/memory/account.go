@@ -1,0 +1,244 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// Budgets are the budgets of a process, by what holds the bytes. They are apart so that one kind of
+// work cannot starve another. A nil Budgets bounds nothing.
+type Budgets struct {
+	Small    *Budget // the first Small bytes of every body and answer
+	Requests *Budget // the rest of large bodies
+	Answers  *Budget // what is read to answer
+	Runs     *Budget // messages of runs in this process
+	Streams  *Budget // what streams send
+	largest  int64   // answer, in bytes of logs
+}
+
+// Share returns the bytes in flight that a limit of memory allows by default: half.
+func Share(limit int64) int64 { return limit / 2 }
+
+// New divides bytes in flight into budgets.
+func New(inFlight int64) *Budgets {
+	part := func(sixteenths int64) *Budget { return NewBudget(inFlight / 16 * sixteenths) }
+	return &Budgets{Small: part(1), Requests: part(5), Answers: part(4), Runs: part(3), Streams: part(3), largest: inFlight / 2 / logFactor}
+}
+
+// Each calls visit with each budget and its name.
+func (b *Budgets) Each(visit func(name string, of *Budget)) {
+	visit("small", b.Small)
+	visit("requests", b.Requests)
+	visit("answers", b.Answers)
+	visit("runs", b.Runs)
+	visit("streams", b.Streams)
+}
+
+// Bytes of memory, at the peak, for each byte.
+const (
+	// bodyFactor: the body, its members, the message, its stored form, and that in a statement's
+	// arguments.
+	bodyFactor = 6
+	// logFactor: the row, the task, and its document.
+	logFactor = 4
+)
+
+// Small is the size of a body and of an answer, in bytes, up to which requests do not compete with
+// large ones.
+const Small = 64 << 10
+
+// Account is what one request holds. Its methods are safe for concurrent use; a nil Account bounds
+// nothing.
+type Account struct {
+	of  *Budgets
+	key string
+
+	mu   sync.Mutex
+	body holding // of the request
+	read holding // for the answer
+	used int64   // bytes of logs read for the answer, of those that read covers
+}
+
+// holding is what an account holds of two budgets: of Small, and of one for large data.
+type holding struct{ small, large int64 }
+
+// covering returns the holding for n bytes.
+func covering(n, factor int64) holding {
+	return holding{min(n, Small) * factor, max(n-Small, 0) * factor}
+}
+
+// Open opens the account of a request. key names its caller; half of a budget is the most that all
+// of a caller's requests get.
+func (b *Budgets) Open(key string) *Account {
+	if b == nil {
+		return nil
+	}
+	return &Account{of: b, key: key}
+}
+
+// Body grows the account to a body of n bytes. Errors are those of Budget.Take.
+func (a *Account) Body(ctx context.Context, n int64) error {
+	if a == nil {
+		return nil
+	}
+	return a.grow(ctx, &a.body, a.of.Requests, n, bodyFactor)
+}
+
+// grow grows a holding to n bytes.
+func (a *Account) grow(ctx context.Context, h *holding, of *Budget, n, factor int64) error {
+	a.mu.Lock()
+	want, has := covering(n, factor), *h
+	a.mu.Unlock()
+	if err := a.of.Small.take(ctx, "", want.small-has.small, 0); err != nil {
+		return err
+	}
+	a.add(&h.small, want.small-has.small)
+	if err := of.take(ctx, a.key, want.large-has.large, has.large); err != nil {
+		return err
+	}
+	a.add(&h.large, want.large-has.large)
+	return nil
+}
+
+func (a *Account) add(to *int64, n int64) {
+	if n > 0 {
+		a.mu.Lock()
+		*to += n
+		a.mu.Unlock()
+	}
+}
+
+// give returns a holding.
+func (a *Account) give(h *holding, of *Budget) {
+	a.mu.Lock()
+	held := *h
+	*h = holding{}
+	a.mu.Unlock()
+	a.of.Small.Give("", held.small)
+	of.Give(a.key, held.large)
+}
+
+// Stored returns the bytes of the body: the message is committed.
+func (a *Account) Stored() {
+	if a != nil {
+		a.give(&a.body, a.of.Requests)
+	}
+}
+
+// Reserve waits until the request may read n more bytes of logs for its answer. Errors are those of
+// Budget.Take, and task.TooLarge if the answer can never fit.
+func (a *Account) Reserve(ctx context.Context, n int64) error {
+	if a == nil || n <= 0 {
+		return nil
+	}
+	a.mu.Lock()
+	all := a.used + n
+	a.mu.Unlock()
+	if all > a.of.largest {
+		return tooLarge(all)
+	}
+	return a.grow(ctx, &a.read, a.of.Answers, all, logFactor)
+}
+
+// Use counts n bytes of a log that were read: reserved ones, or others that are free now. It reports
+// false if there are not enough.
+func (a *Account) Use(n int64) bool {
+	if a == nil {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.used + n
+	want := covering(all, logFactor)
+	small, large := max(want.small-a.read.small, 0), max(want.large-a.read.large, 0)
+	if all > a.of.largest || !a.of.Small.try("", small, 0) {
+		return false
+	}
+	if !a.of.Answers.try(a.key, large, a.read.large) {
+		a.of.Small.Give("", small)
+		return false
+	}
+	a.read.small += small
+	a.read.large += large
+	a.used = all
+	return true
+}
+
+// Unuse takes back bytes of Use: they will be read again.
+func (a *Account) Unuse(n int64) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	a.used -= n
+	a.mu.Unlock()
+}
+
+// Trim returns what was reserved and not used.
+func (a *Account) Trim() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	want := covering(a.used, logFactor)
+	small, large := max(a.read.small-want.small, 0), max(a.read.large-want.large, 0)
+	a.read.small -= small
+	a.read.large -= large
+	a.mu.Unlock()
+	a.of.Small.Give("", small)
+	a.of.Answers.Give(a.key, large)
+}
+
+// tooLarge is the error of an answer that never fits into the memory of this server.
+func tooLarge(n int64) error {
+	return &task.Error{Kind: task.TooLarge, Msg: fmt.Sprintf(
+		"the answer has %d MiB or more, which does not fit the memory of this server; read the task as a stream from its first event (Last-Event-ID: 0)", n>>20)}
+}
+
+// Answered returns what was read: the answer is sent.
+func (a *Account) Answered() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	a.used = 0
+	a.mu.Unlock()
+	a.give(&a.read, a.of.Answers)
+}
+
+// Move moves everything to a new account, which outlives the request.
+func (a *Account) Move() *Account {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	moved := &Account{of: a.of, key: a.key, body: a.body, read: a.read, used: a.used}
+	a.body, a.read, a.used = holding{}, holding{}, 0
+	return moved
+}
+
+// Close returns everything.
+func (a *Account) Close() {
+	a.Stored()
+	a.Answered()
+}
+
+type contextKey struct{}
+
+// With returns a context that carries the account of its request.
+func With(ctx context.Context, a *Account) context.Context {
+	if a == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, contextKey{}, a)
+}
+
+// Of returns the account of a context's request, or nil.
+func Of(ctx context.Context) *Account {
+	a, _ := ctx.Value(contextKey{}).(*Account)
+	return a
+}

@@ -1,0 +1,211 @@
+package memory
+
+import (
+	"container/list"
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// patience is how long Take waits for bytes.
+const patience = 10 * time.Second
+
+// pause is when a refused client may retry.
+const pause = 2 * time.Second
+
+// Budget gives out bytes, in the order in which they are asked for. A nil Budget gives out any
+// number. It is safe for concurrent use.
+type Budget struct {
+	Patience time.Duration // longest wait of Take
+
+	size int64
+	each int64 // largest share of one holder
+
+	mu      sync.Mutex
+	used    int64
+	held    map[string]int64
+	waiting list.List // of *wait, oldest first
+	refused int64
+}
+
+// wait is a Take that waits.
+type wait struct {
+	key     string
+	n       int64
+	has     int64 // bytes that it would not wait for: its own
+	granted chan struct{}
+}
+
+// NewBudget makes a budget of size bytes. One holder gets at most half of it.
+func NewBudget(size int64) *Budget {
+	return &Budget{Patience: patience, size: size, each: size / 2, held: map[string]int64{}}
+}
+
+// Take takes n bytes for a holder and waits for them, at most for Patience. It may take more than a
+// holder's share, or than the budget has, if the holder or nobody has other bytes: then the work goes
+// on alone. A holder without a name has no share of its own. Errors: task.RateLimited if the holder
+// has its share, else task.Unavailable; that of ctx.
+func (b *Budget) Take(ctx context.Context, key string, n int64) error {
+	return b.take(ctx, key, n, 0)
+}
+
+// take is Take for work that already has some of the holder's bytes.
+func (b *Budget) take(ctx context.Context, key string, n, has int64) error {
+	if b == nil || n <= 0 {
+		return nil
+	}
+	b.mu.Lock()
+	if b.fits(key, n, has) && b.next(key) {
+		b.grant(key, n)
+		b.mu.Unlock()
+		return nil
+	}
+	w := &wait{key, n, has, make(chan struct{})}
+	at := b.waiting.PushBack(w)
+	b.mu.Unlock()
+	late := time.NewTimer(b.Patience)
+	defer late.Stop()
+	var err error
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-late.C:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-w.granted:
+		return nil
+	default:
+	}
+	own := !b.ofHolder(key, n, has)
+	b.waiting.Remove(at)
+	b.serve() // those behind it may fit
+	switch {
+	case err != nil:
+		return err
+	case own:
+		b.refused++
+		return &task.Error{Kind: task.RateLimited, Msg: "your requests hold as much memory as they may; send fewer large ones at a time", RetryAfter: pause}
+	}
+	b.refused++
+	return &task.Error{Kind: task.Unavailable, Msg: "the server's memory is in use by other large requests", RetryAfter: pause}
+}
+
+// TryTake takes n bytes if they are free now.
+func (b *Budget) TryTake(key string, n int64) bool { return b.try(key, n, 0) }
+
+func (b *Budget) try(key string, n, has int64) bool {
+	if b == nil || n <= 0 {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.fits(key, n, has) || !b.next(key) {
+		return false
+	}
+	b.grant(key, n)
+	return true
+}
+
+// Add takes n bytes for work that has already begun.
+func (b *Budget) Add(n int64) {
+	if b == nil || n <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.grant("", n)
+}
+
+// Free returns the bytes that are free; it may be negative.
+func (b *Budget) Free() int64 {
+	if b == nil {
+		return math.MaxInt64
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.size - b.used
+}
+
+// InUse reports whether any bytes are in use.
+func (b *Budget) InUse() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used > 0
+}
+
+// Give returns bytes of a holder.
+func (b *Budget) Give(key string, n int64) {
+	if b == nil || n <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	if b.held[key] -= n; b.held[key] == 0 {
+		delete(b.held, key)
+	}
+	b.serve()
+}
+
+// next reports whether nobody waits who would be overtaken. A holder at its share holds up nobody.
+func (b *Budget) next(key string) bool {
+	for at := b.waiting.Front(); at != nil; at = at.Next() {
+		w := at.Value.(*wait)
+		if w.key == key || b.ofHolder(w.key, w.n, w.has) {
+			return false
+		}
+	}
+	return true
+}
+
+// serve grants what fits, in order. The caller holds the lock.
+func (b *Budget) serve() {
+	for at := b.waiting.Front(); at != nil; {
+		w, following := at.Value.(*wait), at.Next()
+		switch {
+		case !b.ofHolder(w.key, w.n, w.has):
+		case !b.ofAll(w.n, w.has):
+			return // a large one must not be overtaken for ever
+		default:
+			b.grant(w.key, w.n)
+			b.waiting.Remove(at)
+			close(w.granted)
+		}
+		at = following
+	}
+}
+
+func (b *Budget) fits(key string, n, has int64) bool {
+	return b.ofHolder(key, n, has) && b.ofAll(n, has)
+}
+
+func (b *Budget) ofHolder(key string, n, has int64) bool {
+	return key == "" || b.held[key] == has || b.held[key]+n <= b.each
+}
+
+func (b *Budget) ofAll(n, has int64) bool { return b.used == has || b.used+n <= b.size }
+
+func (b *Budget) grant(key string, n int64) {
+	b.used += n
+	b.held[key] += n
+}
+
+// Stat is a reading of a budget.
+type Stat struct{ Size, Used, Refused int64 }
+
+// Stat reads the budget.
+func (b *Budget) Stat() Stat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Stat{b.size, b.used, b.refused}
+}

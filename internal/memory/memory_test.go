@@ -1,0 +1,142 @@
+package memory
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+const mib = 1 << 20
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	meminfo := file("MemTotal:        8388608 kB\nMemFree: 1 kB\n")
+	v2 := fstest.MapFS{
+		"proc/self/cgroup": file("0::/kubepods/pod1/c1\n"), "proc/meminfo": meminfo,
+		"sys/fs/cgroup/kubepods/pod1/memory.max":    file("536870912\n"),
+		"sys/fs/cgroup/kubepods/pod1/c1/memory.max": file("max\n"),
+	}
+	inside := fstest.MapFS{ // a container that sees only its own group
+		"proc/self/cgroup": file("0::/\n"), "proc/meminfo": meminfo, "sys/fs/cgroup/memory.max": file("268435456\n"),
+	}
+	v1 := fstest.MapFS{
+		"proc/self/cgroup": file("12:cpu,cpuacct:/docker/c1\n7:memory:/docker/c1\n"), "proc/meminfo": meminfo,
+		"sys/fs/cgroup/memory/memory.limit_in_bytes": file("134217728\n"),
+	}
+	free := fstest.MapFS{
+		"proc/self/cgroup": file("7:memory:/\n"), "proc/meminfo": meminfo,
+		"sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n"),
+	}
+	for name, c := range map[string]struct {
+		root       fstest.MapFS
+		configured int64
+		env        string
+		parsed     int64
+		want       Limit
+	}{
+		"version 2, of a parent":    {root: v2, parsed: math.MaxInt64, want: Limit{512 * mib, "cgroup", 512 * mib / 100 * 90}},
+		"version 2, in a container": {root: inside, parsed: math.MaxInt64, want: Limit{256 * mib, "cgroup", 256 * mib / 100 * 90}},
+		"version 1":                 {root: v1, parsed: math.MaxInt64, want: Limit{128 * mib, "cgroup", 128 * mib / 100 * 90}},
+		"none":                      {root: free, parsed: math.MaxInt64, want: Limit{8192 * mib, "machine", 0}},
+		"nothing to read":           {root: fstest.MapFS{}, parsed: math.MaxInt64, want: Limit{unknown, "machine", 0}},
+		"the setting":               {root: v2, configured: 100 * mib, parsed: math.MaxInt64, want: Limit{100 * mib, "limits.memory", 90 * mib}},
+		"GOMEMLIMIT":                {root: v2, env: "200MiB", parsed: 200 * mib, want: Limit{200 * mib, "GOMEMLIMIT", 200 * mib}},
+		"GOMEMLIMIT above a limit":  {root: v2, env: "2GiB", parsed: 2048 * mib, want: Limit{512 * mib, "cgroup", 2048 * mib}},
+		"GOMEMLIMIT off":            {root: v2, env: "off", parsed: math.MaxInt64, want: Limit{512 * mib, "cgroup", 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := find(c.root, c.configured, c.env, c.parsed, 90)
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	t.Run("waits in order and for a bounded time", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := NewBudget(100)
+			require.NoError(t, b.Take(t.Context(), "a", 50))
+			require.NoError(t, b.Take(t.Context(), "b", 30))
+			large := make(chan error, 1)
+			go func() { large <- b.Take(t.Context(), "c", 60) }()
+			synctest.Wait()
+			require.False(t, b.TryTake("d", 1), "it would overtake the one that waits")
+			b.Give("a", 50)
+			require.NoError(t, <-large)
+			require.ErrorIs(t, b.Take(t.Context(), "d", 20), task.Unavailable)
+			b.Give("c", 60)
+			b.Give("b", 30)
+			require.Equal(t, Stat{Size: 100, Refused: 1}, b.Stat())
+			require.Empty(t, b.held)
+		})
+	})
+	t.Run("a holder at its share holds up nobody", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := NewBudget(100)
+			require.NoError(t, b.Take(t.Context(), "a", 50))
+			refused := make(chan error, 1)
+			go func() { refused <- b.Take(t.Context(), "a", 1) }()
+			synctest.Wait()
+			require.NoError(t, b.Take(t.Context(), "b", 50))
+			require.ErrorIs(t, <-refused, task.RateLimited)
+		})
+	})
+	t.Run("what is larger than everything goes on alone", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := NewBudget(100)
+			require.NoError(t, b.Take(t.Context(), "a", 1000))
+			require.False(t, b.TryTake("b", 1))
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			require.ErrorIs(t, b.Take(ctx, "b", 1), context.Canceled)
+			b.Give("a", 1000)
+			require.True(t, b.TryTake("b", 1))
+		})
+	})
+}
+
+// TestAccount shows that small requests do not compete with large ones, and that nothing stays
+// behind.
+func TestAccount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := New(256 * mib)
+		large := b.Open("a")
+		require.NoError(t, large.Body(t.Context(), 16*mib))
+		require.NoError(t, large.Reserve(t.Context(), 8*mib))
+		require.True(t, large.Use(4*mib))
+		require.True(t, large.Use(20*mib), "it is alone")
+		require.False(t, large.Use(16*mib), "it would never fit")
+		require.ErrorIs(t, large.Reserve(t.Context(), 16*mib), task.TooLarge)
+		large.Unuse(20 * mib)
+		large.Trim()
+		require.Equal(t, int64(4*mib-Small)*logFactor, b.Answers.Stat().Used)
+		other := b.Open("b")
+		require.ErrorIs(t, other.Body(t.Context(), 16*mib), task.Unavailable)
+		require.NoError(t, b.Open("c").Body(t.Context(), Small))
+		require.NoError(t, b.Open("c").Reserve(t.Context(), Small))
+		large.Stored()
+		require.NoError(t, other.Body(t.Context(), 16*mib))
+		other.Close()
+		large.Close()
+		require.Zero(t, b.Requests.Stat().Used)
+		require.Zero(t, b.Answers.Stat().Used)
+		require.Equal(t, int64(Small*(bodyFactor+logFactor)), b.Small.Stat().Used)
+	})
+	var none *Account
+	require.NoError(t, none.Body(t.Context(), math.MaxInt64))
+	none.Close()
+	require.Nil(t, Of(t.Context()))
+}

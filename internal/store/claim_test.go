@@ -1,0 +1,63 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+)
+
+// TestClaimsAreLimitedInBytes queues messages of 10 MiB by every statement that queues.
+func TestClaimsAreLimitedInBytes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const size = 10 << 20
+	large := func() *NewTask {
+		n := fresh("a")
+		n.Message.Parts[0].Text = strings.Repeat("x", size)
+		return n
+	}
+	for range 5 {
+		f.create(large())
+	}
+	// A message that arrived during a run is queued when the run parks.
+	p := f.running("b")
+	_, err := f.AddMessage(t.Context(), &NewMessage{Task: p.c.Task, Message: large().Message, Enqueue: true, RequestID: NewID()})
+	require.NoError(t, err)
+	p.must(t, status(task.StateWorking), status(task.StateInputRequired))
+	// A message to a parked task.
+	parked := f.running("c")
+	parked.must(t, status(task.StateWorking), status(task.StateInputRequired))
+	_, err = f.AddMessage(t.Context(), &NewMessage{Task: parked.c.Task, Message: large().Message, Enqueue: true, RequestID: NewID()})
+	require.NoError(t, err)
+	var least int
+	require.NoError(t, f.conn().QueryRow(t.Context(), "SELECT min(message_bytes) FROM holdfast.task_queue").Scan(&least))
+	require.GreaterOrEqual(t, least, size)
+
+	w := f.worker(time.Hour)
+	claim := func(d Demand) int {
+		won, err := f.Claim(t.Context(), w, []Demand{d})
+		require.NoError(t, err)
+		return len(won)
+	}
+	require.Equal(t, 3, claim(Demand{Agent: "a", Slots: 100}), "the default")
+	require.Zero(t, claim(Demand{Agent: "a", Slots: 100, Bytes: size, Further: true}), "larger than what is free")
+	require.Equal(t, 1, claim(Demand{Agent: "a", Slots: 100, Bytes: size}), "one goes on alone")
+	require.Equal(t, 1, claim(Demand{Agent: "a", Slots: 100, Bytes: size + 1000, Further: true}))
+}
+
+// TestLockedTasksDoNotStarveClaims locks the oldest queued task. A claim for one run takes the next.
+func TestLockedTasksDoNotStarveClaims(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	oldest, next := f.create(fresh("a")), f.create(fresh("a"))
+	defer f.lock(oldest.ID)()
+	won, err := f.Claim(t.Context(), f.worker(time.Hour), []Demand{{Agent: "a", Slots: 1}})
+	require.NoError(t, err)
+	require.Len(t, won, 1)
+	require.Equal(t, uuid.UUID(next.ID), uuid.UUID(won[0].Task.ID))
+}

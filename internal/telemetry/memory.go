@@ -1,0 +1,40 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-a2a/holdfast/internal/memory"
+)
+
+// RegisterMemory exports the memory limit of the process, and its budgets of bytes in flight.
+func RegisterMemory(reg prometheus.Registerer, limit int64, each func(visit func(budget string, s memory.Stat))) {
+	reg.MustRegister(&memoryCollector{
+		limit: float64(limit), each: each,
+		bytes: prometheus.NewDesc("holdfast_memory_limit_bytes", "Memory that the process may use.", nil, nil),
+		size:  prometheus.NewDesc("holdfast_memory_budget_bytes", "Bytes in flight that a budget allows.", []string{"budget"}, nil),
+		used:  prometheus.NewDesc("holdfast_memory_in_flight_bytes", "Bytes in flight, of a budget.", []string{"budget"}, nil),
+		refused: prometheus.NewDesc("holdfast_memory_refused_total",
+			"Work that was refused because its budget stayed full.", []string{"budget"}, nil),
+	})
+}
+
+type memoryCollector struct {
+	limit                      float64
+	each                       func(visit func(budget string, s memory.Stat))
+	bytes, size, used, refused *prometheus.Desc
+}
+
+func (c *memoryCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.bytes, c.size, c.used, c.refused} {
+		ch <- d
+	}
+}
+
+func (c *memoryCollector) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, c.limit)
+	c.each(func(budget string, s memory.Stat) {
+		ch <- prometheus.MustNewConstMetric(c.size, prometheus.GaugeValue, float64(s.Size), budget)
+		ch <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, float64(s.Used), budget)
+		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(s.Refused), budget)
+	})
+}
