@@ -10,6 +10,7 @@ PACKAGES ?= ./...
 # For one package. A busy machine needs more than go test's ten minutes.
 TIMEOUT  ?= 40m
 VERSION  ?= next
+TESTFLAGS ?=
 VULNDB   ?= https://vuln.go.dev
 PROSE    ?= warning
 CHAOS    ?= 10m
@@ -22,10 +23,10 @@ export BENCH_STORED
 # Whether PACKAGES include tests that run servers.
 INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
 
-.PHONY: help run build test race chaos interop check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
+.PHONY: help run build test test-postgres race chaos interop check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # exec: Ctrl-C reaches the server and nothing that would report its end as an error.
 run: build ## serve the demo agent on http://127.0.0.1:8080, with a database in ./.holdfast
@@ -39,6 +40,9 @@ build: ## a static binary, bin/holdfast
 test: ## every test, against a real PostgreSQL
 	$(if $(INTEGRATION),go run ./internal/clustertest/prebuild)
 	go test -timeout $(TIMEOUT) -shuffle=on $(PACKAGES)
+
+test-postgres: ## the tests on another PostgreSQL, which it downloads: VERSION=18, or a release such as 18.3
+	HOLDFAST_PG_BIN=$$(go run ./internal/pgembed/download $(VERSION)) && export HOLDFAST_PG_BIN && go test $(TESTFLAGS) $(PACKAGES)
 
 race: ## the tests under the race detector (needs a C compiler)
 	$(if $(INTEGRATION),go run -race ./internal/clustertest/prebuild)

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 	dialects "github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
-	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 	"github.com/holdfast-a2a/holdfast/internal/telemetry"
 )
 
@@ -54,7 +53,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger, o Options) e
 		return err
 	}
 	defer db.Close()
-	if err := schema.Migrate(ctx, db.DirectURL, log); err != nil {
+	if err := db.Migrate(ctx, log); err != nil {
 		return err
 	}
 	return serve(ctx, base, e, ports, db, agents, access)

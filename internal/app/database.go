@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
 // Database is the PostgreSQL that a process uses.
@@ -15,6 +16,16 @@ type Database struct {
 	URL       string // for queries
 	DirectURL string // for LISTEN and migrations, which need a session of their own
 	Close     func() // disconnects
+}
+
+// Migrate migrates the database. Errors: schema.ErrPooled if the only URL leads to a pooler.
+func (db *Database) Migrate(ctx context.Context, log *slog.Logger) error {
+	if db.URL == db.DirectURL {
+		if err := schema.CheckDirect(ctx, db.URL, log); err != nil {
+			return err
+		}
+	}
+	return schema.Migrate(ctx, db.DirectURL, log)
 }
 
 // OpenDatabase returns the configured PostgreSQL, or starts an embedded one and watches it until base ends.

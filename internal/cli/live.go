@@ -24,7 +24,7 @@ func Live(banner io.Writer) Deps {
 				return err
 			}
 			defer db.Close()
-			return schema.Migrate(ctx, db.DirectURL, log)
+			return db.Migrate(ctx, log)
 		},
 		MigrationStatus: migrationStatus,
 		OpenOperator:    openOperator,

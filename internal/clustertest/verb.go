@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
@@ -42,5 +43,11 @@ func Verb(t testing.TB, dir string, env []string, args ...string) (cmd *exec.Cmd
 	return cmd, out, errs
 }
 
-// cleanEnv is an environment without configuration.
-func cleanEnv() []string { return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} }
+// cleanEnv is an environment without configuration, except for the PostgreSQL that the tests run on.
+func cleanEnv() []string {
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	if bin := os.Getenv(pgembed.EnvBin); bin != "" {
+		env = append(env, pgembed.EnvBin+"="+bin)
+	}
+	return env
+}

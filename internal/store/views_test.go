@@ -487,14 +487,15 @@ func (f *fixture) seedHistory(n int) (partitions []string) {
 	return partitions
 }
 
-// An operator's usual filters use an index, with the planner's default settings.
+// An operator's usual filters use an index, with the planner's default settings, except for one: with the price of a
+// random page on a disk, PostgreSQL 16 and later rather hash all of these few tasks than seek some.
 func TestPlansOfViews(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	months := f.seedHistory(20_000)
 	require.NoError(t, invarianttest.Check(t.Context(), f.url), "the seed satisfies the invariants")
 	c := f.conn()
-	_, err := c.Exec(t.Context(), "SET jit = off; SET timezone = 'UTC'", pgx.QueryExecModeSimpleProtocol)
+	_, err := c.Exec(t.Context(), "SET jit = off; SET timezone = 'UTC'; SET random_page_cost = 1.1", pgx.QueryExecModeSimpleProtocol)
 	require.NoError(t, err)
 	now, err := f.Now(t.Context())
 	require.NoError(t, err)

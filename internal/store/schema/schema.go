@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,6 +30,58 @@ const unreleasedTable = "holdfast.goose_db_version"
 // ErrUnreleased says that an unreleased version created the schema.
 var ErrUnreleased = errors.New("the database was made by an unreleased version of Holdfast, and no version can migrate it: create a new database")
 
+const serverNumber = "SELECT current_setting('server_version_num')::integer"
+
+// CheckServer returns why Holdfast does not run on a PostgreSQL with this server_version_num, and what to use instead.
+func CheckServer(number int) error {
+	major, minor := number/10000, number%10000
+	switch {
+	case major < 14:
+		return fmt.Errorf("the database is PostgreSQL %d.%d; use PostgreSQL 14 or later", major, minor)
+	case major == 18 && minor < 2:
+		return fmt.Errorf("the database is PostgreSQL %d.%d, which loses concurrent updates; use PostgreSQL 18.2 or later", major, minor)
+	}
+	return nil
+}
+
+// ErrPooled says that the only database URL leads to a pooler.
+var ErrPooled = errors.New("database_url leads to a pooler; set HOLDFAST_LISTEN_DATABASE_URL to PostgreSQL itself " +
+	"(docs/deployment.md, Poolers)")
+
+// CheckDirect returns ErrPooled if a URL does not lead to PostgreSQL itself: a parameter that only PostgreSQL knows does
+// not reach the session. It waits up to a minute for a database that is not up yet, and changes nothing.
+func CheckDirect(ctx context.Context, databaseURL string, log *slog.Logger) error {
+	return persist(ctx, log, func() error { return direct(ctx, databaseURL) })
+}
+
+func direct(ctx context.Context, databaseURL string) error {
+	cfg, err := pgurl.Parse(databaseURL)
+	if err != nil {
+		return fmt.Errorf("look for a pooler: %w", err)
+	}
+	// The simple protocol leaves no statement in a pooler's session.
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	const name, value = "holdfast.direct", "yes"
+	cfg.RuntimeParams[name] = value
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) && strings.Contains(answer.Message, name) { // PgBouncer: unsupported startup parameter
+		return ErrPooled
+	}
+	if err != nil {
+		return fmt.Errorf("look for a pooler: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var have *string
+	if err := conn.QueryRow(ctx, "SELECT current_setting('"+name+"', true)").Scan(&have); err != nil {
+		return fmt.Errorf("look for a pooler: %w", err)
+	}
+	if have == nil || *have != value { // the pooler ignores parameters
+		return ErrPooled
+	}
+	return nil
+}
+
 // Migrate migrates the schema to the version of this binary. Any number of processes may call it at
 // once: one migrates, and the others block until it is done. It waits up to a minute for a database
 // that is not up yet.
@@ -43,7 +96,15 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	defer func() { _ = db.Close() }()
 
 	// goose keeps its table in the schema, and looks for it before the first step runs.
+	var refused error
 	err = persist(ctx, log, func() error {
+		var number int
+		if err := db.QueryRowContext(ctx, serverNumber).Scan(&number); err != nil {
+			return err
+		}
+		if refused = CheckServer(number); refused != nil {
+			return refused
+		}
 		var unreleased bool
 		if err := db.QueryRowContext(ctx, isUnreleased).Scan(&unreleased); err != nil {
 			return err
@@ -54,7 +115,7 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 		_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS holdfast")
 		return err
 	})
-	if errors.Is(err, ErrUnreleased) {
+	if refused != nil || errors.Is(err, ErrUnreleased) {
 		return err
 	}
 	var unreached *Unreached

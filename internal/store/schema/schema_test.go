@@ -2,8 +2,10 @@ package schema_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -44,4 +46,49 @@ func TestUnreleasedSchemaIsRefused(t *testing.T) {
 	var tables int
 	require.NoError(t, c.QueryRow(t.Context(), "SELECT count(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relkind IN ('r', 'p')").Scan(&tables))
 	require.Equal(t, 2, tables)
+}
+
+// forge makes a database claim to be another version of PostgreSQL.
+func forge(t *testing.T, number int) (url string) {
+	t.Helper()
+	db := storetest.New(t)
+	c, err := pgx.Connect(t.Context(), db.URL)
+	require.NoError(t, err)
+	defer func() { _ = c.Close(context.Background()) }()
+	_, err = c.PgConn().Exec(t.Context(), fmt.Sprintf(`DROP SCHEMA holdfast CASCADE; CREATE SCHEMA forged;
+		CREATE FUNCTION forged.current_setting(text) RETURNS text LANGUAGE sql AS
+		$$SELECT CASE $1 WHEN 'server_version_num' THEN '%d' ELSE pg_catalog.current_setting($1) END$$;
+		ALTER DATABASE %s SET search_path = forged, pg_catalog, public`, number, db.Name)).ReadAll()
+	require.NoError(t, err)
+	return db.URL
+}
+
+// PostgreSQL 18.0 and 18.1 lose concurrent updates. A server does not touch a database on one of them.
+func TestServersThatLoseUpdatesAreRefused(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[int]string{
+		130022: "PostgreSQL 13.22; use PostgreSQL 14 or later",
+		180000: "PostgreSQL 18.0, which loses concurrent updates; use PostgreSQL 18.2 or later",
+		180001: "PostgreSQL 18.1, which loses concurrent updates; use PostgreSQL 18.2 or later",
+	} {
+		t.Run(strconv.Itoa(number), func(t *testing.T) {
+			t.Parallel()
+			url := forge(t, number)
+			require.ErrorContains(t, schema.Migrate(t.Context(), url, slog.New(slog.DiscardHandler)), want)
+			c, err := pgx.Connect(t.Context(), url)
+			require.NoError(t, err)
+			defer func() { _ = c.Close(context.Background()) }()
+			var there bool
+			require.NoError(t, c.QueryRow(t.Context(), "SELECT to_regnamespace('holdfast') IS NOT NULL").Scan(&there))
+			require.False(t, there, "nothing was migrated")
+		})
+	}
+	for _, number := range []int{140000, 170011, 180002, 180006, 190000} {
+		require.NoError(t, schema.CheckServer(number))
+	}
+}
+
+func TestDirectConnectionIsNoPooler(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, schema.CheckDirect(t.Context(), storetest.New(t).URL, slog.New(slog.DiscardHandler)))
 }

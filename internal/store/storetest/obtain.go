@@ -30,16 +30,16 @@ func obtain(ctx context.Context, log *slog.Logger) (*server, error) {
 	if given := os.Getenv(EnvURL); given != "" {
 		return &server{url: given, keep: func() {}}, nil
 	}
-	_, err := pgembed.Find(ctx, log, 0)
+	b, err := pgembed.Find(ctx, log, 0)
 	if err == nil {
-		return cluster(ctx, log)
+		return cluster(ctx, log, b.Version)
 	}
 	s, containerErr := container(ctx)
 	if containerErr == nil {
 		return s, nil
 	}
 	log.Warn("no test database from Docker; fetching PostgreSQL's programs, which may take minutes", "error", containerErr)
-	return cluster(ctx, log)
+	return cluster(ctx, log, "any")
 }
 
 // container runs PostgreSQL in Docker for this test process; testcontainers removes it when the process has ended.
@@ -111,9 +111,10 @@ func reachable(ctx context.Context, urls ...string) (string, error) {
 	return "", fmt.Errorf("PostgreSQL runs in a container that cannot be reached from here; set TESTCONTAINERS_HOST_OVERRIDE: %w", errors.Join(failed...))
 }
 
-// cluster starts or uses the throwaway cluster of this user, which all test processes share.
-func cluster(ctx context.Context, log *slog.Logger) (*server, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-test-%d", os.Geteuid()))
+// cluster starts or uses the throwaway cluster of this user, which all test processes with this version of PostgreSQL
+// share.
+func cluster(ctx context.Context, log *slog.Logger, version string) (*server, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-test-%d-%s", os.Geteuid(), version))
 	if err := private(dir); err != nil {
 		return nil, err
 	}
