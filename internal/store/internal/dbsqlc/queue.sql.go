@@ -53,18 +53,19 @@ WITH s AS MATERIALIZED (
           FROM (SELECT unnest($1::text[]) AS agent, unnest($3::integer[]) AS slots,
                        unnest($4::timestamptz[]) AS since, unnest($5::interval[]) AS older) a
          CROSS JOIN LATERAL (
-            SELECT q.id FROM holdfast.task_queue q
+            SELECT r.id
+              FROM (SELECT q.id FROM holdfast.task_queue q
+                     WHERE q.agent = a.agent AND q.worker_id IS NULL AND NOT q.suspect
+                       AND q.available_at >= a.since AND q.available_at <= now() - a.older
+                       AND q.id <> ALL($6::uuid[])
+                     ORDER BY q.available_at, q.id
+                       FOR UPDATE SKIP LOCKED) r
              CROSS JOIN LATERAL (
                 SELECT y.id FROM holdfast.tasks y
-                 WHERE y.id = q.id AND y.state NOT IN (3, 4, 5, 6, 7, 8)
+                 WHERE y.id = r.id AND y.state NOT IN (3, 4, 5, 6, 7, 8)
                    FOR NO KEY UPDATE SKIP LOCKED
              ) y
-             WHERE q.agent = a.agent AND q.worker_id IS NULL AND NOT q.suspect
-               AND q.available_at >= a.since AND q.available_at <= now() - a.older
-               AND q.id <> ALL($6::uuid[])
-             ORDER BY q.available_at, q.id
              LIMIT a.slots - (SELECT count(*) FROM s WHERE s.agent = a.agent)
-               FOR UPDATE OF q SKIP LOCKED
          ) x
     ) || ARRAY(SELECT id FROM s) AS ids
 ), b AS MATERIALIZED (
@@ -155,9 +156,9 @@ type QueueClaimRow struct {
 // It never waits for a lock: it leaves a task with a locked row for the next claim. A message, a
 // cancel, or a write that is about to be fenced may hold the lock. So it can start at the queue
 // without a deadlock, although all other statements start at the task. It counts only tasks that it
-// could lock: the lock is in a subquery, which PostgreSQL runs for each queue row. No task that it is about to
-// lock has moved: the commit that ends a task deletes its queue row, and this statement has either
-// locked that row before or does not find it.
+// could lock: PostgreSQL locks a queue row, then its task, and stops at the limit. No task that it is
+// about to lock has moved: the commit that ends a task deletes its queue row, and this statement has
+// either locked that row before or does not find it.
 func (q *Queries) QueueClaim(ctx context.Context, db DBTX, arg QueueClaimParams) ([]QueueClaimRow, error) {
 	rows, err := db.Query(ctx, queueClaim,
 		arg.Agents,
