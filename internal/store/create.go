@@ -65,8 +65,9 @@ func (s *Store) refusal(n *NewTask, by int32) error {
 
 // The names of the limits in Observer.Limited.
 const (
-	LimitLive  = "live_tasks"
-	LimitQueue = "queue"
+	LimitLive    = "live_tasks"
+	LimitQueue   = "queue"
+	LimitPending = "pending_messages"
 )
 
 type create struct {

@@ -55,7 +55,7 @@ func openFixture(t testing.TB, url, through string) *fixture {
 	if through == "" {
 		through = url
 	}
-	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Observer: Observer{Retried: f.ear.retried}})
+	s, err := Open(t.Context(), Options{URL: through, APIConns: 4, RowSecurity: true, Listener: f.ear, Observer: Observer{Retried: f.ear.retried, Limited: f.ear.refused}})
 	require.NoError(t, err)
 	f.Store = s
 	t.Cleanup(func() {
@@ -79,6 +79,7 @@ type ear struct {
 	gone      []task.ID
 	pushes    atomic.Int32
 	repeated  map[string]int // retried statements, by kind
+	limited   []string       // refusals, by agent and limit
 }
 
 func newEar() *ear {
@@ -109,6 +110,12 @@ func (e *ear) retried(kind string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.repeated[kind]++
+}
+
+func (e *ear) refused(agent, limit string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.limited = append(e.limited, agent+" "+limit)
 }
 
 func (e *ear) KeyRevoked(string) {}

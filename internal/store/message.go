@@ -181,6 +181,9 @@ func (v View) whyNoMessage(ctx context.Context, n *NewMessage) error {
 			return translate("count waiting messages", err)
 		}
 		if int(row.Pending) >= n.MostPending {
+			if v.s.observe.Limited != nil {
+				v.s.observe.Limited(n.Task.Agent, LimitPending)
+			}
 			return &task.Error{
 				Kind: task.RateLimited, RetryAfter: 5 * time.Second,
 				Msg: fmt.Sprintf("%d messages of this task wait for its agent, which is the limit", row.Pending),

@@ -110,22 +110,19 @@ func (v View) DeletePush(ctx context.Context, id task.ID, configID string) (bool
 // again retries an idempotent write for a short time while the database is unavailable or the task
 // changes.
 func (s *Store) again(ctx context.Context, kind string, do func() error) error {
-	err := do()
-	for try := 0; err != nil && (unavailable(err) || errors.Is(err, errChanged)) && try < 5; try++ {
-		s.retried(ctx, kind, err, try)
-		if pause(ctx, try) != nil {
-			break
-		}
-		err = do()
-	}
-	return err
+	return s.retry(ctx, kind, do, func(err error) bool { return unavailable(err) || errors.Is(err, errChanged) })
 }
 
 // rolledBack retries a statement that PostgreSQL has rolled back for a temporary reason, most often
 // because its task ended at the same moment.
 func (s *Store) rolledBack(ctx context.Context, kind string, do func() error) error {
+	return s.retry(ctx, kind, do, passing)
+}
+
+// retry calls do up to six times, while its error is one that may pass.
+func (s *Store) retry(ctx context.Context, kind string, do func() error, may func(error) bool) error {
 	err := do()
-	for try := 0; err != nil && passing(err) && try < 5; try++ {
+	for try := 0; err != nil && may(err) && try < 5; try++ {
 		s.retried(ctx, kind, err, try)
 		if pause(ctx, try) != nil {
 			break

@@ -218,6 +218,7 @@ func TestPendingMessagesAreLimited(t *testing.T) {
 	err := say()
 	require.Equal(t, task.RateLimited, task.KindOf(err))
 	require.ErrorContains(t, err, "2 messages of this task wait for its agent")
+	require.Equal(t, []string{"a pending_messages"}, f.ear.limited)
 	require.True(t, p.must(t, status(task.StateInputRequired)).requeued)
 	require.NoError(t, say())
 }
