@@ -136,7 +136,7 @@ func TestReadinessNamesCause(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "has not answered a write")
 	})
 	require.Equal(t, answer{}, await(t, queued))
-	require.NoError(t, health())
+	eventually(t, "the flush has ended", func() bool { return health() == nil })
 
 	f.bound(patience)
 	proxy.Stall(true)

@@ -18,17 +18,6 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	server := storetest.Server(t, map[string]string{"fsync": "off"})
 	f := openFixture(t, server.URL, "")
 	f.bound(time.Second)
-	admin := f.conn()
-	standby := func(name string) {
-		t.Helper()
-		for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'", "SELECT pg_reload_conf()"} {
-			_, err := admin.Exec(t.Context(), sql)
-			require.NoError(t, err)
-		}
-		eventually(t, "the setting has changed", func() bool {
-			return scan[string](f, "SHOW synchronous_standby_names") == name
-		})
-	}
 	run, parked, hooked := f.running("a"), f.running("b"), f.create(fresh("c"))
 	parked.must(t, status(task.StateInputRequired))
 	waiting := f.create(fresh("d"))
@@ -54,7 +43,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 		"delete webhook": func(ctx context.Context) error { _, err := f.DeletePush(ctx, hooked.ID, "old"); return err },
 	}
 
-	standby("nobody")
+	server.HoldCommits()
 	queued := run.write(status(task.StateWorking), chunk("1"))
 	type result struct {
 		name string
@@ -78,7 +67,7 @@ func TestNothingIsAcknowledgedWithoutSynchronousStandby(t *testing.T) {
 	default:
 	}
 
-	standby("")
+	server.ReleaseCommits()
 	require.Equal(t, answer{}, await(t, queued))
 	require.Len(t, f.log(run.c.Task.ID), 3)
 	old, byKey, err := owner.Existing(t.Context(), made)

@@ -276,7 +276,8 @@ func TestDeadClientEndsDetachedFlush(t *testing.T) {
 		out.Event(1, []byte(strings.Repeat("x", 64<<20)))
 		flushed <- out.Flush()
 	})
-	get(t, s) //nolint:bodyclose // in get
+	_, err := fmt.Fprint(dial(t, s), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
 	require.ErrorContains(t, wait(t, flushed), "timeout")
 }
 

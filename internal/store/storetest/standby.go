@@ -10,8 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
@@ -83,11 +86,53 @@ func (s *PrivateServer) StopStreaming() {
 // Replicate makes the commits of the primary wait for its standby (synchronous replication).
 func (s *PrivateServer) Replicate() {
 	s.t.Helper()
-	s.Exec("ALTER SYSTEM SET synchronous_standby_names = '*'")
-	s.Exec("SELECT pg_reload_conf()")
+	s.HoldCommits() // since a standby that confirms at once hides whether commits wait for it
+	s.setStandby("*")
 	waittest.Eventually(s.t, "the standby is synchronous", func() error {
 		return waittest.Unless(s.Count("SELECT count(*)::int FROM pg_stat_replication WHERE sync_state = 'sync'") > 0, "it is not")
 	})
+}
+
+// HoldCommits makes commits wait for a synchronous standby that does not exist, until ReleaseCommits.
+func (s *PrivateServer) HoldCommits() {
+	s.t.Helper()
+	s.setStandby("nobody")
+	// The checkpointer makes commits wait, some time after it is told to read the setting.
+	waittest.Eventually(s.t, "commits wait for the standby", func() error {
+		return waittest.Unless(s.commitWaits(), "they do not")
+	})
+}
+
+// ReleaseCommits lets the server commit on its own.
+func (s *PrivateServer) ReleaseCommits() {
+	s.t.Helper()
+	s.setStandby("")
+}
+
+func (s *PrivateServer) setStandby(name string) {
+	s.t.Helper()
+	s.Exec("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'")
+	s.Exec("SELECT pg_reload_conf()")
+}
+
+// commitWaits commits, gives up after a moment, and reports whether PostgreSQL warns that no standby
+// has confirmed.
+func (s *PrivateServer) commitWaits() (waits bool) {
+	s.t.Helper()
+	s.do(func(ctx context.Context, c *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		_, err := c.Exec(ctx, "SELECT pg_logical_emit_message(true, 'test', '')")
+		return err
+	}, func(config *pgx.ConnConfig) {
+		config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: patience}
+		}
+		config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+			waits = waits || strings.Contains(n.Message, "synchronous replication")
+		}
+	})
+	return waits
 }
 
 // Exec executes a statement in a session of its own.
@@ -106,11 +151,18 @@ func (s *PrivateServer) Count(sql string) (n int) {
 	return n
 }
 
-func (s *PrivateServer) do(do func(context.Context, *pgx.Conn) error) {
+func (s *PrivateServer) do(do func(context.Context, *pgx.Conn) error, with ...func(*pgx.ConnConfig)) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)
 	defer cancel()
-	c, err := pgx.Connect(ctx, s.URL)
+	config, err := pgx.ParseConfig(s.URL)
+	if err != nil {
+		s.t.Fatalf("private server: %v", err)
+	}
+	for _, set := range with {
+		set(config)
+	}
+	c, err := pgx.ConnectConfig(ctx, config)
 	if err == nil {
 		err = do(ctx, c)
 		_ = c.Close(ctx)
