@@ -39,6 +39,7 @@ var (
 
 // chaotic clustertest.Settings allow any number of lost attempts, so only a client's request may end a task.
 // Retention deletes a task two minutes after its end, and the judge reads it in the export, whose directory is added.
+// The address of the agent behind HTTP is added, too.
 const chaotic = `
 listen: 127.0.0.1:0
 grpc_listen: off
@@ -53,6 +54,9 @@ agents:
   - name: demo
     executor: {kind: demo}
     limits: {backoff: 100ms, cancel_grace: 5s, max_attempts: 1000}
+  - name: remote
+    executor: {kind: http, http: {url: "http://AGENT/", header_timeout: 1s}}
+    limits: {backoff: 100ms, max_attempts: 1000}
 `
 
 // notifyQueueFull takes 8 GiB and a minute, unless the server has a setting for the size (PostgreSQL 17 and later).
@@ -80,6 +84,7 @@ var faults = []struct {
 	{name: "NOTIFY refused", do: (*rig).refuseNotify},
 	{name: notifyQueueFull, do: (*rig).fillNotifyQueue},
 	{name: "connections cut in the commit", do: (*rig).cutCommits},
+	{name: "an agent away", do: (*rig).leaveAgent},
 }
 
 func TestChaos(t *testing.T) {
@@ -150,6 +155,7 @@ type rig struct {
 	db       *pgx.Conn // directly to the database; reopened when it is lost
 	proxies  []*pgproxytest.Proxy
 	replicas []*clustertest.Replica
+	agent    *agent
 	load     *load
 	rng      *mathrand.Rand
 	scraped  map[*clustertest.Replica]counters
@@ -160,14 +166,15 @@ type rig struct {
 func newRig(t *testing.T, seed uint64, settings map[string]string, clients int) *rig {
 	t.Helper()
 	c := &rig{
-		t: t, pg: storetest.Server(t, settings), rng: mathrand.New(mathrand.NewPCG(seed, 0)), scraped: map[*clustertest.Replica]counters{},
+		t: t, pg: storetest.Server(t, settings), agent: newAgent(t), rng: mathrand.New(mathrand.NewPCG(seed, 0)), scraped: map[*clustertest.Replica]counters{},
 	}
 	exports := t.TempDir()
+	config := strings.NewReplacer("EXPORTS", exports, "AGENT", c.agent.addr).Replace(chaotic)
 	var all []clustertest.Options
 	for _, name := range []string{"a", "b", "c"} {
 		proxy := pgproxytest.New(t, c.pg.URL)
 		c.proxies = append(c.proxies, proxy)
-		all = append(all, clustertest.Options{Name: name, DB: proxy.URL, Config: strings.ReplaceAll(chaotic, "EXPORTS", exports), Env: []string{"HOLDFAST_LOG_LEVEL=info"}})
+		all = append(all, clustertest.Options{Name: name, DB: proxy.URL, Config: config, Env: []string{"HOLDFAST_LOG_LEVEL=info"}})
 	}
 	c.replicas = clustertest.Together(t, all...)
 	var urls []string
@@ -466,6 +473,40 @@ func (c *rig) cutCommits() {
 		}
 		for _, l := range lost {
 			waittest.Within(c.t, "a commit is cut", l)
+		}
+	}
+}
+
+// leaveAgent keeps the agent behind HTTP from beginning runs, in each way. Its tasks wait, and a run that was claimed
+// while it was surely away is no try.
+func (c *rig) leaveAgent() {
+	defer c.agent.answer()
+	for _, away := range []struct {
+		leave, back func()
+		uncounted   bool
+	}{
+		{func() { c.agent.away(0) }, c.agent.answer, false}, // the message of a run may be why it got no answer
+		{func() { c.agent.away(http.StatusServiceUnavailable) }, c.agent.answer, true},
+		{func() { c.agent.away(http.StatusTooManyRequests) }, c.agent.answer, true},
+		{c.agent.refuse, c.agent.listen, true},
+	} {
+		away.leave()
+		left := query[time.Time](c, "SELECT now()")
+		calls := make(chan error, 4)
+		for n := range cap(calls) {
+			go func() { calls <- c.load.call(uint64(n)) }()
+		}
+		waittest.Eventually(c.t, "tasks wait for the agent, for seconds", func() error {
+			n := query[int](c, "SELECT count(*) FROM holdfast.v_outages WHERE agent = 'remote' AND waiting >= $1 AND last_at > since + interval '2s'", cap(calls)-len(c.replicas))
+			return waittest.Unless(n == 1, "not yet")
+		})
+		if away.uncounted {
+			tries := query[int](c, "SELECT count(*) FROM holdfast.v_runs WHERE agent = 'remote' AND outcome = 'retry' AND started_at > $1", left)
+			require.Zero(c.t, tries, "runs that an absent agent did not begin used up tries")
+		}
+		away.back()
+		for range cap(calls) {
+			require.NoError(c.t, <-calls, "a task whose agent was away")
 		}
 	}
 }

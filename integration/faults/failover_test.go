@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/url"
 	"strings"
@@ -37,8 +38,8 @@ func newPair(t *testing.T, name *clustertest.Proxy) *pair {
 		name.Lead(hostOf(p.first))
 		db = strings.Replace(p.first.URL, hostOf(p.first), name.Addr, 1)
 	}
-	p.replicas = clustertest.Together(t,
-		clustertest.Options{Name: "a", DB: db, Config: clustertest.Settings}, clustertest.Options{Name: "b", DB: db, Config: clustertest.Settings})
+	config := clustertest.Settings + fmt.Sprintf("  - {name: remote, executor: {kind: http, http: {url: \"http://%s/\"}}}\n", newAgent(t).addr)
+	p.replicas = clustertest.Together(t, clustertest.Options{Name: "a", DB: db, Config: config}, clustertest.Options{Name: "b", DB: db, Config: config})
 	return p
 }
 

@@ -71,7 +71,7 @@ func (l *load) start(clients int) {
 // client makes a patient client that never cuts its own streams.
 func (l *load) client(d *a2atest.Wire, n uint64) *client {
 	rng := mathrand.New(mathrand.NewPCG(l.seed, n))
-	return &client{load: l, d: d, rng: rng, urls: l.urls, idle: giveUp, try: 30 * time.Second}
+	return &client{load: l, d: d, rng: rng, urls: l.urls, path: "/", idle: giveUp, try: 30 * time.Second}
 }
 
 // devoted reads a stream from one replica, whose connections must not break. If the replica ends the stream, because
@@ -124,6 +124,7 @@ type client struct {
 	d       *a2atest.Wire
 	rng     *mathrand.Rand
 	urls    []string
+	path    string        // of the agent
 	cutting bool          // it cuts its streams now and then
 	idle    time.Duration // it leaves a stream that has been silent for so long, even without comments
 	try     time.Duration // it repeats a request that has no answer after so long
@@ -142,6 +143,7 @@ var operations = []struct {
 	{"hasty", 1, (*client).hasty},
 	{"busy", 2, (*client).interrupting},
 	{"cancel", 2, (*client).canceling},
+	{"calling", 1, (*client).calling},
 }
 
 func (c *client) run() {
@@ -186,12 +188,7 @@ func (c *client) blocking(ctx context.Context) error {
 	if c.rng.IntN(2) == 0 {
 		script, chunks = c.chunks(2, 10)
 	}
-	taskID, r, err := c.send(ctx, c.message("", script))
-	if err != nil {
-		return err
-	}
-	c.ledger.Expect(taskID, judgetest.Outcome{State: "completed", Chunks: chunks})
-	return c.poll(ctx, taskID, r, "completed")
+	return c.completes(ctx, c.message("", script), chunks)
 }
 
 // polling sends without waiting, and polls until the task has ended.
@@ -204,7 +201,12 @@ func (c *client) polling(ctx context.Context) error {
 		script, chunks = c.chunks(5, 30)
 		m = c.message("", script)
 	}
-	taskID, r, err := c.send(ctx, m.without("blocking"))
+	return c.completes(ctx, m.without("blocking"), chunks)
+}
+
+// completes sends a message and polls until its task has completed.
+func (c *client) completes(ctx context.Context, m *outgoing, chunks int) error {
+	taskID, r, err := c.send(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -473,7 +475,7 @@ func (c *client) askOne(ctx context.Context, body []byte, header ...string) (*a2
 }
 
 func (c *client) post(ctx context.Context, body []byte, header ...string) (*http.Response, error) {
-	return a2atest.PostWith(ctx, c.http, c.urls[c.rng.IntN(len(c.urls))]+"/", body, header...)
+	return a2atest.PostWith(ctx, c.http, c.urls[c.rng.IntN(len(c.urls))]+c.path, body, header...)
 }
 
 // readAnswer classifies answers: a refusal and an internal error are final, any other error is retried.
