@@ -101,10 +101,16 @@ SELECT t.* FROM unnest(@ids::uuid[]) AS i (id)
  ) t;
 
 -- name: EventsAfter :many
--- A reader's next page of one log, by primary key.
-SELECT * FROM holdfast.task_events
- WHERE task = @task AND seq > @after
- ORDER BY seq LIMIT @max_rows;
+-- A reader's next page of one log, by primary key. before_at is when the reader's last event was
+-- committed, in microseconds, with the event that follows it; otherwise, or if that event was
+-- deleted, 0.
+SELECT sqlc.embed(e),
+       coalesce(CASE WHEN e.seq - 1 = sqlc.arg(after)::bigint THEN (
+           SELECT extract(epoch FROM p.created_at) * 1000000 FROM holdfast.task_events p WHERE p.task = @task AND p.seq = sqlc.arg(after)::bigint
+       ) END, 0)::bigint AS before_at
+  FROM holdfast.task_events e
+ WHERE e.task = @task AND e.seq > sqlc.arg(after)::bigint
+ ORDER BY e.seq LIMIT @max_rows;
 
 -- name: EventsOf :many
 -- A page of the part of a log that a response shows: messages and statuses, and artifacts if wanted.
@@ -116,14 +122,23 @@ SELECT l.task, l.seq, l.kind, l.state, l.attempt, l.append, l.last, l.artifact_i
 
 -- name: EventsCatchUp :many
 -- The hub's read for many topics at once. For a topic with more events than the limit, the hub
--- reads again. The lowest and the highest id prune the partitions that hold none of them.
-SELECT e.*
+-- reads again. The lowest and the highest id prune the partitions that hold none of them. before_at
+-- is as in EventsAfter.
+SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, e.created_at,
+       coalesce(CASE WHEN e.seq = h.after + 1 THEN (
+           SELECT extract(epoch FROM p.created_at) * 1000000 FROM holdfast.task_events p
+            WHERE p.task = h.task AND p.seq = h.after AND p.task BETWEEN @lowest AND @highest
+       ) END, 0)::bigint AS before_at
   FROM (SELECT unnest(@tasks::uuid[]) AS task, unnest(@afters::bigint[]) AS after) h
  CROSS JOIN LATERAL (
     SELECT * FROM holdfast.task_events x
      WHERE x.task = h.task AND x.seq > h.after AND x.task BETWEEN @lowest AND @highest
      ORDER BY x.seq LIMIT @max_rows
  ) e;
+
+-- name: EventAt :one
+-- When an event of a task that the caller sees was committed, by primary key.
+SELECT l.created_at FROM holdfast.callers_log l WHERE l.task = @task AND l.seq = @seq;
 
 -- name: ArtifactIDs :many
 -- The artifacts of a task in the order of their first appearance, for a run that continues it.

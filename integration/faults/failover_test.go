@@ -151,6 +151,8 @@ func TestFailover(t *testing.T) {
 		}
 		require.Equal(t, "task", again[0].Kind, "from a snapshot")
 		require.Equal(t, "completed", a2atest.Last(again).State())
+		late := b.ResumeAt(taskID, s.LastID).Rest()
+		require.Equal(t, "task", late[0].Kind, "a snapshot, although another event has the number of the lost one")
 		require.Equal(t, -32001, a.Ask("tasks/get", object{"id": lost}).Error.Code)
 		require.Equal(t, "completed", a.Send(a2atest.V03, a2atest.Say("echo:x")).State())
 		clustertest.OpenDB(t, p.standby.URL).Sound()

@@ -256,6 +256,12 @@ func (p *Peer) Resume(task string, after int64) *Reply {
 	return p.ResumeOver(Unversioned, task, after)
 }
 
+// ResumeAt is Resume after the event with an id.
+func (p *Peer) ResumeAt(task, id string) *Reply {
+	p.T.Helper()
+	return p.stream(Unversioned, Subscribe, &Args{Task: task, After: id})
+}
+
 // ResumeOver is Resume over any wire.
 func (p *Peer) ResumeOver(w *Wire, task string, after int64) *Reply {
 	p.T.Helper()

@@ -96,7 +96,7 @@ func (o *operator) FindTask(ctx context.Context, id string) (*task.Task, error) 
 
 func (o *operator) Events(ctx context.Context, t *task.Task, after task.Seq) ([]*task.Event, error) {
 	const page = 500
-	return o.store.EventsAfter(ctx, t, after, page)
+	return o.store.EventsAfter(ctx, t, task.Position{Seq: after}, page)
 }
 
 // watchedAtMost bounds the tasks of one round of a watch.

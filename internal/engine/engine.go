@@ -25,6 +25,7 @@ type Store interface {
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	ReadTask(ctx context.Context, publicID string, withArtifacts bool) (*task.Task, error)
 	Snapshot(ctx context.Context, h *task.Task, withArtifacts bool) (*task.Task, error)
+	Holds(ctx context.Context, h *task.Task, p task.Position) (bool, error)
 	AddMessage(ctx context.Context, n *store.NewMessage) (task.Seq, error)
 	Cancel(ctx context.Context, h *task.Task) (ended bool, err error)
 	List(ctx context.Context, l *store.Listing) (page []*task.Task, more bool, err error)
@@ -174,7 +175,7 @@ func (v *View) Cancel(ctx context.Context, r *CancelRequest) (*task.Task, error)
 	if err != nil || ended {
 		return t, err
 	}
-	sub.Start(t.LastSeq)
+	sub.Start(t.Position())
 	wait, cancel := context.WithTimeout(ctx, v.opt.CancelWait)
 	defer cancel()
 	return follow(wait, sub, t, task.State.Terminal)

@@ -224,7 +224,7 @@ func (r *replica) must(t testing.TB, q *sending) *task.Task {
 
 func (r *replica) log(t testing.TB, h *task.Task) []*task.Event {
 	t.Helper()
-	evs, err := r.store.EventsAfter(t.Context(), h, 0, 100_000)
+	evs, err := r.store.EventsAfter(t.Context(), h, task.Position{}, 100_000)
 	require.NoError(t, err)
 	return evs
 }
@@ -542,7 +542,10 @@ func TestResumeFromAnyEventOnAnyReplica(t *testing.T) {
 	h := a.must(t, to(send("chunks 30"), asked))
 	log := a.log(t, h)
 	for i := range len(log) {
-		after := task.Seq(i)
+		var after task.Position
+		if i > 0 {
+			after = log[i-1].Position()
+		}
 		st, err := a.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: h.PublicID, Resume: true, After: after})
 		require.NoError(t, err)
 		require.Nil(t, st.Task)
@@ -552,16 +555,35 @@ func TestResumeFromAnyEventOnAnyReplica(t *testing.T) {
 		require.Equal(t, seqs(log[i:]), seqs(evs))
 		st.Close()
 	}
-	st, err := a.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: h.PublicID, Resume: true, After: h.LastSeq})
+	st, err := a.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: h.PublicID, Resume: true, After: task.Position{Seq: h.LastSeq}})
 	require.NoError(t, err)
 	require.True(t, st.Over)
 	st.Close()
-	for _, q := range []engine.SubscribeRequest{{Resume: true, After: h.LastSeq + 1}, {}} {
+	for _, q := range []engine.SubscribeRequest{{Resume: true, After: task.Position{Seq: h.LastSeq + 1}}, {}} {
 		q.TaskID = h.PublicID
 		st, err := a.as(alice).Subscribe(t.Context(), &q)
 		require.NoError(t, err)
 		require.Equal(t, h.LastSeq, st.Task.LastSeq)
 		require.Equal(t, task.StateCompleted, st.Task.Status.State)
+		st.Close()
+	}
+}
+
+// After a failover another event has the number of the one that the client saw last.
+func TestResumeAfterReplacedEventBeginsWithSnapshot(t *testing.T) {
+	t.Parallel()
+	a := start(t, setup{url: storetest.New(t).URL})
+	h := a.must(t, send("chunks 30"))
+	lost := task.Position{Seq: 10, Mark: task.MarkAt(a.log(t, h)[9].At.Add(time.Second))}
+	for _, wanted := range []bool{false, true} {
+		st, err := a.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: h.PublicID, Resume: true, After: lost, Live: wanted})
+		if wanted {
+			require.ErrorIs(t, err, task.Terminal)
+			continue
+		}
+		require.NoError(t, err)
+		require.NotNil(t, st.Task)
+		require.Equal(t, a.log(t, h)[h.LastSeq-1].Position(), st.Task.Position())
 		st.Close()
 	}
 }
@@ -590,7 +612,7 @@ func TestCutStreamResumesWhileTaskRuns(t *testing.T) {
 					break
 				}
 				st, err = []*replica{b, a}[(n+i)%2].as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{
-					TaskID: st.Header.PublicID, Resume: true, After: got[len(got)-1],
+					TaskID: st.Header.PublicID, Resume: true, After: evs[len(evs)-1].Position(),
 				})
 				if err != nil {
 					return err
@@ -672,7 +694,7 @@ func TestForgedCancelHint(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, task.StateCanceled, got.Status.State)
 	close(a.gate)
-	st, err := b.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: hs[0].PublicID, Resume: true, After: 1})
+	st, err := b.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: hs[0].PublicID, Resume: true, After: task.Position{Seq: 1}})
 	require.NoError(t, err)
 	defer st.Close()
 	for end := false; !end; {

@@ -32,10 +32,10 @@ var aboutATask = map[string]func(ctx context.Context, r *replica, c asker, id st
 		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Live: true}))
 	},
 	"resume behind its last event": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
-		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: 3}))
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: task.Position{Seq: 3}}))
 	},
 	"resume after an event that does not exist": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
-		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: 1000}))
+		return subscribed(r.as(c).Subscribe(ctx, &engine.SubscribeRequest{TaskID: id, Resume: true, After: task.Position{Seq: 1000}}))
 	},
 	"send": func(ctx context.Context, r *replica, c asker, id string) (any, error) {
 		q := send("mine")

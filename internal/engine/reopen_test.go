@@ -103,13 +103,13 @@ func TestStreamsOfReopenedTask(t *testing.T) {
 	require.NoError(t, err)
 	defer st.Close()
 	base := first.LastSeq + second.LastSeq
-	require.Equal(t, int64(base)+1, st.ID(st.Task.LastSeq))
+	require.Equal(t, base+1, st.ID(st.Task.Position()).Seq)
 	var ids []int64
 	for end := false; !end; {
 		evs, err := st.Next(t.Context())
 		require.NoError(t, err)
 		for _, ev := range evs {
-			ids = append(ids, st.ID(ev.Seq))
+			ids = append(ids, int64(st.ID(ev.Position()).Seq))
 			end = ev.State.Terminal()
 		}
 	}
@@ -118,7 +118,7 @@ func TestStreamsOfReopenedTask(t *testing.T) {
 
 	for _, live := range []bool{false, true} {
 		subscribe := func(after task.Seq) (*engine.Stream, error) {
-			return r.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: "t", Resume: true, After: after, Live: live})
+			return r.as(alice).Subscribe(t.Context(), &engine.SubscribeRequest{TaskID: "t", Resume: true, After: task.Position{Seq: after}, Live: live})
 		}
 		for after := base; after < base+third.LastSeq; after++ {
 			st, err := subscribe(after)
@@ -127,7 +127,7 @@ func TestStreamsOfReopenedTask(t *testing.T) {
 			require.False(t, st.Over)
 			evs, err := st.Next(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, int64(after)+1, st.ID(evs[0].Seq))
+			require.Equal(t, after+1, st.ID(evs[0].Position()).Seq)
 			st.Close()
 		}
 		st, err := subscribe(base + third.LastSeq)
@@ -144,7 +144,7 @@ func TestStreamsOfReopenedTask(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.NotNil(t, st.Task, "a snapshot")
-			require.Equal(t, int64(base+third.LastSeq), st.ID(st.Task.LastSeq))
+			require.Equal(t, base+third.LastSeq, st.ID(st.Task.Position()).Seq)
 			st.Close()
 		}
 	}

@@ -119,7 +119,7 @@ type CancelRequest struct {
 type SubscribeRequest struct {
 	TaskID string
 	Resume bool
-	After  task.Seq
+	After  task.Position
 	// Live follows the task to its end. An ended task is refused unless the client resumes. The
 	// stream of a parked task stays open.
 	Live bool

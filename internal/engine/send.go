@@ -45,12 +45,12 @@ func (v *View) Send(ctx context.Context, r *SendRequest) (*task.Task, error) {
 	defer cancel()
 	t := store.Empty(s.header)
 	if s.fresh {
-		s.sub.Start(0)
+		s.sub.Start(task.Position{})
 	} else {
 		if t, err = v.snapshot(ctx, s.header.ID, 0); err != nil {
 			return nil, err
 		}
-		s.sub.Start(t.LastSeq)
+		s.sub.Start(t.Position())
 	}
 	return follow(wait, s.sub, t, task.State.Settled)
 }

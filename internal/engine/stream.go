@@ -54,12 +54,12 @@ func (v *View) Stream(ctx context.Context, r *SendRequest) (*Stream, error) {
 		return nil, err
 	}
 	st.status = st.Task.Status.Seq
-	st.sub.Start(st.Task.LastSeq)
+	st.sub.Start(st.Task.Position())
 	return st, nil
 }
 
 // Subscribe follows a task from a snapshot, or from the event after r.After. If the log does not
-// have that position, the client gets a snapshot. This happens when the database lost its newest
+// have that event, the client gets a snapshot. This happens when the database lost its newest
 // commits, or when the position belongs to an earlier task with the same id. Errors: task.Terminal
 // if r.Live is set and the task has ended.
 func (v *View) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, error) {
@@ -71,17 +71,24 @@ func (v *View) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, err
 	// Read again: no hint tells of a commit between the first read and the registration.
 	if h, err = v.store.Header(ctx, h.ID); err == nil {
 		st.status = h.Status.Seq
-		after := r.After - h.StreamBase
-		if r.Resume && after >= 0 && after <= h.LastSeq {
+		after := task.Position{Seq: r.After.Seq - h.StreamBase, Mark: r.After.Mark}
+		holds := r.Resume && after.Seq >= 0 && after.Seq <= h.LastSeq
+		if holds && after.Seq > 0 && after.Mark != 0 {
+			if holds, err = v.store.Holds(ctx, h, after); err != nil {
+				st.Close()
+				return nil, err
+			}
+		}
+		if holds {
 			// Only notes that no stream shows can follow the settling status.
-			st.Over = after >= h.Status.Seq && (h.Status.State.Terminal() || h.Status.State.Parked() && !r.Live)
-			st.sub.Resume(after, h.LastSeq)
+			st.Over = after.Seq >= h.Status.Seq && (h.Status.State.Terminal() || h.Status.State.Parked() && !r.Live)
+			st.sub.Resume(after, h.Position())
 			return st, nil
 		}
 		if r.Live && h.Status.State.Terminal() {
 			err = task.Errorf(task.Terminal, "the task is already %s", h.Status.State)
 		} else if st.Task, err = v.store.Snapshot(ctx, h, true); err == nil {
-			st.sub.Start(st.Task.LastSeq)
+			st.sub.Start(st.Task.Position())
 			return st, nil
 		}
 	}
@@ -92,8 +99,11 @@ func (v *View) Subscribe(ctx context.Context, r *SubscribeRequest) (*Stream, err
 // Next blocks until there are events and returns them in order, without a gap.
 func (s *Stream) Next(ctx context.Context) ([]*Entry, error) { return s.sub.Next(ctx) }
 
-// ID returns the id of an event on streams, as SubscribeRequest.After uses it.
-func (s *Stream) ID(seq task.Seq) int64 { return int64(s.Header.StreamBase + seq) }
+// ID returns the position on streams for one in the log, as SubscribeRequest.After uses it.
+func (s *Stream) ID(p task.Position) task.Position {
+	p.Seq += s.Header.StreamBase
+	return p
+}
 
 // Superseded reports whether ev is a parking status that a later status has replaced. A resumed
 // stream skips it.

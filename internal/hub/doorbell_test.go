@@ -36,7 +36,7 @@ func TestReplicasReceiveHintsOfDoorbell(t *testing.T) {
 	u := r.run()
 	sub := r.hub.Subscribe(u.h)
 	defer sub.Close()
-	sub.Start(u.h.LastSeq)
+	sub.Start(task.Position{Seq: u.h.LastSeq})
 	ended, err := visitor.Cancel(t.Context(), u.h)
 	require.NoError(t, err)
 	require.False(t, ended)

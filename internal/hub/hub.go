@@ -22,7 +22,7 @@ import (
 
 // reader is the part of the store that the hub needs.
 type reader interface {
-	EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error)
+	EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error)
 	CatchUp(ctx context.Context, at []store.Position, limit int) (*store.CaughtUp, error)
 	LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.Seq, error)
 }
@@ -358,6 +358,9 @@ func (h *Hub) fetch(ctx context.Context, todo map[task.ID]time.Time) error {
 	h.page = paced(page, catchUpRows, bytes, catchUpBytes)
 	h.publish(evs)
 	for id, err := range read.Unreadable {
+		if errors.Is(err, store.ErrReplaced) {
+			err = ErrRewound
+		}
 		if t := h.topic(id); t != nil {
 			h.void(t, err)
 		}
@@ -412,7 +415,7 @@ func (h *Hub) poll(ctx context.Context) error {
 				switch {
 				case !there:
 					t.end(task.NotFound)
-				case seq < before.tail:
+				case seq < before.tail.Seq:
 					h.void(t, ErrRewound)
 				case t.hint(seq):
 					h.mark(id)
@@ -432,7 +435,7 @@ func (h *Hub) poll(ctx context.Context) error {
 // so a read that finds a shorter log shows that the database has lost some.
 type position struct {
 	topic *topic
-	tail  task.Seq
+	tail  task.Position
 }
 
 // knownTopics lists the topics with a tail, in pages of pollTasks for one query each.

@@ -179,7 +179,7 @@ func TestLocalDelivery(t *testing.T) {
 	u := r.run()
 	s := r.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(1)
+	s.Start(task.Position{Seq: 1})
 	r.must(u, 3)
 	require.NoError(t, read(t.Context(), s, 4))
 	require.Zero(t, r.rereads.Load())
@@ -198,7 +198,7 @@ func TestHintsReachAnotherReplica(t *testing.T) {
 	u := a.run()
 	s := b.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(0)
+	s.Start(task.Position{})
 	for i := range 5 {
 		a.must(u, 2)
 		require.NoError(t, read(t.Context(), s, task.Seq(3+2*i)))
@@ -220,7 +220,7 @@ func TestPollFindsEventWithoutHint(t *testing.T) {
 	u := a.run()
 	s := b.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(1)
+	s.Start(task.Position{Seq: 1})
 	// The count follows the delivery. The poll that was due before b heard its own test does not count.
 	for upto := task.Seq(3); b.pollFound.Load() == 0; upto += 2 {
 		a.must(u, 2)
@@ -236,7 +236,7 @@ func TestReconnectedListenerMissesNothing(t *testing.T) {
 	u := a.run()
 	s := b.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(1)
+	s.Start(task.Position{Seq: 1})
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(context.Background()) //nolint:errcheck // the database goes next
@@ -269,7 +269,7 @@ func TestDeafListenerPolls(t *testing.T) {
 	u := a.run()
 	s := b.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(1)
+	s.Start(task.Position{Seq: 1})
 	a.must(u, 2)
 	require.NoError(t, read(t.Context(), s, 3), "a deaf listener polls often, whatever its interval")
 	// The connection may recover.
@@ -317,8 +317,8 @@ func TestSlowSubscriberRereads(t *testing.T) {
 			slow, quick := r.hub.Subscribe(u.h), r.hub.Subscribe(u.h)
 			defer slow.Close()
 			defer quick.Close()
-			slow.Start(1)
-			quick.Start(1)
+			slow.Start(task.Position{Seq: 1})
+			quick.Start(task.Position{Seq: 1})
 			for i := range 10 {
 				r.must(u, 2)
 				require.NoError(t, read(t.Context(), quick, task.Seq(3+2*i)))
@@ -338,7 +338,7 @@ func TestTopicsShareTheirMemory(t *testing.T) {
 	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, RingTotal: 1, Memory: budget})
 	u := r.run()
 	sub := r.hub.Subscribe(u.h)
-	sub.Start(1)
+	sub.Start(task.Position{Seq: 1})
 	last := task.Seq(1)
 	for range 600 { // about 400 bytes each
 		r.must(u, 1)
@@ -390,7 +390,7 @@ func TestStartAfterSnapshotMissesNothing(t *testing.T) {
 					if rand.N(3) == 0 {
 						after = rand.N(h.LastSeq + 1) // resumed
 					}
-					s.Resume(after, h.LastSeq)
+					s.Resume(task.Position{Seq: after}, task.Position{Seq: h.LastSeq})
 					subs.Go(func() error {
 						defer s.Close()
 						end := <-last
@@ -416,7 +416,7 @@ func TestResumeAfterTaskHasEnded(t *testing.T) {
 	a.must(u, 9)
 	for after := range task.Seq(10) {
 		s := b.hub.Subscribe(u.h)
-		s.Resume(after, 10)
+		s.Resume(task.Position{Seq: after}, task.Position{Seq: 10})
 		require.NoError(t, read(t.Context(), s, 10))
 		s.Close()
 	}
@@ -429,7 +429,7 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 	var g errgroup.Group
 	for range 8 {
 		s := r.hub.Subscribe(u.h)
-		s.Start(1)
+		s.Start(task.Position{Seq: 1})
 		g.Go(func() error {
 			defer s.Close()
 			_, err := s.Next(t.Context())
@@ -447,7 +447,7 @@ func TestCloseEndsSubscriptions(t *testing.T) {
 	other := start(t, storetest.New(t).URL, hub.Options{PollInterval: never})
 	s := other.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(1)
+	s.Start(task.Position{Seq: 1})
 	_, err := s.Next(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
@@ -514,7 +514,7 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 	require.Regexp(t, `^[0-9a-f]{12},(h:|t:)`, note.Payload)
 	s := other.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(6)
+	s.Start(task.Position{Seq: 6})
 	var g sync.WaitGroup
 	defer g.Wait()
 	r.eventually("a hint arrives", func() bool {

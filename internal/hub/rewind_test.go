@@ -21,8 +21,8 @@ func TestShorterLogEndsSubscriptions(t *testing.T) {
 	s, other := r.hub.Subscribe(u.h), r.hub.Subscribe(u.h)
 	defer s.Close()
 	defer other.Close()
-	s.Start(1)
-	other.Start(1)
+	s.Start(task.Position{Seq: 1})
+	other.Start(task.Position{Seq: 1})
 	r.must(u, 9)
 	require.NoError(t, read(t.Context(), s, 10))
 	require.NoError(t, read(t.Context(), other, 10))
@@ -44,7 +44,7 @@ func TestShorterLogEndsSubscriptions(t *testing.T) {
 	}
 	again := r.hub.Subscribe(u.h)
 	defer again.Close()
-	again.Start(5)
+	again.Start(task.Position{Seq: 5})
 	u.ordinal.Store(4)
 	r.must(u, 2)
 	require.NoError(t, read(t.Context(), again, 7))
@@ -57,10 +57,10 @@ func TestReplacedEventEndsSubscriptions(t *testing.T) {
 	u := r.run()
 	s := r.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(1)
+	s.Start(task.Position{Seq: 1})
 	r.must(u, 3)
 	require.NoError(t, read(t.Context(), s, 4))
-	stored, err := r.store.EventsAfter(t.Context(), u.h, 1, 10)
+	stored, err := r.store.EventsAfter(t.Context(), u.h, task.Position{Seq: 1}, 10)
 	require.NoError(t, err)
 	r.bus.Committed(stored) // the same events from the table
 	r.must(u, 1)
@@ -69,20 +69,67 @@ func TestReplacedEventEndsSubscriptions(t *testing.T) {
 	require.ErrorIs(t, read(t.Context(), s, 6), hub.ErrRewound)
 }
 
+// The events up to a subscriber's position are lost, and others have their seqs before this replica looks. So nothing is
+// missing where the subscriber continues.
+func TestReplacedPositionEndsSubscriptions(t *testing.T) {
+	t.Parallel()
+	url := storetest.New(t).URL
+	a := start(t, url, hub.Options{PollInterval: never}).listening()
+	b := start(t, url, hub.Options{PollInterval: never}).listening()
+	u := b.run()
+	b.must(u, 9)
+	log, err := b.store.EventsAfter(t.Context(), u.h, task.Position{}, 10)
+	require.NoError(t, err)
+	lost := log[9].Position()
+	follows := a.hub.Subscribe(u.h)
+	defer follows.Close()
+	follows.Start(log[0].Position())
+	require.NoError(t, read(t.Context(), follows, 10))
+
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context()) //nolint:errcheck // the database goes next
+	_, err = conn.Exec(t.Context(), "UPDATE holdfast.task_events SET created_at = created_at + interval '1 s' WHERE seq > 5")
+	require.NoError(t, err)
+	b.must(u, 1)
+	require.ErrorIs(t, read(t.Context(), follows, 11), hub.ErrRewound, "events of another replica")
+
+	log, err = b.store.EventsAfter(t.Context(), u.h, task.Position{}, 11)
+	require.NoError(t, err)
+	for name, at := range map[string]task.Position{"table": lost, "ring": lost, "end": {Seq: 11, Mark: lost.Mark}} {
+		if name == "ring" {
+			other := a.hub.Subscribe(u.h)
+			defer other.Close()
+			other.Resume(log[5].Position(), log[10].Position())
+			require.NoError(t, read(t.Context(), other, 11))
+		}
+		s := a.hub.Subscribe(u.h)
+		s.Resume(at, log[10].Position())
+		require.ErrorIs(t, read(t.Context(), s, 12), hub.ErrRewound, name)
+		s.Close()
+	}
+	for _, at := range []task.Position{log[4].Position(), log[5].Position(), {Seq: 8}} {
+		s := a.hub.Subscribe(u.h)
+		s.Resume(at, log[10].Position())
+		require.NoError(t, read(t.Context(), s, 11), "the events after %v are not lost, or nobody knows", at)
+		s.Close()
+	}
+}
+
 func TestCutOffReplicaEndsSubscriptions(t *testing.T) {
 	t.Parallel()
 	r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, Outage: time.Second}).listening()
 	u := r.run()
 	s := r.hub.Subscribe(u.h)
 	defer s.Close()
-	s.Start(1)
+	s.Start(task.Position{Seq: 1})
 	err := read(t.Context(), s, 2)
 	require.ErrorIs(t, err, hub.ErrCutOff)
 	require.ErrorIs(t, err, hub.ErrClosed, "the client resumes")
 	r.hub.Heard()
 	again := r.hub.Subscribe(u.h)
 	defer again.Close()
-	again.Start(1)
+	again.Start(task.Position{Seq: 1})
 	r.must(u, 1)
 	require.NoError(t, read(t.Context(), again, 2))
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
@@ -36,10 +37,10 @@ type topic struct {
 	owner *task.Task
 
 	mu    sync.Mutex
-	known bool     // tail is valid
-	tail  task.Seq // seq of the newest published event
-	want  task.Seq // seq of the newest event that a hint announced
-	ring  []*Entry // contiguous, ends at tail
+	known bool          // tail is valid
+	tail  task.Position // after the newest published event
+	want  task.Seq      // seq of the newest event that a hint announced
+	ring  []*Entry      // contiguous, ends at tail
 	bytes int
 	subs  map[*Subscription]struct{}
 	over  error         // why the subscriptions have ended; nil while they have not
@@ -65,7 +66,7 @@ func (t *topic) ended() error {
 // replaces reports whether an event of a run has the seq of another event in the ring. Then the
 // database has lost that one.
 func (t *topic) replaces(e *task.Event) bool {
-	i := int(e.Seq-t.tail) + len(t.ring) - 1
+	i := int(e.Seq-t.tail.Seq) + len(t.ring) - 1
 	if i < 0 || e.Attempt == 0 {
 		return false
 	}
@@ -83,15 +84,15 @@ func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int, maxTotal int64) 
 	before := t.bytes
 	for _, e := range evs {
 		switch {
-		case t.known && e.Seq <= t.tail:
+		case t.known && e.Seq <= t.tail.Seq:
 			rewound = rewound || t.replaces(e)
 			continue
-		case t.known && e.Seq > t.tail+1:
+		case t.known && e.Seq > t.tail.Seq+1:
 			t.want = max(t.want, e.Seq)
 			gap = true
 			continue
 		}
-		t.known, t.tail = true, e.Seq
+		t.known, t.tail = true, e.Position()
 		t.ring = append(t.ring, &Entry{Event: e})
 		t.bytes += size(e)
 	}
@@ -125,10 +126,10 @@ func (t *topic) hint(seq task.Seq) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.want = max(t.want, seq)
-	return t.known && seq > t.tail
+	return t.known && seq > t.tail.Seq
 }
 
-func (t *topic) position() (task.Seq, bool) {
+func (t *topic) position() (task.Position, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.tail, t.known
@@ -169,7 +170,7 @@ var ErrCutOff = fmt.Errorf("the database is out of reach: %w", ErrClosed)
 type Subscription struct {
 	hub   *Hub
 	topic *topic
-	after task.Seq
+	after task.Position
 	page  int   // rows of the next reread
 	held  int64 // bytes of the budget, for the events that Next returned last
 	wake  chan struct{}
@@ -193,20 +194,20 @@ func (h *Hub) Subscribe(owner *task.Task) *Subscription {
 	return s
 }
 
-// Start begins delivery after the seq of the subscriber's snapshot.
-func (s *Subscription) Start(after task.Seq) { s.Resume(after, after) }
+// Start begins delivery after the position of the subscriber's snapshot.
+func (s *Subscription) Start(after task.Position) { s.Resume(after, after) }
 
 // Resume is Start for a subscriber that lags behind a log that has reached upto. The events in
 // between are read at once, because no new hint will announce them.
-func (s *Subscription) Resume(after, upto task.Seq) {
+func (s *Subscription) Resume(after, upto task.Position) {
 	s.after = after
 	t := s.topic
 	t.mu.Lock()
 	if !t.known {
 		t.known, t.tail = true, upto
 	}
-	t.want = max(t.want, upto)
-	behind := t.want > t.tail
+	t.want = max(t.want, upto.Seq)
+	behind := t.want > t.tail.Seq
 	t.mu.Unlock()
 	if behind {
 		s.hub.mark(t.owner.ID)
@@ -215,7 +216,7 @@ func (s *Subscription) Resume(after, upto task.Seq) {
 }
 
 // Seen returns the seq of the last event that Next returned.
-func (s *Subscription) Seen() task.Seq { return s.after }
+func (s *Subscription) Seen() task.Seq { return s.after.Seq }
 
 // release returns the bytes of the events that Next returned last: they are sent.
 func (s *Subscription) release() {
@@ -275,9 +276,13 @@ func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
 		if err := s.topic.ended(); err != nil {
 			return nil, err
 		}
-		out, behind := s.fromRing()
+		out, behind, replaced := s.fromRing()
+		if replaced {
+			s.hub.void(s.topic, ErrRewound)
+			continue
+		}
 		if len(out) > 0 {
-			s.after = out[len(out)-1].Seq
+			s.after = out[len(out)-1].Position()
 			return out, nil
 		}
 		if behind {
@@ -296,18 +301,24 @@ func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
 	}
 }
 
-func (s *Subscription) fromRing() (out []*Entry, behind bool) {
+// fromRing returns the events after the subscriber's position. behind says that the ring begins later; replaced, that
+// the ring and the subscriber have different events at that position, so one of them is lost.
+func (s *Subscription) fromRing() (out []*Entry, behind, replaced bool) {
 	t := s.topic
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.known || s.after >= t.tail {
-		return nil, false
+	if !t.known || s.after.Seq >= t.tail.Seq {
+		return nil, false, t.known && s.after.Seq == t.tail.Seq && !s.after.Mark.Fits(t.tail.Mark)
 	}
-	first := t.tail - task.Seq(len(t.ring)) + 1
-	if s.after+1 < first {
-		return nil, true
+	first := t.tail.Seq - task.Seq(len(t.ring)) + 1
+	next := s.after.Seq + 1 - first
+	if next < 0 {
+		return nil, true, false
 	}
-	return append(out, t.ring[s.after+1-first:]...), false
+	if next > 0 && !s.after.Mark.Fits(t.ring[next-1].Position().Mark) {
+		return nil, false, true
+	}
+	return append(out, t.ring[next:]...), false, false
 }
 
 func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
@@ -327,7 +338,7 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 			}
 			s.page = paced(s.page, rereadRows, bytes, rereadBytes)
 			if len(out) > 0 {
-				s.after = out[len(out)-1].Seq
+				s.after = out[len(out)-1].Position()
 			}
 			// One event may be larger than what was reserved.
 			over := int64(bytes)*entryFactor - s.held
@@ -337,6 +348,10 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 			return out, nil
 		}
 		s.release()
+		if errors.Is(err, store.ErrReplaced) {
+			s.hub.void(s.topic, ErrRewound)
+			return nil, ErrRewound
+		}
 		s.page = max(s.page/4, 1) // it may have been too much to read in time
 		if !errors.Is(err, task.Unavailable) || ctx.Err() != nil {
 			return nil, err

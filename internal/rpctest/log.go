@@ -204,12 +204,23 @@ func (m *Log) Cancel(_ context.Context, h *task.Task) (bool, error) {
 	return true, nil
 }
 
+// Holds looks an event up.
+func (m *Log) Holds(_ context.Context, h *task.Task, p task.Position) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return p.Mark.Fits(m.events[h.ID][p.Seq-1].Position().Mark), nil
+}
+
 // EventsAfter reads events.
-func (m *Log) EventsAfter(_ context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
+func (m *Log) EventsAfter(_ context.Context, owner *task.Task, at task.Position, limit int) ([]*task.Event, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ReadErr != nil {
 		return nil, m.ReadErr
+	}
+	after := at.Seq
+	if after > 0 && !at.Mark.Fits(m.events[owner.ID][after-1].Position().Mark) {
+		return nil, store.ErrReplaced
 	}
 	var out []*task.Event
 	for _, e := range m.events[owner.ID][after:min(len(m.events[owner.ID]), int(after)+limit)] {

@@ -147,7 +147,7 @@ func TestNoGapUnderContention(t *testing.T) {
 			seen := make([]task.Seq, tasks)
 			for last := false; ; {
 				for i := r % 2; i < tasks; i += 2 {
-					evs, err := f.EventsAfter(t.Context(), runs[i].c.Task, seen[i], 1000)
+					evs, err := f.EventsAfter(t.Context(), runs[i].c.Task, task.Position{Seq: seen[i]}, 1000)
 					if err != nil {
 						return err
 					}

@@ -265,7 +265,7 @@ func chunk(text string) *task.Event {
 
 func (f *fixture) log(id task.ID) []*task.Event {
 	f.t.Helper()
-	evs, err := f.EventsAfter(f.t.Context(), &task.Task{ID: id}, 0, 100_000)
+	evs, err := f.EventsAfter(f.t.Context(), &task.Task{ID: id}, task.Position{}, 100_000)
 	require.NoError(f.t, err)
 	return evs
 }

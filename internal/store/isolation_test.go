@@ -73,6 +73,10 @@ var byCallers = map[string]func(ctx context.Context, v View, x *victim) (int, er
 		rows, err := v.s.q.EventsOf(ctx, v.db, dbsqlc.EventsOfParams{Task: x.id, Upto: 100, WithArtifacts: true})
 		return len(rows), err
 	},
+	"EventAt": func(ctx context.Context, v View, x *victim) (int, error) {
+		_, err := v.s.q.EventAt(ctx, v.db, dbsqlc.EventAtParams{Task: x.id, Seq: 1})
+		return one(err)
+	},
 	"EventsOfMany": func(ctx context.Context, v View, x *victim) (int, error) {
 		rows, err := v.s.q.EventsOfMany(ctx, v.db, dbsqlc.EventsOfManyParams{
 			Tasks: []uuid.UUID{x.id}, Froms: []int64{1}, Uptos: []int64{100}, Lowest: x.id, Highest: x.id,

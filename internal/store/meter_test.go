@@ -121,7 +121,7 @@ func TestPagesAfterAnEventAreLimitedInBytes(t *testing.T) {
 	f.lengthen(p.c.Task.ID, 9)
 	got, last := 0, task.Seq(0)
 	for {
-		evs, err := f.EventsAfter(t.Context(), p.c.Task, last, 500)
+		evs, err := f.EventsAfter(t.Context(), p.c.Task, task.Position{Seq: last}, 500)
 		require.NoError(t, err)
 		if len(evs) == 0 {
 			break
@@ -158,7 +158,7 @@ func TestCatchUpIsLimitedInBytes(t *testing.T) {
 	for range 8 {
 		p := f.running("a")
 		p.must(t, chunk(strings.Repeat("x", 2<<20)))
-		at = append(at, Position{Owner: p.c.Task, After: 1})
+		at = append(at, Position{Owner: p.c.Task, After: task.Position{Seq: 1}})
 	}
 	read, err := f.CatchUp(t.Context(), at, 100)
 	require.NoError(t, err)

@@ -239,7 +239,7 @@ func TestSilentDatabase(t *testing.T) {
 	require.ErrorIs(t, err, task.Unavailable)
 	await(t, silent)
 	silent = proxy.Lose("EventsAfter", pgproxytest.Silence, 1)
-	_, err = f.EventsAfter(t.Context(), &n.Task, 0, 10)
+	_, err = f.EventsAfter(t.Context(), &n.Task, task.Position{}, 10)
 	require.ErrorIs(t, err, task.Unavailable)
 	await(t, silent)
 	silent = proxy.Lose("TaskCancel", pgproxytest.Silence, 1)

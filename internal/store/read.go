@@ -287,28 +287,50 @@ func Empty(h *task.Task) *task.Task {
 // readBytes is how much EventsAfter reads, unless one event alone is larger.
 const readBytes = 1 << 20
 
+// ErrReplaced says that a log has another event at the reader's position than the one that the reader saw: the database
+// has lost that one.
+var ErrReplaced = errors.New("the database has lost the event of this position")
+
 // EventsAfter reads the next events of a log, at most limit, and fewer if they are large. owner supplies the members that
-// messages do not repeat.
-func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
+// messages do not repeat. Errors: ErrReplaced.
+func (s *Store) EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error) {
 	rows, err := s.q.EventsAfter(ctx, &meter{DBTX: s.api, most: readBytes}, dbsqlc.EventsAfterParams{
-		Task: uuid.UUID(owner.ID), After: int64(after), MaxRows: int32(limit),
+		Task: uuid.UUID(owner.ID), After: int64(after.Seq), MaxRows: int32(limit),
 	})
 	if err != nil {
 		return nil, translate("read events", err)
 	}
+	if len(rows) > 0 && replaced(after, rows[0].BeforeAt) {
+		return nil, ErrReplaced
+	}
 	out := make([]*task.Event, len(rows))
 	for i := range rows {
-		if out[i], err = event(&rows[i], owner); err != nil {
+		if out[i], err = event(&rows[i].Event, owner); err != nil {
 			return nil, translate("read events", err)
 		}
 	}
 	return out, nil
 }
 
+// replaced reports whether the event at a position was committed at another time than the one that the reader saw.
+func replaced(after task.Position, micros int64) bool {
+	return micros != 0 && !after.Mark.Fits(task.MarkAt(time.UnixMicro(micros)))
+}
+
+// Holds reports whether the log of a task still has the event of a position. Retention may have deleted it: then nothing
+// has replaced it.
+func (v View) Holds(ctx context.Context, h *task.Task, p task.Position) (bool, error) {
+	at, err := v.s.q.EventAt(ctx, v.db, dbsqlc.EventAtParams{Task: uuid.UUID(h.ID), Seq: int64(p.Seq)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return true, nil
+	}
+	return p.Mark.Fits(task.MarkAt(at)), translate("read event", err)
+}
+
 // Position is the position of a reader in one log.
 type Position struct {
 	Owner *task.Task
-	After task.Seq
+	After task.Position
 }
 
 // span returns the lowest and the highest of ids. Statements about many tasks use them to prune
@@ -328,12 +350,13 @@ func span(ids []uuid.UUID) (lowest, highest uuid.UUID) {
 // CatchUp reads the new events of many logs with one query, at most limit events of each.
 func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) (*CaughtUp, error) {
 	arg := dbsqlc.EventsCatchUpParams{MaxRows: int32(limit)}
-	owners := make(map[uuid.UUID]*task.Task, len(at))
-	for _, p := range at {
+	from := make(map[uuid.UUID]*Position, len(at))
+	for i := range at {
+		p := &at[i]
 		id := uuid.UUID(p.Owner.ID)
 		arg.Tasks = append(arg.Tasks, id)
-		arg.Afters = append(arg.Afters, int64(p.After))
-		owners[id] = p.Owner
+		arg.Afters = append(arg.Afters, int64(p.After.Seq))
+		from[id] = p
 	}
 	arg.Lowest, arg.Highest = span(arg.Tasks)
 	m := &meter{DBTX: s.hot, most: pageBytes}
@@ -343,11 +366,20 @@ func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) (*CaughtU
 	}
 	out := &CaughtUp{Events: make([]*task.Event, 0, len(rows)), Cut: m.cut, Unreadable: map[task.ID]error{}}
 	for i := range rows {
-		id := task.ID(rows[i].Task)
+		r := &rows[i]
+		id := task.ID(r.Task)
 		if out.Unreadable[id] != nil {
 			continue
 		}
-		e, err := event(&rows[i], owners[rows[i].Task])
+		p := from[r.Task]
+		if replaced(p.After, r.BeforeAt) {
+			out.Unreadable[id] = ErrReplaced
+			continue
+		}
+		e, err := event(&dbsqlc.Event{
+			Task: r.Task, Seq: r.Seq, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Append: r.Append, Last: r.Last,
+			ArtifactID: r.ArtifactID, Payload: r.Payload, CreatedAt: r.CreatedAt,
+		}, p.Owner)
 		if err != nil {
 			out.Unreadable[id] = translate("catch up", err)
 			continue
@@ -361,7 +393,7 @@ func (s *Store) CatchUp(ctx context.Context, at []Position, limit int) (*CaughtU
 type CaughtUp struct {
 	Events     []*task.Event
 	Cut        bool              // logs have more events, which did not fit
-	Unreadable map[task.ID]error // logs with an event that cannot be decoded, and is left out with those after it
+	Unreadable map[task.ID]error // logs with an event that cannot be decoded, which is left out with those after it; or ErrReplaced
 }
 
 // LastSeqs returns the last seq of many logs. The poll that finds lost hints uses it.

@@ -522,7 +522,7 @@ func (s *Store) Export(ctx context.Context, w io.Writer, t *task.Task) error {
 			return translate("export", err)
 		}
 		for i := range rows {
-			r := &rows[i]
+			r := &rows[i].Event
 			e := exportedEvent{
 				Seq: r.Seq, Kind: task.EventKind(r.Kind).String(), At: r.CreatedAt, Attempt: r.Attempt,
 				ArtifactID: r.ArtifactID.String, Append: r.Append, Last: r.Last, Payload: r.Payload,

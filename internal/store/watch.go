@@ -71,7 +71,7 @@ func (w *Watch) Next(ctx context.Context) (evs []WatchedEvent, more bool, err er
 	n := min(len(w.due), watchTasks)
 	at := make([]Position, n)
 	for i, t := range w.due[:n] {
-		at[i] = Position{Owner: t.header, After: t.seen}
+		at[i] = Position{Owner: t.header, After: task.Position{Seq: t.seen}}
 	}
 	if n == 0 {
 		return nil, false, nil

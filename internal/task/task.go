@@ -39,6 +39,8 @@ type Task struct {
 	// statusAt is where the status message belongs in History once a newer
 	// status supersedes it: before the messages that arrived after it.
 	statusAt int
+
+	last Position // after the newest event that was folded
 }
 
 // Apply folds one event into the task. It ignores events at or below LastSeq, so a reader may apply
@@ -66,7 +68,7 @@ func (t *Task) Apply(e *Event) error {
 		t.applyArtifact(e)
 	case EventRun:
 	}
-	t.LastSeq = e.Seq
+	t.LastSeq, t.last = e.Seq, e.Position()
 	return nil
 }
 

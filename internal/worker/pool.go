@@ -32,7 +32,7 @@ type Store interface {
 	ArtifactIDs(ctx context.Context, id task.ID) ([]string, error)
 	Header(ctx context.Context, id task.ID) (*task.Task, error)
 	Conversation(ctx context.Context, h *task.Task, message task.Seq) ([]task.Message, error)
-	EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error)
+	EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error)
 }
 
 // Agent is an executor with its limits. A zero limit means no limit, except for Concurrency and

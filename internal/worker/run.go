@@ -438,7 +438,7 @@ func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error
 	for after := c.MessageSeq; ; {
 		var evs []*task.Event
 		err := m.r.read(ctx, func() (err error) {
-			evs, err = m.r.pool.opt.Store.EventsAfter(ctx, c.Task, after, page)
+			evs, err = m.r.pool.opt.Store.EventsAfter(ctx, c.Task, task.Position{Seq: after}, page)
 			return err
 		})
 		if err != nil {

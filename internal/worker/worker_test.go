@@ -188,7 +188,7 @@ func (p *process) become(h *task.Task, s task.State) *task.Task {
 
 func (p *process) log(h *task.Task) []*task.Event {
 	p.t.Helper()
-	evs, err := p.store.EventsAfter(p.t.Context(), h, 0, 10_000)
+	evs, err := p.store.EventsAfter(p.t.Context(), h, task.Position{}, 10_000)
 	require.NoError(p.t, err)
 	return evs
 }
@@ -1027,7 +1027,7 @@ func (a *slowReads) Snapshot(ctx context.Context, h *task.Task, withArtifacts bo
 	return a.Store.Snapshot(ctx, h, withArtifacts)
 }
 
-func (a *slowReads) EventsAfter(ctx context.Context, owner *task.Task, after task.Seq, limit int) ([]*task.Event, error) {
+func (a *slowReads) EventsAfter(ctx context.Context, owner *task.Task, after task.Position, limit int) ([]*task.Event, error) {
 	if err := a.read(); err != nil {
 		return nil, err
 	}

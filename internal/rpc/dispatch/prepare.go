@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
@@ -76,10 +75,10 @@ func prepareSubscribe(r *Request, s *engine.SubscribeRequest) error {
 	if r.LastEventID == "" {
 		return nil
 	}
-	n, err := strconv.ParseUint(r.LastEventID, 10, 63)
+	after, err := task.ParsePosition(r.LastEventID)
 	if err != nil {
 		return task.InvalidField("Last-Event-ID", "must be an id that a stream of this task has sent")
 	}
-	s.Resume, s.After = true, task.Seq(n)
+	s.Resume, s.After = true, after
 	return nil
 }

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"encoding/json"
-	"strconv"
 
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/jsonrw"
@@ -21,8 +20,8 @@ const (
 // ids in the metadata of the documents.
 
 // mark puts the id of an event into metadata.
-func mark(metadata json.RawMessage, id int64) json.RawMessage {
-	return jsonrw.With(jsonrw.Without(metadata, ResumeURI), ResumeURI, []byte(`{"eventId":"`+strconv.FormatInt(id, 10)+`"}`))
+func mark(metadata json.RawMessage, id task.Position) json.RawMessage {
+	return jsonrw.With(jsonrw.Without(metadata, ResumeURI), ResumeURI, append(id.Append([]byte(`{"eventId":"`)), `"}`...))
 }
 
 // marked returns an event that contains its id, if the client asked for ids.
@@ -31,7 +30,7 @@ func (s *Stream) marked(e *task.Event) *task.Event {
 		return e
 	}
 	c := *e
-	id := s.st.ID(e.Seq)
+	id := s.st.ID(e.Position())
 	c.Metadata = mark(e.Metadata, id)
 	if e.Direct { // a bare message may be the whole document
 		c.Message = markedMessage(e.Message, id)
@@ -45,7 +44,7 @@ func (s *Stream) markedTask(t *task.Task) *task.Task {
 		return t
 	}
 	c := *t
-	id := s.st.ID(t.LastSeq)
+	id := s.st.ID(t.Position())
 	c.Metadata = mark(t.Metadata, id)
 	if t.Direct && s.op == engine.OpStream {
 		c.Status.Message = markedMessage(t.Status.Message, id)
@@ -53,7 +52,7 @@ func (s *Stream) markedTask(t *task.Task) *task.Task {
 	return &c
 }
 
-func markedMessage(m *task.Message, id int64) *task.Message {
+func markedMessage(m *task.Message, id task.Position) *task.Message {
 	if m == nil {
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 
 // Sink is a stream as its binding frames it. It belongs to one goroutine.
 type Sink interface {
-	// Event adds a document. id is the id from which a client resumes, 0 for none.
-	Event(id int64, document []byte)
+	// Event adds a document. A client resumes from the id, if there is one.
+	Event(id []byte, document []byte)
 	// KeepAlive adds a keep-alive frame.
 	KeepAlive()
 	// Full reports whether the sink should be flushed before it takes more.
@@ -137,6 +137,13 @@ func (o *Runner) opener(r *Request) (func(context.Context) (*engine.Stream, erro
 type following struct {
 	*Stream
 	out Sink
+	id  []byte // of the last event, for its memory
+}
+
+// resumeID returns the id of a position, until the next call.
+func (s *following) resumeID(p task.Position) []byte {
+	s.id = s.st.ID(p).Append(s.id[:0])
+	return s.id
 }
 
 // writeError marks a write that failed because the client is gone.
@@ -193,11 +200,11 @@ func (s *following) open() (ended bool, err error) {
 		return false, err
 	}
 	for i, doc := range docs {
-		id := int64(0)
-		if i == len(docs)-1 {
-			id = s.st.ID(t.LastSeq)
+		if i < len(docs)-1 {
+			s.out.Event(nil, doc)
+			continue
 		}
-		s.out.Event(id, doc)
+		s.out.Event(s.resumeID(t.Position()), doc)
 	}
 	s.opened = true
 	s.st.Task = nil // frees its artifacts
@@ -244,7 +251,7 @@ func (s *following) show(ev *engine.Entry) (ended bool, err error) {
 		ended = ev.Kind == task.EventStatus && s.codec.Closes(s.op, ev.State)
 	}
 	if doc != nil && err == nil {
-		s.out.Event(s.st.ID(ev.Seq), doc)
+		s.out.Event(s.resumeID(ev.Position()), doc)
 	}
 	return ended, err
 }

@@ -190,7 +190,7 @@ func (c *call) echo() {
 var _ dispatch.Sink = (*call)(nil)
 
 // Event adds a message. The message contains its id if the client asked for the extension.
-func (c *call) Event(_ int64, document []byte) {
+func (c *call) Event(_ []byte, document []byte) {
 	c.added = append(c.added, document)
 	c.size += len(document)
 }

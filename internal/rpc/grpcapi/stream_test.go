@@ -54,7 +54,8 @@ func shown(m any) string {
 	}
 	words := []string{kind}
 	if id := md.GetFields()[dispatch.ResumeURI].GetStructValue().GetFields()["eventId"].GetStringValue(); id != "" {
-		words = []string{id, kind}
+		number, _, _ := strings.Cut(id, "-")
+		words = []string{number, kind}
 	}
 	if text += strings.ToLower(strings.TrimPrefix(state, "TASK_STATE_")); text != "" {
 		words = append(words, text)

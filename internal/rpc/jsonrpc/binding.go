@@ -216,4 +216,4 @@ func (x *exchange) serve() {
 func (x *exchange) observe(outcome string) { x.b.Operations.Observe(x.Op, x.Codec, outcome) }
 
 // Event adds a complete response to the stream, with the document as its result.
-func (x *exchange) Event(id int64, document []byte) { x.Out.Event(id, x.head, document, tail) }
+func (x *exchange) Event(id, document []byte) { x.Out.Event(id, x.head, document, tail) }

@@ -148,9 +148,12 @@ func FuzzHeaders(f *testing.F) {
 		}
 		before := len(e.requests())
 		said = serve("tasks/resubscribe", `{"id":"t-1"}`)
-		position, isNumber := new(big.Int).SetString(last, 10)
-		isNumber = isNumber && strings.Trim(last, "0123456789") == ""
-		if last != "" && (!isNumber || !position.IsInt64()) {
+		number, mark, marked := strings.Cut(last, "-")
+		position, isNumber := new(big.Int).SetString(number, 10)
+		isNumber = isNumber && strings.Trim(number, "0123456789") == "" && position.IsInt64()
+		bits, isMark := new(big.Int).SetString(mark, 16)
+		isMark = isMark && strings.Trim(mark, "0123456789abcdefABCDEF") == "" && bits.BitLen() <= 32
+		if last != "" && (!isNumber || marked && !isMark) {
 			require.Equal(t, -32602, said.Code)
 			require.Contains(t, said.Message, "Last-Event-ID")
 			require.Len(t, e.requests(), before)
@@ -160,7 +163,10 @@ func FuzzHeaders(f *testing.F) {
 		asked := e.requests()[before].(*engine.SubscribeRequest)
 		require.Equal(t, last != "", asked.Resume)
 		if asked.Resume {
-			require.Equal(t, position.Int64(), int64(asked.After))
+			require.Equal(t, position.Int64(), int64(asked.After.Seq))
+			if marked {
+				require.Equal(t, bits.Uint64(), uint64(asked.After.Mark))
+			}
 		}
 	})
 }

@@ -55,7 +55,8 @@ type client struct {
 
 // frame is one event, or a comment.
 type frame struct {
-	id      int64 // 0 without an id
+	whole   string // the id, with its mark
+	id      int64  // 0 without an id
 	comment string
 	answer  *answer
 }
@@ -101,7 +102,9 @@ func (c *client) next(t testing.TB) frame {
 	} else {
 		if digits, ok := strings.CutPrefix(line, "id: "); ok {
 			var err error
-			f.id, err = strconv.ParseInt(digits, 10, 64)
+			f.whole = digits
+			number, _, _ := strings.Cut(digits, "-")
+			f.id, err = strconv.ParseInt(number, 10, 64)
 			require.NoError(t, err)
 			line = c.line(t)
 		}

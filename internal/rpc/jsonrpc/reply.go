@@ -117,7 +117,7 @@ func (x *exchange) tell(kind task.Kind, object []byte) {
 		}
 		x.Out = sse.Start(x.W, x.b.WriteTimeout)
 	}
-	x.Out.Event(0, []byte(envelopeHead), []byte(x.id), []byte(`,"error":`), object, tail)
+	x.Out.Event(nil, []byte(envelopeHead), []byte(x.id), []byte(`,"error":`), object, tail)
 	_ = x.Out.Flush()
 }
 

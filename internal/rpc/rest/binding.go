@@ -125,4 +125,4 @@ func (x *exchange) faults() *fault.Table {
 }
 
 // Event adds a bare document to the stream.
-func (x *exchange) Event(id int64, document []byte) { x.Out.Event(id, document) }
+func (x *exchange) Event(id, document []byte) { x.Out.Event(id, document) }

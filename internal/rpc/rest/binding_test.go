@@ -81,7 +81,7 @@ func TestStreamsOfUnknownTasks(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, "t-9", asked.TaskID)
 			require.True(t, asked.Resume)
-			require.EqualValues(t, 7, asked.After)
+			require.EqualValues(t, 7, asked.After.Seq)
 			require.Equal(t, prefix == "", asked.Live)
 		}
 		a := s.do(t, "POST", prefix+"/message:stream", map[string]string{"": send10, "/v1": send03}[prefix], "Idempotency-Key", "k")
@@ -397,7 +397,7 @@ func TestEventSourceOfAnEndedTask(t *testing.T) {
 	for _, path := range []string{"/tasks/" + id + ":subscribe?A2A-Version=1.0", "/v1/tasks/" + id + ":subscribe"} {
 		rest := s.do(t, "GET", path, "", "Last-Event-ID", "2", "Accept", "text/event-stream")
 		require.Equal(t, http.StatusOK, rest.StatusCode, "%s", rest.body)
-		require.Contains(t, string(rest.body), "id: 3\n")
+		require.Contains(t, string(rest.body), "id: 3-")
 		over := s.do(t, "GET", path, "", "Last-Event-ID", "3", "Accept", "text/event-stream")
 		require.Equal(t, http.StatusNoContent, over.StatusCode)
 		require.Empty(t, over.body)

@@ -159,7 +159,7 @@ func (x *exchange) tell(e *task.Error, in fault.Incident) {
 	f.Code, f.Message = faults.Describe(e)
 	document := x.version.ErrorBody(f)
 	if x.Out != nil {
-		x.Out.Event(0, document)
+		x.Out.Event(nil, document)
 		_ = x.Out.Flush()
 		return
 	}

@@ -3,7 +3,6 @@ package sse
 
 import (
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -45,13 +44,13 @@ type response struct {
 
 func (r response) Write(p []byte) (int, error) { return r.w.Write(p) }
 
-// Event adds an event to the next Flush. data is one document, in parts and without line breaks. id
-// 0 omits the id.
-func (s *Writer) Event(id int64, data ...[]byte) {
+// Event adds an event to the next Flush. data is one document, in parts and without line breaks. An
+// empty id is left out.
+func (s *Writer) Event(id []byte, data ...[]byte) {
 	b := s.added()
-	if id > 0 {
+	if len(id) > 0 {
 		b = append(b, "id: "...)
-		b = strconv.AppendInt(b, id, 10)
+		b = append(b, id...)
 		b = append(b, '\n')
 	}
 	b = append(b, "data: "...)

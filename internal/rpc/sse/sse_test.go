@@ -22,8 +22,8 @@ func TestFrames(t *testing.T) {
 	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
 	require.Equal(t, "no-cache", w.Header().Get("Cache-Control"))
 	require.Equal(t, "no", w.Header().Get("X-Accel-Buffering"))
-	s.Event(7, []byte(`{"a":`), []byte(`1`), []byte(`}`))
-	s.Event(0, []byte(`{}`))
+	s.Event([]byte("7"), []byte(`{"a":`), []byte(`1`), []byte(`}`))
+	s.Event(nil, []byte(`{}`))
 	s.KeepAlive()
 	require.Empty(t, w.Body.String(), "nothing is written before Flush")
 	require.NoError(t, s.Flush())
@@ -37,9 +37,9 @@ func TestFull(t *testing.T) {
 	t.Parallel()
 	s := sse.Start(httptest.NewRecorder(), time.Second)
 	chunk := []byte(strings.Repeat("x", 40<<10))
-	s.Event(1, chunk)
+	s.Event([]byte("1"), chunk)
 	require.False(t, s.Full())
-	s.Event(2, chunk)
+	s.Event([]byte("2"), chunk)
 	require.True(t, s.Full())
 	require.NoError(t, s.Flush())
 	require.False(t, s.Full())
@@ -56,7 +56,7 @@ func TestFlushReachesTheClient(t *testing.T) {
 			return
 		}
 		<-next
-		s.Event(1, []byte("{}"))
+		s.Event([]byte("1"), []byte("{}"))
 		if s.Flush() != nil {
 			return
 		}
@@ -80,7 +80,7 @@ func TestFlushFailsIfClientReadsNothing(t *testing.T) {
 	flushed := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s := sse.Start(w, 50*time.Millisecond)
-		s.Event(1, []byte(strings.Repeat("x", 64<<20)))
+		s.Event([]byte("1"), []byte(strings.Repeat("x", 64<<20)))
 		flushed <- s.Flush()
 	}))
 	t.Cleanup(server.Close)

@@ -108,7 +108,7 @@ func TestPanicEndsOnlyItsStream(t *testing.T) {
 	t.Parallel()
 	g := sse.NewStreams(time.Second)
 	s, returned := serve(t, g, false, func(_ context.Context, out *sse.Writer) {
-		out.Event(1, []byte("{}"))
+		out.Event([]byte("1"), []byte("{}"))
 		_ = out.Flush()
 		panic("oops")
 	})
@@ -157,9 +157,9 @@ func TestStreamOutlivesItsHandler(t *testing.T) {
 	s, returned := serve(t, g, false, func(_ context.Context, out *sse.Writer) {
 		_ = out.Flush()
 		<-next
-		out.Event(1, []byte("{}"))
+		out.Event([]byte("1"), []byte("{}"))
 		_ = out.Flush()
-		out.Event(2, []byte(big))
+		out.Event([]byte("2"), []byte(big))
 		out.KeepAlive()
 		_ = out.Flush()
 		_ = out.Flush()
@@ -186,7 +186,7 @@ func TestStreamOverHTTP2(t *testing.T) {
 	s, returned := serve(t, g, true, func(_ context.Context, out *sse.Writer) {
 		_ = out.Flush()
 		<-next
-		out.Event(1, []byte("{}"))
+		out.Event([]byte("1"), []byte("{}"))
 		_ = out.Flush()
 	})
 	resp := get(t, s) //nolint:bodyclose // in get
@@ -203,7 +203,7 @@ func TestStreamOverHTTP2(t *testing.T) {
 func TestStreamOverHTTP10(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, sse.NewStreams(time.Second), false, func(_ context.Context, out *sse.Writer) {
-		out.Event(1, []byte("{}"))
+		out.Event([]byte("1"), []byte("{}"))
 		_ = out.Flush()
 	})
 	conn := dial(t, s)
@@ -247,7 +247,7 @@ func TestClientThatSendsMoreGetsWholeStream(t *testing.T) {
 		_ = out.Flush()
 		<-next
 		if ctx.Err() == nil {
-			out.Event(1, []byte("{}"))
+			out.Event([]byte("1"), []byte("{}"))
 			_ = out.Flush()
 		}
 	})
@@ -273,7 +273,7 @@ func TestDeadClientEndsDetachedFlush(t *testing.T) {
 	t.Parallel()
 	flushed := make(chan error, 1)
 	s, _ := serve(t, sse.NewStreams(50*time.Millisecond), false, func(_ context.Context, out *sse.Writer) {
-		out.Event(1, []byte(strings.Repeat("x", 64<<20)))
+		out.Event([]byte("1"), []byte(strings.Repeat("x", 64<<20)))
 		flushed <- out.Flush()
 	})
 	_, err := fmt.Fprint(dial(t, s), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -309,7 +309,7 @@ func TestSlowClientGetsLargeEvent(t *testing.T) {
 	flushed := make(chan error, 1)
 	// On a busy machine a second may pass without a byte.
 	s, _ := serve(t, sse.NewStreams(3*time.Second), false, func(_ context.Context, out *sse.Writer) {
-		out.Event(1, []byte(strings.Repeat("x", size)))
+		out.Event([]byte("1"), []byte(strings.Repeat("x", size)))
 		flushed <- out.Flush()
 	})
 	var d net.Dialer
@@ -339,7 +339,7 @@ func TestFailedWriteEndsConnection(t *testing.T) {
 	event := strings.Repeat("x", 8<<20)
 	flushed := make(chan error, 1)
 	s, _ := serve(t, sse.NewStreams(50*time.Millisecond), false, func(_ context.Context, out *sse.Writer) {
-		out.Event(1, []byte(event))
+		out.Event([]byte("1"), []byte(event))
 		flushed <- out.Flush()
 	})
 	resp := get(t, s) // and read nothing

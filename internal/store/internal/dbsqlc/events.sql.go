@@ -45,43 +45,72 @@ func (q *Queries) ArtifactIDs(ctx context.Context, db DBTX, task uuid.UUID) ([]A
 	return items, nil
 }
 
+const eventAt = `-- name: EventAt :one
+SELECT l.created_at FROM holdfast.callers_log l WHERE l.task = $1 AND l.seq = $2
+`
+
+type EventAtParams struct {
+	Task uuid.UUID
+	Seq  int64
+}
+
+// When an event of a task that the caller sees was committed, by primary key.
+func (q *Queries) EventAt(ctx context.Context, db DBTX, arg EventAtParams) (time.Time, error) {
+	row := db.QueryRow(ctx, eventAt, arg.Task, arg.Seq)
+	var created_at time.Time
+	err := row.Scan(&created_at)
+	return created_at, err
+}
+
 const eventsAfter = `-- name: EventsAfter :many
-SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events
- WHERE task = $1 AND seq > $2
- ORDER BY seq LIMIT $3
+SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, e.request_id, e.created_at, e.worker_id, e.claimed_at,
+       coalesce(CASE WHEN e.seq - 1 = $1::bigint THEN (
+           SELECT extract(epoch FROM p.created_at) * 1000000 FROM holdfast.task_events p WHERE p.task = $2 AND p.seq = $1::bigint
+       ) END, 0)::bigint AS before_at
+  FROM holdfast.task_events e
+ WHERE e.task = $2 AND e.seq > $1::bigint
+ ORDER BY e.seq LIMIT $3
 `
 
 type EventsAfterParams struct {
-	Task    uuid.UUID
 	After   int64
+	Task    uuid.UUID
 	MaxRows int32
 }
 
-// A reader's next page of one log, by primary key.
-func (q *Queries) EventsAfter(ctx context.Context, db DBTX, arg EventsAfterParams) ([]Event, error) {
-	rows, err := db.Query(ctx, eventsAfter, arg.Task, arg.After, arg.MaxRows)
+type EventsAfterRow struct {
+	Event    Event
+	BeforeAt int64
+}
+
+// A reader's next page of one log, by primary key. before_at is when the reader's last event was
+// committed, in microseconds, with the event that follows it; otherwise, or if that event was
+// deleted, 0.
+func (q *Queries) EventsAfter(ctx context.Context, db DBTX, arg EventsAfterParams) ([]EventsAfterRow, error) {
+	rows, err := db.Query(ctx, eventsAfter, arg.After, arg.Task, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Event
+	var items []EventsAfterRow
 	for rows.Next() {
-		var i Event
+		var i EventsAfterRow
 		if err := rows.Scan(
-			&i.Task,
-			&i.Seq,
-			&i.Kind,
-			&i.Kept,
-			&i.State,
-			&i.Attempt,
-			&i.Append,
-			&i.Last,
-			&i.ArtifactID,
-			&i.Payload,
-			&i.RequestID,
-			&i.CreatedAt,
-			&i.WorkerID,
-			&i.ClaimedAt,
+			&i.Event.Task,
+			&i.Event.Seq,
+			&i.Event.Kind,
+			&i.Event.Kept,
+			&i.Event.State,
+			&i.Event.Attempt,
+			&i.Event.Append,
+			&i.Event.Last,
+			&i.Event.ArtifactID,
+			&i.Event.Payload,
+			&i.Event.RequestID,
+			&i.Event.CreatedAt,
+			&i.Event.WorkerID,
+			&i.Event.ClaimedAt,
+			&i.BeforeAt,
 		); err != nil {
 			return nil, err
 		}
@@ -252,55 +281,71 @@ func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendPar
 }
 
 const eventsCatchUp = `-- name: EventsCatchUp :many
-SELECT e.task, e.seq, e.kind, e.kept, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, e.request_id, e.created_at, e.worker_id, e.claimed_at
-  FROM (SELECT unnest($1::uuid[]) AS task, unnest($2::bigint[]) AS after) h
+SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_id, e.payload, e.created_at,
+       coalesce(CASE WHEN e.seq = h.after + 1 THEN (
+           SELECT extract(epoch FROM p.created_at) * 1000000 FROM holdfast.task_events p
+            WHERE p.task = h.task AND p.seq = h.after AND p.task BETWEEN $1 AND $2
+       ) END, 0)::bigint AS before_at
+  FROM (SELECT unnest($3::uuid[]) AS task, unnest($4::bigint[]) AS after) h
  CROSS JOIN LATERAL (
     SELECT task, seq, kind, kept, state, attempt, append, last, artifact_id, payload, request_id, created_at, worker_id, claimed_at FROM holdfast.task_events x
-     WHERE x.task = h.task AND x.seq > h.after AND x.task BETWEEN $3 AND $4
+     WHERE x.task = h.task AND x.seq > h.after AND x.task BETWEEN $1 AND $2
      ORDER BY x.seq LIMIT $5
  ) e
 `
 
 type EventsCatchUpParams struct {
-	Tasks   []uuid.UUID
-	Afters  []int64
 	Lowest  uuid.UUID
 	Highest uuid.UUID
+	Tasks   []uuid.UUID
+	Afters  []int64
 	MaxRows int32
 }
 
+type EventsCatchUpRow struct {
+	Task       uuid.UUID
+	Seq        int64
+	Kind       int16
+	State      pgtype.Int2
+	Attempt    int32
+	Append     bool
+	Last       bool
+	ArtifactID pgtype.Text
+	Payload    []byte
+	CreatedAt  time.Time
+	BeforeAt   int64
+}
+
 // The hub's read for many topics at once. For a topic with more events than the limit, the hub
-// reads again. The lowest and the highest id prune the partitions that hold none of them.
-func (q *Queries) EventsCatchUp(ctx context.Context, db DBTX, arg EventsCatchUpParams) ([]Event, error) {
+// reads again. The lowest and the highest id prune the partitions that hold none of them. before_at
+// is as in EventsAfter.
+func (q *Queries) EventsCatchUp(ctx context.Context, db DBTX, arg EventsCatchUpParams) ([]EventsCatchUpRow, error) {
 	rows, err := db.Query(ctx, eventsCatchUp,
-		arg.Tasks,
-		arg.Afters,
 		arg.Lowest,
 		arg.Highest,
+		arg.Tasks,
+		arg.Afters,
 		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Event
+	var items []EventsCatchUpRow
 	for rows.Next() {
-		var i Event
+		var i EventsCatchUpRow
 		if err := rows.Scan(
 			&i.Task,
 			&i.Seq,
 			&i.Kind,
-			&i.Kept,
 			&i.State,
 			&i.Attempt,
 			&i.Append,
 			&i.Last,
 			&i.ArtifactID,
 			&i.Payload,
-			&i.RequestID,
 			&i.CreatedAt,
-			&i.WorkerID,
-			&i.ClaimedAt,
+			&i.BeforeAt,
 		); err != nil {
 			return nil, err
 		}
