@@ -68,8 +68,9 @@ const wrongClocks = "clocks an hour ahead and behind"
 
 // faults are done to a cluster. Each function ends its fault before it returns.
 var faults = []struct {
-	name string
-	do   func(*rig)
+	name    string
+	do      func(*rig)
+	standby bool // where PostgreSQL's pg_basebackup is installed
 }{
 	{name: "kill -9 of each replica in turn", do: (*rig).killReplicas},
 	{name: "listeners terminated in a loop", do: func(c *rig) { c.terminate("holdfast listener") }},
@@ -85,6 +86,8 @@ var faults = []struct {
 	{name: notifyQueueFull, do: (*rig).fillNotifyQueue},
 	{name: "connections cut in the commit", do: (*rig).cutCommits},
 	{name: "an agent away", do: (*rig).leaveAgent},
+	{name: "failover to a synchronous standby", do: (*rig).failover, standby: true},
+	{name: "failover that loses commits", do: (*rig).loseCommits, standby: true},
 }
 
 func TestChaos(t *testing.T) {
@@ -104,7 +107,10 @@ func TestChaos(t *testing.T) {
 			if f.name == wrongClocks {
 				clustertest.OffClock(t) // builds for a while; no cluster need wait for it
 			}
-			c := newRig(t, seed+uint64(i), map[string]string{"fsync": "off"}, 6)
+			if _, err := storetest.Basebackup(t.Context()); f.standby && err != nil {
+				t.Skip(err)
+			}
+			c := newRig(t, seed+uint64(i), map[string]string{"fsync": "off"}, 6, f.standby)
 			if f.name == notifyQueueFull && !c.notifyQueueIsSmall() {
 				t.Skip("this PostgreSQL's queue takes 8 GiB; -chaos fills it")
 			}
@@ -117,12 +123,17 @@ func TestChaos(t *testing.T) {
 // unleash runs all faults in random orders until the time is over.
 func unleash(t *testing.T, seed uint64) {
 	t.Helper()
-	c := newRig(t, seed, nil, 16)
+	_, err := storetest.Basebackup(t.Context())
+	standbys := err == nil
+	c := newRig(t, seed, nil, 16, standbys)
 	small := c.notifyQueueIsSmall()
 	filled := !roomFor(t, 20<<30)
 	for began := time.Now(); time.Since(began) < *chaosFor; {
 		for _, i := range c.rng.Perm(len(faults)) {
 			f := faults[i]
+			if f.standby && !standbys {
+				continue
+			}
 			if f.name == notifyQueueFull && !small {
 				if filled {
 					continue
@@ -152,8 +163,9 @@ func roomFor(t *testing.T, bytes uint64) bool {
 type rig struct {
 	t        *testing.T
 	pg       *storetest.PrivateServer
-	db       *pgx.Conn // directly to the database; reopened when it is lost
-	proxies  []*pgproxytest.Proxy
+	db       *pgx.Conn            // directly to the database; reopened when it is lost
+	proxies  []*pgproxytest.Proxy // one for each replica
+	spares   []*pgproxytest.Proxy // to the standby, or to no server
 	replicas []*clustertest.Replica
 	agent    *agent
 	load     *load
@@ -163,7 +175,8 @@ type rig struct {
 	rows     []*results
 }
 
-func newRig(t *testing.T, seed uint64, settings map[string]string, clients int) *rig {
+// newRig starts a cluster. If it may fail over, the replicas' URL has a second host.
+func newRig(t *testing.T, seed uint64, settings map[string]string, clients int, standby bool) *rig {
 	t.Helper()
 	c := &rig{
 		t: t, pg: storetest.Server(t, settings), agent: newAgent(t), rng: mathrand.New(mathrand.NewPCG(seed, 0)), scraped: map[*clustertest.Replica]counters{},
@@ -174,7 +187,14 @@ func newRig(t *testing.T, seed uint64, settings map[string]string, clients int) 
 	for _, name := range []string{"a", "b", "c"} {
 		proxy := pgproxytest.New(t, c.pg.URL)
 		c.proxies = append(c.proxies, proxy)
-		all = append(all, clustertest.Options{Name: name, DB: proxy.URL, Config: config, Env: []string{"HOLDFAST_LOG_LEVEL=info"}})
+		db := proxy.URL
+		if standby {
+			spare := pgproxytest.New(t, c.pg.URL)
+			spare.Refuse(true)
+			c.spares = append(c.spares, spare)
+			db = storetest.Hosts(proxy.URL, spare.URL)
+		}
+		all = append(all, clustertest.Options{Name: name, DB: db, Config: config, Env: []string{"HOLDFAST_LOG_LEVEL=info"}})
 	}
 	c.replicas = clustertest.Together(t, all...)
 	var urls []string

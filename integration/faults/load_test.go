@@ -27,6 +27,7 @@ type load struct {
 	http   *http.Client
 	ledger *judgetest.Ledger
 	seed   uint64
+	lossy  bool // the database may lose what it acknowledged
 
 	turn    sync.RWMutex // held for reading by each operation
 	stop    chan struct{}
@@ -97,6 +98,23 @@ func (l *load) devoted(url string, began chan struct{}) error {
 	return err
 }
 
+// rewound reads a stream that begins again, because the database loses events that it has shown. progress receives the
+// number of events that it has read.
+func (l *load) rewound(n uint64, progress *atomic.Int64) (taskID string, err error) {
+	c := l.client(a2atest.V03, n)
+	c.idle = 10 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
+	defer cancel()
+	m := c.message("", "chunks=600 size=20 delay=20ms")
+	l.ledger.Sending(m.mark)
+	f := &subscriber{client: c, message: m, seen: func(_ string, n int) { progress.Store(int64(n)) }}
+	state, err := f.follow(ctx)
+	if err == nil && (state != "completed" || !f.again) {
+		err = fmt.Errorf("task %s is %s; the stream began again: %v", f.task, state, f.again)
+	}
+	return f.task, err
+}
+
 // end lets every client finish its operation.
 func (l *load) end() {
 	l.closing.Do(func() { close(l.stop) })
@@ -147,7 +165,10 @@ var operations = []struct {
 }
 
 func (c *client) run() {
-	sum := 0
+	sum, operations := 0, operations
+	if c.lossy {
+		operations = operations[:3] // that leave no task for a client that lost it
+	}
 	for _, o := range operations {
 		sum += o.weight
 	}
@@ -175,7 +196,7 @@ func (c *client) operate(name string, do func(*client, context.Context) error) {
 	err := do(c, ctx)
 	c.mu.Lock()
 	c.kinds[name]++
-	if err != nil {
+	if err != nil && !(c.lossy && gone(err)) {
 		c.trouble = append(c.trouble, fmt.Errorf("%s in %s: %w", name, c.d, err))
 	}
 	c.mu.Unlock()
@@ -226,7 +247,7 @@ func (c *client) streaming(ctx context.Context) error {
 		after := int64(c.rng.IntN(chunks)) + 1
 		r := c.ledger.Follow(taskID)
 		r.From(after)
-		_, err = (&subscriber{client: c, reading: r, task: taskID, last: after}).follow(ctx)
+		_, err = (&subscriber{client: c, reading: r, task: taskID, last: after, id: strconv.FormatInt(after, 10)}).follow(ctx)
 	}
 	return err
 }
@@ -436,6 +457,12 @@ func (c *client) get(ctx context.Context, taskID string, reading *judgetest.Read
 	return r, err
 }
 
+// gone reports whether the task of a request is lost.
+func gone(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.Code == -32001
+}
+
 // refusal is an error for the client's request. internal is an internal error, which no fault excuses.
 type (
 	refusal  struct{ told }
@@ -531,9 +558,11 @@ type subscriber struct {
 	message  *outgoing // that begins the stream; nil to subscribe
 	reading  *judgetest.Reading
 	task     string
-	last     int64 // id of the last event; 0 before the opening is complete
-	n        int   // events after the opening
+	last     int64  // number of the last event; 0 before the opening is complete
+	id       string // its id
+	n        int    // events after the opening
 	seen     func(taskID string, n int)
+	again    bool // the stream has begun again, because the database has lost an event
 	unbroken bool // a connection that breaks is an error; one that the server ends is not
 }
 
@@ -570,8 +599,8 @@ func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
 	defer cancel()
 	idle := time.AfterFunc(f.idle, cancel)
 	defer idle.Stop()
-	body, header := a2atest.Request("tasks/resubscribe", object{"id": f.task}), []string{"Last-Event-ID", strconv.FormatInt(f.last, 10)}
-	if f.last == 0 {
+	body, header := a2atest.Request("tasks/resubscribe", object{"id": f.task}), []string{"Last-Event-ID", f.id}
+	if f.last == 0 && f.message != nil {
 		body, header = a2atest.Request(f.d.Method(a2atest.Stream), f.message.params), []string{"Idempotency-Key", f.message.mark}
 	}
 	resp, err := f.post(ctx, body, header...)
@@ -604,6 +633,9 @@ func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
 		if err != nil {
 			return nil, err
 		}
+		if f.lossy && f.last > 0 && (e.Kind == "task" || e.Seq <= f.last) {
+			f.last, f.again = 0, true
+		}
 		if f.last == 0 {
 			if e.Kind == "task" {
 				shown = e.Result
@@ -615,6 +647,7 @@ func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
 		} else if err := f.read(e); err != nil {
 			return nil, err
 		}
+		f.id = s.LastID
 		if f.seen != nil {
 			f.seen(f.task, f.n)
 		}
@@ -626,8 +659,13 @@ func (f *subscriber) connect(ctx context.Context) (*a2atest.Event, error) {
 
 func (f *subscriber) opened(e *a2atest.Event, shown *a2atest.Result) {
 	f.task, f.last = e.Task(), e.Seq
-	f.ledger.Stored(f.message.mark, f.task)
+	if f.message != nil {
+		f.ledger.Stored(f.message.mark, f.task)
+	}
 	f.reading = f.ledger.Follow(f.task)
+	if f.again {
+		f.reading.Again()
+	}
 	view := judgetest.View{Seq: e.Seq, State: e.State()}
 	if shown != nil {
 		view.Artifacts = viewOf(shown).Artifacts

@@ -108,6 +108,7 @@ type Reading struct {
 	task    string
 	entries []entry
 	left    bool
+	again   bool
 }
 
 // entry is one entry of a record: a view, an event, or a position from which the client resumed.
@@ -126,6 +127,13 @@ func (r *Reading) From(seq int64) { r.add(entry{from: seq}) }
 // Read records an event of the stream.
 func (r *Reading) Read(e Event) { r.add(entry{event: &e}) }
 
+// Again records that the reading begins where a stream began again, because the database had lost an event.
+func (r *Reading) Again() {
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	r.again = true
+}
+
 // Left records that the client left before the end of its stream, for good.
 func (r *Reading) Left() {
 	r.ledger.mu.Lock()
@@ -137,6 +145,23 @@ func (r *Reading) add(e entry) {
 	r.ledger.mu.Lock()
 	defer r.ledger.mu.Unlock()
 	r.entries = append(r.entries, e)
+}
+
+// Doubt adds the ledger of clients that a database has lost commits of. Their messages may be stored or not, and their
+// answers and tasks may be lost. Only the readings that began again after the loss (Reading.Again) have to equal the log.
+func (l *Ledger) Doubt(other *Ledger) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for mark := range other.messages {
+		l.messages[mark] = &message{}
+	}
+	for _, r := range other.readings {
+		if r.again {
+			l.readings = append(l.readings, &Reading{ledger: l, task: r.task, entries: r.entries, left: r.left})
+		}
+	}
 }
 
 // Count says how much a ledger contains.

@@ -35,10 +35,11 @@ const (
 type Proxy struct {
 	URL string // the database, through the proxy
 
-	l             net.Listener
+	l net.Listener
+
+	mu            sync.Mutex
 	network, addr string
 
-	mu      sync.Mutex
 	plans   []*plan
 	answers map[string]*pgproto3.ErrorResponse // instead of the server's answer, by the start of the statement
 	record  func(sql string)                   // called for each execution; nil: no record
@@ -81,16 +82,12 @@ func New(t testing.TB, rawURL string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := pgconn.ParseConfig(rawURL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // no name to look up
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Proxy{l: l, conns: map[*conn]struct{}{}, answers: map[string]*pgproto3.ErrorResponse{}}
-	p.network, p.addr = pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	p.Lead(rawURL)
 	u.Host = l.Addr().String()
 	q := u.Query()
 	q.Del("host")
@@ -183,6 +180,17 @@ func (p *Proxy) Fail(query, sqlstate, text string) (stop func()) {
 		delete(p.answers, named(query))
 		p.mu.Unlock()
 	}
+}
+
+// Lead leads new connections to the server of another URL.
+func (p *Proxy) Lead(rawURL string) {
+	cfg, err := pgconn.ParseConfig(rawURL)
+	if err != nil {
+		panic(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.network, p.addr = pgconn.NetworkAddress(cfg.Host, cfg.Port)
 }
 
 // CutAll breaks every connection.
@@ -309,6 +317,7 @@ func (p *Proxy) connect(client net.Conn) (c *conn, forget func(), ok bool) {
 	c = &conn{client: client}
 	p.mu.Lock()
 	ok = !p.refuse && !p.closed
+	network, addr := p.network, p.addr
 	p.conns[c] = struct{}{}
 	p.mu.Unlock()
 	forget = func() {
@@ -320,7 +329,7 @@ func (p *Proxy) connect(client net.Conn) (c *conn, forget func(), ok bool) {
 	if !ok {
 		return c, forget, false
 	}
-	server, err := net.Dial(p.network, p.addr) //nolint:noctx // no name to look up
+	server, err := net.Dial(network, addr) //nolint:noctx // no name to look up
 	if err != nil {
 		return c, forget, false
 	}

@@ -20,15 +20,22 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
+// Basebackup returns PostgreSQL's program that copies a server, which Standby needs.
+func Basebackup(ctx context.Context) (program string, err error) {
+	bin, err := pgembed.Find(ctx, slog.New(slog.DiscardHandler), 0)
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(bin.Dir, "pg_basebackup")
+	_, err = os.Stat(program)
+	return program, err
+}
+
 // Standby starts a standby that streams from the server. It skips the test if PostgreSQL's programs
 // do not include pg_basebackup.
 func (s *PrivateServer) Standby() *PrivateServer {
 	s.t.Helper()
-	bin, err := pgembed.Find(s.t.Context(), slog.New(slog.DiscardHandler), 0)
-	program := filepath.Join(bin.Dir, "pg_basebackup")
-	if err == nil {
-		_, err = os.Stat(program)
-	}
+	program, err := Basebackup(s.t.Context())
 	if err != nil {
 		s.t.Skipf("a standby needs PostgreSQL's pg_basebackup: %v", err)
 	}

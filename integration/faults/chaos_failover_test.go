@@ -1,0 +1,121 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/judgetest"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// standby builds a standby of the primary, which the replicas reach as the second host of their URL.
+func (c *rig) standby() *storetest.PrivateServer {
+	c.t.Helper()
+	s := c.pg.Standby()
+	for _, p := range c.spares {
+		p.Lead(s.URL)
+		p.Refuse(false)
+	}
+	return s
+}
+
+// follow makes the promoted standby the server of the rig. The former primary is down for good.
+func (c *rig) follow(s *storetest.PrivateServer) {
+	c.t.Helper()
+	c.pg = s
+	c.proxies, c.spares = c.spares, c.proxies
+	for _, p := range c.spares {
+		p.Refuse(true)
+		p.CutAll()
+	}
+	if c.db != nil {
+		_ = c.db.Close(context.Background())
+	}
+}
+
+// failover promotes a synchronous standby of a primary that dies, or falls silent while its connections stay. The
+// former primary then returns: as a standby that refuses writes, or with packets that were on their way.
+func (c *rig) failover() {
+	old, s := c.pg, c.standby()
+	old.Replicate()
+	c.progress(len(c.replicas))
+	silent := c.rng.IntN(2) == 0
+	if silent {
+		for _, p := range c.proxies {
+			p.Stall(true)
+		}
+	} else {
+		old.Crash()
+	}
+	s.Promote()
+	c.progress(4 * len(c.replicas))
+	if silent {
+		for _, p := range c.proxies {
+			p.Stall(false)
+		}
+	} else {
+		old.StartAsStandby()
+		for _, p := range c.spares {
+			p.CutAll()
+		}
+	}
+	c.progress(4 * len(c.replicas))
+	old.Crash()
+	c.follow(s)
+}
+
+// loseCommits promotes a standby that lags. Clients of these minutes may lose what was acknowledged. The log of each
+// task is then a beginning of the former one, and continues; clients get a snapshot, and none of them waits for ever.
+func (c *rig) loseCommits() {
+	resume := c.load.pause() // what the other clients have done is on the standby
+	defer resume()
+	old, s := c.pg, c.standby()
+	lossy := newLoad(c.t, c.rng.Uint64(), c.load.urls...)
+	lossy.lossy = true
+	var streams errgroup.Group
+	read := make([]atomic.Int64, len(c.replicas))
+	for i := range read {
+		streams.Go(func() error {
+			task, err := lossy.rewound(uint64(i), &read[i])
+			c.load.ledger.Expect(task, judgetest.Outcome{State: "completed", Chunks: 600})
+			return err
+		})
+	}
+	waitRead := func(least int) {
+		waittest.Eventually(c.t, "the streams go on", func() error {
+			for i := range read {
+				if n := read[i].Load(); n <= int64(least) {
+					return fmt.Errorf("stream %d has read %d events", i, n)
+				}
+			}
+			return nil
+		})
+	}
+	waitRead(0)
+	at := query[int64](c, "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
+	waittest.Eventually(c.t, "the standby has the beginning of each stream", func() error {
+		n := s.Count(fmt.Sprintf("SELECT (pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= %d)::int", at))
+		return waittest.Unless(n == 1, "it lags")
+	})
+	s.StopStreaming()
+	lossy.start(2 * len(c.replicas))
+	waittest.Eventually(c.t, "clients are acknowledged what the standby lacks", func() error {
+		return waittest.Unless(lossy.done.Load() >= int64(4*len(c.replicas)), "not yet")
+	})
+	waitRead(s.Count("SELECT coalesce(max(last_seq), 0)::int FROM holdfast.tasks WHERE state < 3"))
+	old.Crash()
+	s.Promote()
+	c.follow(s)
+	require.NoError(c.t, streams.Wait(), "a stream over a failover that lost events")
+	lossy.end()
+	require.NoError(c.t, lossy.troubles())
+	waittest.Eventually(c.t, "all runs end", func() error {
+		return waittest.Unless(query[int](c, "SELECT count(*) FROM holdfast.task_queue") == 0, "tasks wait or run")
+	})
+	c.load.ledger.Doubt(lossy.ledger)
+}
