@@ -163,6 +163,8 @@ func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 	held := f.make(past{agent: "a", owner: "o", age: 40 * day, state: task.StateCanceled, chunks: 3, name: "held", push: true})
 	young := f.make(past{agent: "a", owner: "o", age: 20 * day, state: task.StateCompleted, chunks: 3})
 	require.NoError(t, f.Hold(t.Context(), held.ID, true))
+	_, err := f.EnsurePartitions(t.Context()) // as a server does when it starts
+	require.NoError(t, err)
 	was := len(f.partitions())
 
 	plan, err := r.Plan(t.Context())
