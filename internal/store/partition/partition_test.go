@@ -263,6 +263,31 @@ func TestDetachAndDrop(t *testing.T) {
 	}
 }
 
+// Partitions are created beside a session that reads all tables for long. If a maintenance command is in the way, the
+// creator waits, and no reader or writer waits with it.
+func TestCreationDelaysNoStatement(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	look, reader, maintainer, creator := connect(t, db.URL), connect(t, db.URL), connect(t, db.URL), connect(t, db.URL)
+	exec(t, reader, "BEGIN; SELECT count(*) FROM holdfast.task_events; SELECT count(*) FROM holdfast.tasks; SELECT count(*) FROM holdfast.idempotency_keys")
+	for _, f := range partition.Families {
+		names, err := partition.Ensure(t.Context(), creator, f, partition.Day, old, old.Add(time.Hour))
+		require.NoError(t, err)
+		require.NotEmpty(t, names)
+	}
+	exec(t, maintainer, "BEGIN; LOCK TABLE holdfast.events_log IN SHARE UPDATE EXCLUSIVE MODE") // as ANALYZE does
+	created := make(chan error, 1)
+	go func() {
+		_, err := partition.Ensure(context.Background(), creator, partition.Tasks, partition.Month, next, next.Add(time.Hour))
+		created <- err
+	}()
+	blocked(t, look, creator.PgConn().PID())
+	work(t, db.URL)
+	require.ErrorContains(t, <-created, "lock timeout")
+	exec(t, maintainer, "COMMIT")
+	require.NoError(t, storetest.Partitions(t.Context(), db.URL, next, next.Add(time.Hour)))
+}
+
 // While a partition is being detached, lists show the rows of all others. PostgreSQL leaves the last partition out of such
 // statements then.
 func TestListsAreWholeDuringDetach(t *testing.T) {
