@@ -1,8 +1,10 @@
 //go:build interop
 
-// Package interop runs the official A2A clients, as their registries have them, against two replicas of the built
+// Package interop runs A2A clients, as their registries have them, against two replicas of the built
 // server. README.md has the contract between the tests and the clients.
 package interop
+
+import "slices"
 
 // exception is a case that does not pass, with the reason why the server cannot fix it. An empty binding or scenario
 // means all of them. Each entry must be needed: one that matches nothing, or whose scenario passes, fails the test.
@@ -20,14 +22,23 @@ var unsupported = []exception{
 }
 
 // absences are calls that a client lacks; it must report them as absent.
-var absences = []exception{
-	{client: "py-0.2", scenario: "list", why: "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it"},
-	{client: "py-0.2", scenario: "resubscribe", why: "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it"},
+var absences = slices.Concat([]exception{
 	{client: "py-0.2", binding: "grpc", scenario: "extended-card", why: "a2a-sdk 0.2.16: A2AGrpcClient has no call for a card"},
 	{client: "py-0.3", scenario: "list", why: "a2a-sdk 0.3.26: a2a/client/client.py has no call for it"},
 	{client: "js-0.2", scenario: "list", why: "0.2 has no such method"},
 	{client: "js-0.2", scenario: "extended-card", why: "@a2a-js/sdk 0.2.5: A2AClient has no such call"},
 	{client: "js-0.3", scenario: "list", why: "@a2a-js/sdk 0.3.14: Client and its transports have no such call"},
+},
+	lacks("py-0.2", "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it", "list", "resubscribe"),
+)
+
+// lacks are the absences of a client that has few of the calls.
+func lacks(client, why string, scenarios ...string) []exception {
+	var list []exception
+	for _, s := range scenarios {
+		list = append(list, exception{client: client, scenario: s, why: why})
+	}
+	return list
 }
 
 // defects are faults of clients, with evidence; these scenarios must fail.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,11 +51,17 @@ type result struct {
 	Detail   string `json:"detail"`
 }
 
-func TestOfficialClients(t *testing.T) {
+// ring2 selects the clients of the second ring, instead of those of the first.
+var ring2 = flag.Bool("ring2", false, "run the clients of the second ring only")
+
+func TestClients(t *testing.T) {
 	t.Parallel()
 	clients := slices.DeleteFunc(folders(t), func(folder string) bool { return !isClient(t, folder) })
-	require.NotEmpty(t, clients)
 	requireNeeded(t, clients)
+	clients = slices.DeleteFunc(clients, func(folder string) bool {
+		return exists(t, filepath.Join("clients", folder, "ring2")) != *ring2
+	})
+	require.NotEmpty(t, clients)
 	c := startCluster(t)
 	var total tally
 	t.Cleanup(func() { t.Logf("%d clients, %s", len(clients), &total) })
