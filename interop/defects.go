@@ -19,7 +19,19 @@ var unsupported = []exception{
 	{client: "py-0.2", binding: "rest", why: "a2a-sdk 0.2.16: a2a/client has client.py (JSON-RPC) and grpc_client.py, and no client for HTTP+JSON"},
 	{client: "js-0.2", binding: "rest", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 	{client: "js-0.2", binding: "grpc", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
+	{client: "adk-1", binding: "grpc", why: "its installation has no gRPC for a2a-sdk 0.3"},
+	{client: "adk-2", binding: "grpc", why: "it refuses each card that announces gRPC as host:port"},
+	{client: "strands", binding: "grpc", why: "its installation has no gRPC for a2a-sdk 0.3"},
 }
+
+// refusers are clients that refuse cards with a URL that is no URL, which gRPC addresses are. The cards that they read
+// announce no gRPC.
+var refusers = []exception{
+	{client: "adk-1", why: notHTTP},
+	{client: "adk-2", why: notHTTP},
+}
+
+const notHTTP = "google-adk: each URL of a card must be https, or http on a loopback host in the card's origin"
 
 // absences are calls that a client lacks; it must report them as absent.
 var absences = slices.Concat([]exception{
@@ -29,8 +41,21 @@ var absences = slices.Concat([]exception{
 	{client: "js-0.2", scenario: "extended-card", why: "@a2a-js/sdk 0.2.5: A2AClient has no such call"},
 	{client: "js-0.3", scenario: "list", why: "@a2a-js/sdk 0.3.14: Client and its transports have no such call"},
 },
+	lacks("adk-1", onlySends, oneCall...),
+	lacks("adk-2", onlySends, oneCall...),
+	lacks("strands", onlySends, oneCall...),
+	lacks("strands", "strands-agents 1.62.0, A2AAgent: it sends no id of a task or a context", "multi-turn"),
+	lacks("strands", "strands-agents 1.62.0, A2AAgent: it sends and shows only text", "parts", "metadata"),
 	lacks("py-0.2", "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it", "list", "resubscribe"),
 )
+
+// oneCall are the scenarios that need more than a call to send a message and to follow its task.
+var oneCall = []string{
+	"return-immediately", "get", "list", "cancel", "resubscribe", "error-not-found", "error-terminal", "push-config", "push",
+	"extended-card",
+}
+
+const onlySends = "its class for remote agents sends a message and follows the task, and has no other call"
 
 // lacks are the absences of a client that has few of the calls.
 func lacks(client, why string, scenarios ...string) []exception {
@@ -68,6 +93,7 @@ var defects = []exception{
 		why: "takes the configuration that it gets for a request, and looks for its parent (a2a-sdk 0.2.16, a2a/utils/proto_utils.py:633); " +
 			"what it asks for is tasks/{id}/pushNotification/undefined (a2a/client/grpc_client.py:196)",
 	},
+	{client: "adk-1", binding: "rest", scenario: "parts", why: doublyEncoded},
 	{client: "py-0.3", binding: "rest", scenario: "parts", why: doublyEncoded},
 	{client: "py-0.3", binding: "grpc", scenario: "parts", why: doublyEncoded},
 	{client: "js-0.3", binding: "rest", scenario: "stream", why: neverAppends},
