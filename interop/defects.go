@@ -21,6 +21,13 @@ var unsupported = []exception{
 	{client: "js-0.2", binding: "grpc", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 	{client: "adk-1", binding: "grpc", why: "its installation has no gRPC for a2a-sdk 0.3"},
 	{client: "adk-2", binding: "grpc", why: "it refuses each card that announces gRPC as host:port"},
+	{client: "agent-framework", binding: "grpc", why: "its installation has no gRPC for a2a-sdk"},
+	{client: "a2a-ai-provider", binding: "rest", why: onlyJSONRPC},
+	{client: "a2a-ai-provider", binding: "grpc", why: onlyJSONRPC},
+	{client: "langgraph-a2a-client", binding: "rest", why: onlyJSONRPC},
+	{client: "langgraph-a2a-client", binding: "grpc", why: onlyJSONRPC},
+	{client: "strands-js", binding: "grpc", why: "it takes a client factory of @a2a-js/sdk 0.3, and its installation has no gRPC"},
+	{client: "crewai", binding: "grpc", why: "its installation has no gRPC for a2a-sdk 0.3"},
 	{client: "strands", binding: "grpc", why: "its installation has no gRPC for a2a-sdk 0.3"},
 }
 
@@ -30,6 +37,8 @@ var refusers = []exception{
 	{client: "adk-1", why: notHTTP},
 	{client: "adk-2", why: notHTTP},
 }
+
+const onlyJSONRPC = "it makes its A2A client itself, for JSON-RPC, and has no option for another binding"
 
 const notHTTP = "google-adk: each URL of a card must be https, or http on a loopback host in the card's origin"
 
@@ -43,6 +52,18 @@ var absences = slices.Concat([]exception{
 },
 	lacks("adk-1", onlySends, oneCall...),
 	lacks("adk-2", onlySends, oneCall...),
+	lacks("ag2", "ag2 1.2.1: it follows a task until it ends or asks", "return-immediately"),
+	lacks("agent-framework", onlySends, without(oneCall, "return-immediately", "resubscribe")...),
+	lacks("beeai", onlySends, without(oneCall, "extended-card")...),
+	lacks("crewai", onlySends, without(oneCall, "return-immediately")...),
+	lacks("crewai", "crewai 1.15.30: an Agent sends and shows only text", "parts", "metadata"),
+	lacks("a2a-ai-provider", onlySends, oneCall...),
+	lacks("a2a-ai-provider", "a2a-ai-provider 0.5.0-alpha.1: it sends no id of a task, and no metadata", "multi-turn", "metadata"),
+	lacks("langgraph-a2a-client", onlySends, without(oneCall, "push")...),
+	lacks("langgraph-a2a-client", "langgraph-a2a-client 0.1.5: its tool sends one text and waits", "stream", "multi-turn", "parts", "metadata"),
+	lacks("strands-js", onlySends, oneCall...),
+	lacks("strands-js", "@strands-agents/sdk 1.19.0, A2AAgent: it sends no id of a task or a context", "multi-turn"),
+	lacks("strands-js", "@strands-agents/sdk 1.19.0, A2AAgent: it sends and shows only text", "parts", "metadata"),
 	lacks("strands", onlySends, oneCall...),
 	lacks("strands", "strands-agents 1.62.0, A2AAgent: it sends no id of a task or a context", "multi-turn"),
 	lacks("strands", "strands-agents 1.62.0, A2AAgent: it sends and shows only text", "parts", "metadata"),
@@ -56,6 +77,10 @@ var oneCall = []string{
 }
 
 const onlySends = "its class for remote agents sends a message and follows the task, and has no other call"
+
+func without(list []string, present ...string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(present, s) })
+}
 
 // lacks are the absences of a client that has few of the calls.
 func lacks(client, why string, scenarios ...string) []exception {
@@ -94,9 +119,16 @@ var defects = []exception{
 			"what it asks for is tasks/{id}/pushNotification/undefined (a2a/client/grpc_client.py:196)",
 	},
 	{client: "adk-1", binding: "rest", scenario: "parts", why: doublyEncoded},
+	{client: "beeai", binding: "rest", scenario: "parts", why: doublyEncoded},
+	{client: "beeai", binding: "grpc", scenario: "parts", why: doublyEncoded},
+	{client: "beeai", binding: "rest", scenario: "metadata", why: datedMetadata},
+	{client: "beeai", binding: "grpc", scenario: "metadata", why: datedMetadata},
+	{client: "ag2", scenario: "resubscribe", why: dropsSnapshot + " (ag2 1.2.1, a2a/client.py:500)"},
+	{client: "agent-framework", scenario: "resubscribe", why: dropsSnapshot + " (agent-framework-a2a 1.0.0b261022, _agent.py:982)"},
 	{client: "py-0.3", binding: "rest", scenario: "parts", why: doublyEncoded},
 	{client: "py-0.3", binding: "grpc", scenario: "parts", why: doublyEncoded},
 	{client: "js-0.3", binding: "rest", scenario: "stream", why: neverAppends},
+	{client: "strands-js", binding: "rest", scenario: "stream", why: neverAppends},
 	{client: "js-0.3", binding: "grpc", scenario: "stream", why: neverAppends},
 	{client: "js-0.3", binding: "rest", scenario: "parts", why: unnamedFiles},
 	{client: "js-0.3", binding: "grpc", scenario: "parts", why: unnamedFiles},
@@ -110,6 +142,14 @@ var defects = []exception{
 // doublyEncoded is the representation of files in protobuf and ProtoJSON by a2a-sdk 0.3.
 const doublyEncoded = "puts base64 text where the bytes of a file belong, and takes what it gets for such text " +
 	"(a2a-sdk 0.3.26, a2a/utils/proto_utils.py:185, 661; noted in a2aproject/a2a-python#754, worked around in a2aproject/a2a-go#367)"
+
+// dropsSnapshot is how clients lose chunks that came while they were cut off: they are in the task that begins the new
+// stream.
+const dropsSnapshot = "shows none of the artifacts in the task that a new stream begins with"
+
+// datedMetadata is what BeeAI adds to the metadata of a message.
+const datedMetadata = "puts a datetime into the metadata of a message, which protobuf has no value for " +
+	"(beeai-framework 0.1.85, backend/message.py; adapters/a2a/agents/_utils.py, convert_to_a2a_message)"
 
 // neverAppends is the representation of artifact updates in protobuf and ProtoJSON by @a2a-js/sdk 0.3. Its users get
 // every chunk as the whole artifact.
