@@ -19,6 +19,8 @@ var unsupported = []exception{
 	{client: "py-0.2", binding: "rest", why: "a2a-sdk 0.2.16: a2a/client has client.py (JSON-RPC) and grpc_client.py, and no client for HTTP+JSON"},
 	{client: "js-0.2", binding: "rest", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 	{client: "js-0.2", binding: "grpc", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
+	{client: "trpc", binding: "rest", why: "trpc-a2a-go 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
+	{client: "trpc", binding: "grpc", why: "trpc-a2a-go 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 }
 
 // absences are calls that a client lacks; it must report them as absent.
@@ -30,6 +32,7 @@ var absences = slices.Concat([]exception{
 	{client: "js-0.3", scenario: "list", why: "@a2a-js/sdk 0.3.14: Client and its transports have no such call"},
 },
 	lacks("py-0.2", "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it", "list", "resubscribe"),
+	lacks("trpc", "trpc-a2a-go 0.2.5: A2AClient has no such call", "list"),
 )
 
 // lacks are the absences of a client that has few of the calls.
