@@ -32,6 +32,7 @@ var absences = slices.Concat([]exception{
 	{client: "js-0.3", scenario: "list", why: "@a2a-js/sdk 0.3.14: Client and its transports have no such call"},
 },
 	lacks("py-0.2", "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it", "list", "resubscribe"),
+	lacks("a2a-cli", "a2a-go v2.4.0: cmd/a2a has no such command", "push-config", "push"),
 	lacks("trpc", "trpc-a2a-go 0.2.5: A2AClient has no such call", "list"),
 )
 
