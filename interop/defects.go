@@ -33,6 +33,7 @@ var absences = slices.Concat([]exception{
 },
 	lacks("py-0.2", "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it", "list", "resubscribe"),
 	lacks("a2a-cli", "a2a-go v2.4.0: cmd/a2a has no such command", "push-config", "push"),
+	lacks("java-0.3", "Java SDK 0.3.3: Client has no such call", "list"),
 	lacks("trpc", "trpc-a2a-go 0.2.5: A2AClient has no such call", "list"),
 )
 
@@ -83,7 +84,25 @@ var defects = []exception{
 		why: "cannot send a null, and reads one as 0 (@a2a-js/sdk 0.3.14, dist/chunk-QQCCX2KH.js:221, 238): " +
 			"https://github.com/a2aproject/a2a-js/issues/576",
 	},
+	{
+		client: "java-0.3", binding: "rest", scenario: "get",
+		why: "asks for historyLength=%201, which is no URL to its own HTTP client (Java SDK 0.3.3, RestTransport.java:129: %2d)",
+	},
+	{client: "java-0.3", binding: "rest", scenario: "error-not-found", why: classNames},
+	{client: "java-0.3", binding: "rest", scenario: "error-terminal", why: classNames},
+	{client: "java-0.3", binding: "rest", scenario: "push-config", why: classNames},
+	{client: "java-0.3", binding: "grpc", scenario: "error-terminal", why: classNames},
+	{client: "java-0.3", binding: "rest", scenario: "parts", why: noNulls},
+	{client: "java-0.3", binding: "rest", scenario: "metadata", why: noNulls},
+	{client: "java-0.3", binding: "grpc", scenario: "parts", why: noNulls},
+	{client: "java-0.3", binding: "grpc", scenario: "metadata", why: noNulls},
 }
+
+// classNames is how the Java SDK 0.3 reads errors of HTTP+JSON and gRPC. Its users get the message and no type.
+const classNames = "looks for the names of its own Java classes in an error (Java SDK 0.3.3, RestErrorMapper.java:42, GrpcErrorMapper.java:34)"
+
+// noNulls is its representation of JSON's null in protobuf and ProtoJSON.
+const noNulls = "sends a null as a Value without a kind, and cannot read one (Java SDK 0.3.3, ProtoUtils.java:624, 1002, 1021)"
 
 // doublyEncoded is the representation of files in protobuf and ProtoJSON by a2a-sdk 0.3.
 const doublyEncoded = "puts base64 text where the bytes of a file belong, and takes what it gets for such text " +
