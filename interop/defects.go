@@ -19,6 +19,8 @@ var unsupported = []exception{
 	{client: "py-0.2", binding: "rest", why: "a2a-sdk 0.2.16: a2a/client has client.py (JSON-RPC) and grpc_client.py, and no client for HTTP+JSON"},
 	{client: "js-0.2", binding: "rest", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 	{client: "js-0.2", binding: "grpc", why: "@a2a-js/sdk 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
+	{client: "langchain4j", binding: "rest", why: "langchain4j-agentic-a2a 1.14.1: DefaultA2AClientBuilder configures JSON-RPC only"},
+	{client: "langchain4j", binding: "grpc", why: "langchain4j-agentic-a2a 1.14.1: DefaultA2AClientBuilder configures JSON-RPC only"},
 	{client: "trpc", binding: "rest", why: "trpc-a2a-go 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 	{client: "trpc", binding: "grpc", why: "trpc-a2a-go 0.2.5: A2AClient posts JSON-RPC, and there is no other client"},
 }
@@ -34,6 +36,9 @@ var absences = slices.Concat([]exception{
 	lacks("py-0.2", "a2a-sdk 0.2.16: neither A2AClient nor A2AGrpcClient has a call for it", "list", "resubscribe"),
 	lacks("a2a-cli", "a2a-go v2.4.0: cmd/a2a has no such command", "push-config", "push"),
 	lacks("java-0.3", "Java SDK 0.3.3: Client has no such call", "list"),
+	lacks("langchain4j", "langchain4j-agentic-a2a 1.14.1: an agent is a method from text to text, and keeps no task",
+		"return-immediately", "stream", "get", "list", "cancel", "multi-turn", "resubscribe", "parts", "metadata",
+		"error-not-found", "error-terminal", "push-config", "push", "extended-card"),
 	lacks("trpc", "trpc-a2a-go 0.2.5: A2AClient has no such call", "list"),
 )
 

@@ -122,7 +122,7 @@ type session struct {
 	a, b, through agent
 }
 
-// What the command prints, as far as the scenarios read it.
+// The members of the printed JSON that the scenarios read.
 type (
 	part struct {
 		Text      string         `json:"text,omitempty"`
