@@ -15,7 +15,7 @@ from agent_framework_a2a import A2AAgent
 from google.protobuf.json_format import MessageToDict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py-common"))
-from framework import ONE_CALL, absent
+from framework import OTHER_CALLS, absent
 from interop import BYTES, DEMO_DATA, DEMO_FILE, NESTED, Job, equal, equal_chunks, expect, main, until
 
 BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}
@@ -131,7 +131,7 @@ if __name__ == "__main__":
             concurrent,
             *absent(
                 "A2AAgent has no such call",
-                *(name for name in ONE_CALL if name not in ("return-immediately", "resubscribe")),
+                *(name for name in OTHER_CALLS if name not in ("return-immediately", "resubscribe")),
             ),
         ]
     )

@@ -34,7 +34,7 @@ from crewai.events.types.a2a_events import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py-common"))
-from framework import ONE_CALL, absent
+from framework import OTHER_CALLS, absent
 from interop import Job, equal, equal_chunks, expect, main
 
 BINDINGS = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON", "grpc": "GRPC"}
@@ -137,7 +137,7 @@ if __name__ == "__main__":
             *absent("an Agent sends and shows only text", "parts", "metadata"),
             *absent(
                 "an Agent follows a task until it ends or asks, at the address in the card",
-                *(name for name in ONE_CALL if name != "return-immediately"),
+                *(name for name in OTHER_CALLS if name != "return-immediately"),
             ),
         ]
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a.client import ClientFactory
-from framework import ONE_CALL, absent
+from framework import OTHER_CALLS, absent
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.events import Event
 from google.adk.runners import Runner
@@ -104,4 +104,4 @@ def run(factory: Factory, folded: bool) -> None:
         equal([texts(events) for events in answers], [[w] for w in words], "answers")
 
     files.__name__ = "parts"
-    main([card, send, stream, multi_turn, files, metadata, concurrent, *absent("RemoteA2aAgent has no such call", *ONE_CALL)])
+    main([card, send, stream, multi_turn, files, metadata, concurrent, *absent("RemoteA2aAgent has no such call", *OTHER_CALLS)])

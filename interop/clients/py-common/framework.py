@@ -3,8 +3,8 @@ than an SDK."""
 
 from interop import Absent, Job, Scenario
 
-# The scenarios that need more than a call to send a message and to follow its task.
-ONE_CALL = (
+# The scenarios that need more than the call that sends a message and follows its task.
+OTHER_CALLS = (
     *("return-immediately", "get", "list", "cancel", "resubscribe", "error-not-found", "error-terminal"),
     *("push-config", "push", "extended-card"),
 )
