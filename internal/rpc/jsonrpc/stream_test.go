@@ -83,7 +83,7 @@ func TestSubscribe(t *testing.T) {
 			name: "a working task", before: []task.Event{status(task.StateWorking), chunk("x"), chunk("y")},
 			then: []task.Event{chunk("z"), status(task.StateFailed)},
 			// Only the end of the opening has an id: a client that lost the end gets the whole opening again.
-			v01: []string{"- working", "4 artifact x y", "5 artifact z", "6 failed final"},
+			v01: []string{"- working", "4 artifact xy", "5 artifact z", "6 failed final"},
 			v03: []string{"4 task working", "5 artifact-update artifact z", "6 status-update failed final"},
 		},
 		{
