@@ -28,7 +28,7 @@ func (c *command) answers(ctx context.Context, agent *client.Client, p *client.S
 	if p.TaskID == "" || format == outputJSON {
 		return a
 	}
-	// If this fails, so does the send, or it prints more than needed.
+	// If this fails, the send also fails, or prints more than needed.
 	if before, err := agent.Get(ctx, p.TaskID); err == nil && before.Task != nil {
 		for _, artifact := range before.Task.Artifacts {
 			a.fresh(artifact)
