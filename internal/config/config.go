@@ -228,7 +228,9 @@ type Push struct {
 	RetryFirst  time.Duration `yaml:"retry_first"`
 	RetryMost   time.Duration `yaml:"retry_most"`
 	GiveUpAfter time.Duration `yaml:"give_up_after"` // 0: never
-	MinAttempts int           `yaml:"min_attempts"`
+	// GiveUpFirstAfter replaces GiveUpAfter until the receiver has accepted a delivery; 0: it does not.
+	GiveUpFirstAfter time.Duration `yaml:"give_up_first_after"`
+	MinAttempts      int           `yaml:"min_attempts"`
 
 	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS"`
 	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS"`

@@ -63,7 +63,10 @@ func Default() *Config {
 			RetryFirst:         time.Second,
 			RetryMost:          time.Hour,
 			GiveUpAfter:        24 * time.Hour,
-			MinAttempts:        10,
+			// Time to start a receiver that was set too early. A mistyped URL, or a host that does not want the
+			// deliveries, gets about 14 requests instead of 36.
+			GiveUpFirstAfter: time.Hour,
+			MinAttempts:      10,
 		},
 	}
 }

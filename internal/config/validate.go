@@ -164,6 +164,7 @@ func (l *loader) push(p *Push) {
 	inRange(l, "push.retry_first", p.RetryFirst, 10*time.Millisecond, time.Hour)
 	inRange(l, "push.retry_most", p.RetryMost, 10*time.Millisecond, 24*time.Hour)
 	inRange(l, "push.give_up_after", p.GiveUpAfter, 0, 365*24*time.Hour)
+	inRange(l, "push.give_up_first_after", p.GiveUpFirstAfter, 0, 365*24*time.Hour)
 	inRange(l, "push.min_attempts", p.MinAttempts, 1, 10_000)
 	for i, secret := range p.WebhookSecrets {
 		if _, err := push.ParseSecret(secret); err != nil {

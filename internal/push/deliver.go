@@ -192,6 +192,9 @@ func (d *Dispatcher) judge(o *store.PushOutcome, a *Answer, c *claim) {
 		o.Disable = "the receiver answered 410 Gone"
 	case d.opt.Schedule.over(failures, failingFor):
 		o.Disable = fmt.Sprintf("%d deliveries in a row failed, for %s: %s", failures, failingFor.Round(time.Second), a.Error)
+	// An Internal error, such as a missing key, is this server's and says nothing about the receiver.
+	case !c.Accepted && a.Class != Internal && d.opt.Schedule.overFirst(failures, failingFor):
+		o.Disable = fmt.Sprintf("its receiver has never accepted a delivery: %d failed, for %s: %s", failures, failingFor.Round(time.Second), a.Error)
 	}
 	o.DueIn = d.opt.Schedule.delay(failures, a.RetryAfter)
 }
@@ -236,7 +239,7 @@ func (d *Dispatcher) record(ctx context.Context, c *claim, p parcel, a *Answer, 
 		d.Wake()
 		return false
 	}
-	c.Next, c.Failures, c.FailingSince = o.To+1, 0, time.Time{}
+	c.Next, c.Failures, c.FailingSince, c.Accepted = o.To+1, 0, time.Time{}, c.Accepted || a.Class == Delivered
 	return true
 }
 

@@ -479,6 +479,39 @@ func TestWebhooksAreDisabled(t *testing.T) {
 	}
 }
 
+// A URL whose receiver never accepted anything is a mistake, or a host that does not want the deliveries.
+func TestAReceiverThatNeverAcceptsIsGivenUpEarly(t *testing.T) {
+	t.Parallel()
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		o.Schedule = push.Schedule{First: time.Millisecond, Most: time.Millisecond, GiveUpAfter: 24 * time.Hour, GiveUpFirstAfter: time.Nanosecond, MinAttempts: 4}
+	})
+	never, _ := receiver(t, answer(http.StatusNotFound))
+	of := r.begin(hook(never, "1.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	awaited(t, "end", func() bool { return !r.cursor(of.id).Config.DisabledAt.IsZero() })
+	require.Contains(t, r.cursor(of.id).Config.DisabledFor, "its receiver has never accepted a delivery: 4 failed, for")
+	require.Contains(t, r.cursor(of.id).Config.DisabledFor, "404 Not Found")
+	require.Len(t, r.attempts(of.id), 4)
+
+	once := atomic.Bool{}
+	flaky, _ := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		if once.Swap(true) {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	// The first event is delivered by the claim that also fails with the second, and later claims fail again.
+	of = r.begin(hook(flaky, "1.0"))
+	r.emit(of, status(task.StateWorking, "x"), status(task.StateWorking, "y"))
+	awaited(t, "more failures", func() bool { return r.cursor(of.id).Failures >= 8 })
+	require.True(t, r.cursor(of.id).Config.DisabledAt.IsZero(), "it may be down for a day")
+
+	unknown, _ := receiver(t, accept)
+	of = r.begin(hook(unknown, "7.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	awaited(t, "more failures", func() bool { return r.cursor(of.id).Failures >= 8 })
+	require.True(t, r.cursor(of.id).Config.DisabledAt.IsZero(), "the receiver was not asked")
+}
+
 func TestRetryAfterIsHonoured(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, answer(http.StatusTooManyRequests, "Retry-After", "3600"))
