@@ -219,6 +219,7 @@ type Push struct {
 	Artifacts     bool     `yaml:"artifacts"`
 	CoalesceAfter int      `yaml:"coalesce_after"` // 0: never
 	BodyV01       PushBody `yaml:"body_v01"`
+	MaxHistory    Size     `yaml:"max_history"`
 
 	Timeout            time.Duration `yaml:"timeout"`
 	ConnectTimeout     time.Duration `yaml:"connect_timeout"`

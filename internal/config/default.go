@@ -56,6 +56,7 @@ func Default() *Config {
 			AllowedPorts:       []string{"80", "443", "1024-65535"},
 			CoalesceAfter:      32,
 			BodyV01:            BodyTask,
+			MaxHistory:         256 * KiB,
 			Timeout:            15 * time.Second,
 			ConnectTimeout:     5 * time.Second,
 			Concurrency:        64,

@@ -138,7 +138,8 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 }
 
 // taskAsOf folds the log up to an event. A call for a later event continues from the earlier result, so each event is
-// read once for all deliveries of a claim.
+// read once for all deliveries of a claim. It drops the oldest messages beyond MaxHistory: otherwise each delivery to each
+// webhook, and each retry, would carry a client's large message again.
 func (d *Dispatcher) taskAsOf(ctx context.Context, c *claim, seq task.Seq) (*task.Task, error) {
 	t := c.told
 	c.told = nil // in case this fails halfway
@@ -162,6 +163,7 @@ func (d *Dispatcher) taskAsOf(ctx context.Context, c *claim, seq task.Seq) (*tas
 				return nil, err
 			}
 		}
+		t.TrimHistory(d.opt.MaxHistory)
 	}
 	if t.LastSeq == 0 {
 		return nil, task.NotFound // it was deleted after the claim had read its header
