@@ -33,7 +33,6 @@ type call struct {
 	begun  bool   // its headers were sent
 	added  [][]byte
 	size   int // of added, in bytes
-	large  int // size of the message that was sent last, in bytes
 }
 
 // handle answers one call.
@@ -221,12 +220,23 @@ func (c *call) Flush() error {
 // drain is the rate, in bytes per second, at which the client of a stream must read at least.
 const drain = 64 << 10
 
-// send sends one message. It waits for the messages before it; the last of them may be large and
-// still in transit.
+// send sends one message. It waits for the messages before it. If the message is large, it also waits
+// until the client has taken it, because the memory of the message is the stream's until then.
 func (c *call) send(document []byte) error {
-	patience := c.b.WriteTimeout + time.Duration(c.large/drain)*time.Second
+	patience := c.b.WriteTimeout + time.Duration(len(document)/drain)*time.Second
 	stuck := time.AfterFunc(patience, c.cancel)
 	defer stuck.Stop()
-	c.large = len(document)
-	return c.stream.SendMsg(frame(document))
+	if len(document) <= large {
+		return c.stream.SendMsg(frame(document))
+	}
+	o := &outgoing{document, make(chan struct{})}
+	if err := c.stream.SendMsg(o); err != nil {
+		return err
+	}
+	select {
+	case <-o.sent:
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
 }
