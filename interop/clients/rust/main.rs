@@ -18,8 +18,23 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_secs(30);
 
 const SCENARIOS: [&str; 17] = [
-    "card", "send", "return-immediately", "stream", "get", "list", "cancel", "multi-turn", "resubscribe", "parts", "metadata",
-    "error-not-found", "error-terminal", "push-config", "push", "extended-card", "concurrent",
+    "card",
+    "send",
+    "return-immediately",
+    "stream",
+    "get",
+    "list",
+    "cancel",
+    "multi-turn",
+    "resubscribe",
+    "parts",
+    "metadata",
+    "error-not-found",
+    "error-terminal",
+    "push-config",
+    "push",
+    "extended-card",
+    "concurrent",
 ];
 
 type Client = A2AClient<Box<dyn Transport>>;
@@ -65,7 +80,10 @@ async fn main() -> Outcome {
             Ok(Err(e)) => ("failed", e.to_string()),
             Err(_) => ("failed", format!("still running after {LIMIT:?}")),
         };
-        println!("{}", json!({"scenario": scenario, "outcome": outcome, "detail": detail}));
+        println!(
+            "{}",
+            json!({"scenario": scenario, "outcome": outcome, "detail": detail})
+        );
     }
     Ok(())
 }
@@ -76,7 +94,13 @@ impl Session {
         let a = client(&job, &card, &job.a, &job.grpc_a).await?;
         let b = client(&job, &card, &job.b, &job.grpc_b).await?;
         let through = client(&job, &card, &job.through, &job.grpc_through).await?;
-        Ok(Session { job, card, a, b, through })
+        Ok(Session {
+            job,
+            card,
+            a,
+            b,
+            through,
+        })
     }
 
     async fn play(&self, scenario: &str) -> Outcome {
@@ -92,12 +116,18 @@ impl Session {
             "resubscribe" => self.resubscribe().await,
             "parts" => self.parts().await,
             "metadata" => self.metadata().await,
-            "error-not-found" => refused(self.a.get_task(&by_id(&new_task_id())).await, error_code::TASK_NOT_FOUND),
+            "error-not-found" => refused(
+                self.a.get_task(&by_id(&new_task_id())).await,
+                error_code::TASK_NOT_FOUND,
+            ),
             "error-terminal" => self.error_terminal().await,
             "push-config" => self.push_config().await,
             "push" => self.push().await,
             "extended-card" => {
-                let card = self.a.get_extended_agent_card(&GetExtendedAgentCardRequest { tenant: None }).await?;
+                let card = self
+                    .a
+                    .get_extended_agent_card(&GetExtendedAgentCardRequest { tenant: None })
+                    .await?;
                 want("name", card.name.as_str(), "demo")
             }
             "concurrent" => self.concurrent().await,
@@ -125,7 +155,10 @@ impl Session {
 
     async fn stream(&self) -> Outcome {
         let mut seen = Follower::default();
-        let mut events = self.a.send_streaming_message(&request(says("chunks=20 size=64 delay=5ms"))).await?;
+        let mut events = self
+            .a
+            .send_streaming_message(&request(says("chunks=20 size=64 delay=5ms")))
+            .await?;
         while let Some(event) = events.next().await {
             seen.take(event?);
         }
@@ -137,14 +170,24 @@ impl Session {
         let task = send_text(&self.a, "ask:what?").await?;
         send(&self.a, request(answer(&task, "that"))).await?;
         let whole = self.a.get_task(&by_id(&task.id)).await?;
-        let short = self.a.get_task(&GetTaskRequest { history_length: Some(1), ..by_id(&task.id) }).await?;
+        let short = self
+            .a
+            .get_task(&GetTaskRequest {
+                history_length: Some(1),
+                ..by_id(&task.id)
+            })
+            .await?;
         let history = whole.history.unwrap_or_default();
         let said: Vec<_> = history.iter().filter_map(|m| m.text()).collect();
         want("history", said, vec!["ask:what?", "what?", "that"])?;
         want("artifacts", whole.artifacts.unwrap_or_default().len(), 1)?;
         let newest = short.history.unwrap_or_default();
         want("messages with history_length 1", newest.len(), 1)?;
-        want("the newest message", &newest[0].message_id, &history[2].message_id)
+        want(
+            "the newest message",
+            &newest[0].message_id,
+            &history[2].message_id,
+        )
     }
 
     async fn list(&self) -> Outcome {
@@ -156,25 +199,48 @@ impl Session {
             made.insert(send(&self.a, request(message)).await?.id);
         }
         let first = self.a.list_tasks(&page(&context, None)).await?;
-        let second = self.a.list_tasks(&page(&context, Some(first.next_page_token))).await?;
+        let second = self
+            .a
+            .list_tasks(&page(&context, Some(first.next_page_token)))
+            .await?;
         want("first page", first.tasks.len(), 2)?;
         want("second page", second.tasks.len(), 1)?;
         want("total", first.total_size, 3)?;
-        want("token after the last page", second.next_page_token.as_str(), "")?;
-        let listed: BTreeSet<_> = first.tasks.into_iter().chain(second.tasks).map(|t| t.id).collect();
+        want(
+            "token after the last page",
+            second.next_page_token.as_str(),
+            "",
+        )?;
+        let listed: BTreeSet<_> = first
+            .tasks
+            .into_iter()
+            .chain(second.tasks)
+            .map(|t| t.id)
+            .collect();
         want("tasks", listed, made)
     }
 
     async fn cancel(&self) -> Outcome {
         let task = send(&self.a, at_once(says("hold"))).await?;
-        let canceled = self.a.cancel_task(&CancelTaskRequest { id: task.id, metadata: None, tenant: None }).await?;
+        let canceled = self
+            .a
+            .cancel_task(&CancelTaskRequest {
+                id: task.id,
+                metadata: None,
+                tenant: None,
+            })
+            .await?;
         want("state", &canceled.status.state, &TaskState::Canceled)
     }
 
     async fn multi_turn(&self) -> Outcome {
         let task = send_text(&self.a, "ask:which?").await?;
         want("state", &task.status.state, &TaskState::InputRequired)?;
-        want("question", task.status.message.as_ref().and_then(|m| m.text()), Some("which?"))?;
+        want(
+            "question",
+            task.status.message.as_ref().and_then(|m| m.text()),
+            Some("which?"),
+        )?;
         let done = send(&self.b, request(answer(&task, "the blue one"))).await?;
         want("task", &done.id, &task.id)?;
         want("state", &done.status.state, &TaskState::Completed)?;
@@ -187,26 +253,51 @@ impl Session {
         let mut seen = Follower::default();
         let mut cut = false;
         let text = format!("chunks={CHUNKS} size=64 delay=50ms");
-        let mut events = self.through.send_streaming_message(&request(says(&text))).await?;
+        let mut events = self
+            .through
+            .send_streaming_message(&request(says(&text)))
+            .await?;
         while let Some(Ok(event)) = events.next().await {
             seen.take(event);
             if seen.chunks.len() == 5 && !cut {
-                want("status of the cut", reqwest::Client::new().post(&self.job.cut).send().await?.status().as_u16(), 200)?;
+                want(
+                    "status of the cut",
+                    reqwest::Client::new()
+                        .post(&self.job.cut)
+                        .send()
+                        .await?
+                        .status()
+                        .as_u16(),
+                    200,
+                )?;
                 cut = true;
             }
         }
         if !cut || seen.state == TaskState::Completed {
-            return Err(format!("not cut in the middle: {} chunks, {:?}", seen.chunks.len(), seen.state).into());
+            return Err(format!(
+                "not cut in the middle: {} chunks, {:?}",
+                seen.chunks.len(),
+                seen.state
+            )
+            .into());
         }
         let mut rest = Follower::default();
-        let mut events: BoxStream<_> =
-            self.b.subscribe_to_task(&SubscribeToTaskRequest { id: seen.task.clone(), tenant: None }).await?;
+        let mut events: BoxStream<_> = self
+            .b
+            .subscribe_to_task(&SubscribeToTaskRequest {
+                id: seen.task.clone(),
+                tenant: None,
+            })
+            .await?;
         while let Some(event) = events.next().await {
             rest.take(event?);
         }
         want("state", &rest.state, &TaskState::Completed)?;
         in_order(&rest.chunks, CHUNKS)?;
-        in_order(&chunks_of(&self.b.get_task(&by_id(&seen.task)).await?), CHUNKS)
+        in_order(
+            &chunks_of(&self.b.get_task(&by_id(&seen.task)).await?),
+            CHUNKS,
+        )
     }
 
     async fn parts(&self) -> Outcome {
@@ -214,15 +305,28 @@ impl Session {
         data.metadata = Some(HashMap::from([("of".to_string(), json!("part"))]));
         let sent = vec![
             Part::text("look"),
-            Part::raw(b"\x00\x01\xfe\xff bytes".to_vec()).with_filename("some.bin").with_media_type("application/octet-stream"),
+            Part::raw(b"\x00\x01\xfe\xff bytes".to_vec())
+                .with_filename("some.bin")
+                .with_media_type("application/octet-stream"),
             data,
         ];
         let task = send(&self.a, request(Message::new(Role::User, sent.clone()))).await?;
-        let history = self.a.get_task(&by_id(&task.id)).await?.history.unwrap_or_default();
+        let history = self
+            .a
+            .get_task(&by_id(&task.id))
+            .await?
+            .history
+            .unwrap_or_default();
         want("messages", history.len(), 1)?;
         want("parts", &history[0].parts, &sent)?;
-        let file = Part::raw(b"Hello from Holdfast.\n".to_vec()).with_filename("hello.txt").with_media_type("text/plain");
-        want("file", first_part(send_text(&self.a, "file").await?), Some(file))?;
+        let file = Part::raw(b"Hello from Holdfast.\n".to_vec())
+            .with_filename("hello.txt")
+            .with_media_type("text/plain");
+        want(
+            "file",
+            first_part(send_text(&self.a, "file").await?),
+            Some(file),
+        )?;
         match first_part(send_text(&self.a, "data").await?).map(|p| p.content) {
             Some(PartContent::Data(d)) => want("data", &d["greeting"], &json!("hello")),
             other => Err(format!("the data is {other:?}").into()),
@@ -236,13 +340,25 @@ impl Session {
         let mut message = says("echo:x");
         message.metadata = Some(sent.clone());
         let task = send(&self.a, request(message)).await?;
-        let history = self.a.get_task(&by_id(&task.id)).await?.history.unwrap_or_default();
+        let history = self
+            .a
+            .get_task(&by_id(&task.id))
+            .await?
+            .history
+            .unwrap_or_default();
         want("metadata", history[0].metadata.as_ref(), Some(&sent))
     }
 
     async fn error_terminal(&self) -> Outcome {
         let task = send_text(&self.a, "echo:done").await?;
-        let canceled = self.a.cancel_task(&CancelTaskRequest { id: task.id, metadata: None, tenant: None }).await;
+        let canceled = self
+            .a
+            .cancel_task(&CancelTaskRequest {
+                id: task.id,
+                metadata: None,
+                tenant: None,
+            })
+            .await;
         refused(canceled, error_code::TASK_NOT_CANCELABLE)
     }
 
@@ -251,26 +367,61 @@ impl Session {
         for id in ["one", "two"] {
             let hook = self.hook(id, &task.id);
             let set = self.a.create_push_config(&hook).await?;
-            want("set", (&set.id, &set.task_id, &set.url), (&hook.id, &hook.task_id, &hook.url))?;
+            want(
+                "set",
+                (&set.id, &set.task_id, &set.url),
+                (&hook.id, &hook.task_id, &hook.url),
+            )?;
         }
-        let one = GetTaskPushNotificationConfigRequest { task_id: task.id.clone(), id: "one".to_string(), tenant: None };
+        let one = GetTaskPushNotificationConfigRequest {
+            task_id: task.id.clone(),
+            id: "one".to_string(),
+            tenant: None,
+        };
         let got = self.b.get_push_config(&one).await?;
         let hook = self.hook("one", &task.id);
-        want("got", (got.id, got.task_id, got.url), (hook.id, hook.task_id, hook.url))?;
-        want("listed", self.hooks_of(&task.id).await?, BTreeSet::from(["one".to_string(), "two".to_string()]))?;
+        want(
+            "got",
+            (got.id, got.task_id, got.url),
+            (hook.id, hook.task_id, hook.url),
+        )?;
+        want(
+            "listed",
+            self.hooks_of(&task.id).await?,
+            BTreeSet::from(["one".to_string(), "two".to_string()]),
+        )?;
         for _ in 0..2 {
             // it is gone either way
-            self.a.delete_push_config(&deletion("one", &task.id)).await?;
+            self.a
+                .delete_push_config(&deletion("one", &task.id))
+                .await?;
         }
-        want("left", self.hooks_of(&task.id).await?, BTreeSet::from(["two".to_string()]))?;
-        refused(self.a.get_push_config(&one).await, error_code::TASK_NOT_FOUND)
+        want(
+            "left",
+            self.hooks_of(&task.id).await?,
+            BTreeSet::from(["two".to_string()]),
+        )?;
+        refused(
+            self.a.get_push_config(&one).await,
+            error_code::TASK_NOT_FOUND,
+        )
     }
 
     async fn hooks_of(&self, task: &str) -> Result<BTreeSet<String>, Failure> {
         let list = ListTaskPushNotificationConfigsRequest {
-            task_id: task.to_string(), page_size: None, page_token: None, tenant: None,
+            task_id: task.to_string(),
+            page_size: None,
+            page_token: None,
+            tenant: None,
         };
-        Ok(self.b.list_push_configs(&list).await?.configs.into_iter().filter_map(|c| c.id).collect())
+        Ok(self
+            .b
+            .list_push_configs(&list)
+            .await?
+            .configs
+            .into_iter()
+            .filter_map(|c| c.id)
+            .collect())
     }
 
     async fn push(&self) -> Outcome {
@@ -279,14 +430,30 @@ impl Session {
             config.task_push_notification_config = Some(self.hook("inline", ""));
         }
         let task = send(&self.a, inline).await?;
-        self.delivered("inline", &task.id, &[TaskState::Working, TaskState::Completed]).await?;
+        self.delivered(
+            "inline",
+            &task.id,
+            &[TaskState::Working, TaskState::Completed],
+        )
+        .await?;
         let asked = send_text(&self.a, "ask:which?").await?;
         for id in ["kept", "deleted"] {
             self.a.create_push_config(&self.hook(id, &asked.id)).await?;
         }
-        self.b.delete_push_config(&deletion("deleted", &asked.id)).await?;
+        self.b
+            .delete_push_config(&deletion("deleted", &asked.id))
+            .await?;
         send(&self.b, request(answer(&asked, "the blue one"))).await?;
-        self.delivered("kept", &asked.id, &[TaskState::Submitted, TaskState::Working, TaskState::Completed]).await?;
+        self.delivered(
+            "kept",
+            &asked.id,
+            &[
+                TaskState::Submitted,
+                TaskState::Working,
+                TaskState::Completed,
+            ],
+        )
+        .await?;
         self.delivered("deleted", &asked.id, &[]).await
     }
 
@@ -308,7 +475,8 @@ impl Session {
     /// Holds if a webhook gets these states of a task, each once and in this order.
     async fn delivered(&self, id: &str, task: &str, states: &[TaskState]) -> Outcome {
         let arrived = loop {
-            let received = reqwest::get(format!("{}/received?path=/{id}", self.job.receiver)).await?;
+            let received =
+                reqwest::get(format!("{}/received?path=/{id}", self.job.receiver)).await?;
             let arrived: Vec<Delivery> = received.json().await?;
             if arrived.len() >= states.len() {
                 break arrived;
@@ -336,7 +504,11 @@ impl Session {
     async fn concurrent(&self) -> Outcome {
         let texts: Vec<String> = (0..20).map(|i| format!("echo:{i}")).collect();
         let mut ids = BTreeSet::new();
-        for (i, task) in join_all(texts.iter().map(|text| send_text(&self.a, text))).await.into_iter().enumerate() {
+        for (i, task) in join_all(texts.iter().map(|text| send_text(&self.a, text)))
+            .await
+            .into_iter()
+            .enumerate()
+        {
             let task = task?;
             want("state", &task.status.state, &TaskState::Completed)?;
             want("text", chunks_of(&task).concat(), i.to_string())?;
@@ -354,11 +526,15 @@ async fn client(job: &Job, card: &AgentCard, http: &str, grpc: &str) -> Result<C
         _ => (TRANSPORT_PROTOCOL_GRPC, &job.grpc_a, grpc),
     };
     let mut there = card.clone();
-    there.supported_interfaces.retain(|i| i.protocol_binding == binding && i.url.contains(from.as_str()));
+    there
+        .supported_interfaces
+        .retain(|i| i.protocol_binding == binding && i.url.contains(from.as_str()));
     for interface in &mut there.supported_interfaces {
         interface.url = interface.url.replace(from.as_str(), to);
     }
-    let factory = A2AClientFactory::builder().register(Arc::new(GrpcTransportFactory::new())).build();
+    let factory = A2AClientFactory::builder()
+        .register(Arc::new(GrpcTransportFactory::new()))
+        .build();
     Ok(factory.create_from_card(&there).await?)
 }
 
@@ -368,11 +544,20 @@ fn says(text: &str) -> Message {
 
 /// A message that continues a task.
 fn answer(task: &Task, text: &str) -> Message {
-    Message { task_id: Some(task.id.clone()), context_id: Some(task.context_id.clone()), ..says(text) }
+    Message {
+        task_id: Some(task.id.clone()),
+        context_id: Some(task.context_id.clone()),
+        ..says(text)
+    }
 }
 
 fn request(message: Message) -> SendMessageRequest {
-    SendMessageRequest { message, configuration: None, metadata: None, tenant: None }
+    SendMessageRequest {
+        message,
+        configuration: None,
+        metadata: None,
+        tenant: None,
+    }
 }
 
 /// A request whose answer does not wait for the task.
@@ -383,11 +568,18 @@ fn at_once(message: Message) -> SendMessageRequest {
         history_length: None,
         return_immediately: Some(true),
     };
-    SendMessageRequest { configuration: Some(configuration), ..request(message) }
+    SendMessageRequest {
+        configuration: Some(configuration),
+        ..request(message)
+    }
 }
 
 fn by_id(id: &str) -> GetTaskRequest {
-    GetTaskRequest { id: id.to_string(), history_length: None, tenant: None }
+    GetTaskRequest {
+        id: id.to_string(),
+        history_length: None,
+        tenant: None,
+    }
 }
 
 fn page(context: &str, token: Option<String>) -> ListTasksRequest {
@@ -404,7 +596,11 @@ fn page(context: &str, token: Option<String>) -> ListTasksRequest {
 }
 
 fn deletion(id: &str, task: &str) -> DeleteTaskPushNotificationConfigRequest {
-    DeleteTaskPushNotificationConfigRequest { task_id: task.to_string(), id: id.to_string(), tenant: None }
+    DeleteTaskPushNotificationConfigRequest {
+        task_id: task.to_string(),
+        id: id.to_string(),
+        tenant: None,
+    }
 }
 
 async fn send(client: &Client, request: SendMessageRequest) -> Result<Task, Failure> {
@@ -420,7 +616,13 @@ async fn send_text(client: &Client, text: &str) -> Result<Task, Failure> {
 
 /// The texts of a task's artifacts, part by part.
 fn chunks_of(task: &Task) -> Vec<String> {
-    task.artifacts.iter().flatten().flat_map(|a| &a.parts).filter_map(|p| p.as_text()).map(String::from).collect()
+    task.artifacts
+        .iter()
+        .flatten()
+        .flat_map(|a| &a.parts)
+        .filter_map(|p| p.as_text())
+        .map(String::from)
+        .collect()
 }
 
 fn first_part(task: Task) -> Option<Part> {
@@ -445,7 +647,14 @@ impl Follower {
             }
             StreamResponse::StatusUpdate(update) => self.state = update.status.state,
             StreamResponse::ArtifactUpdate(update) => {
-                self.chunks.extend(update.artifact.parts.iter().filter_map(|p| p.as_text()).map(String::from));
+                self.chunks.extend(
+                    update
+                        .artifact
+                        .parts
+                        .iter()
+                        .filter_map(|p| p.as_text())
+                        .map(String::from),
+                );
             }
             StreamResponse::Message(_) => {}
         }
@@ -463,7 +672,11 @@ fn in_order(chunks: &[String], n: usize) -> Outcome {
 }
 
 fn want<T: PartialEq + Debug>(what: &str, got: T, expected: T) -> Outcome {
-    if got == expected { Ok(()) } else { Err(format!("{what}: got {got:?}, want {expected:?}").into()) }
+    if got == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}: got {got:?}, want {expected:?}").into())
+    }
 }
 
 fn refused<T: Debug>(result: Result<T, A2AError>, code: i32) -> Outcome {
