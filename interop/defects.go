@@ -24,6 +24,10 @@ var unsupported = []exception{
 	{client: "adk-1", binding: "grpc", why: notHTTP},
 	{client: "adk-2", binding: "grpc", why: notHTTP},
 	{client: "agent-framework", binding: "grpc", why: noGRPC},
+	{
+		client: "crewai", binding: "grpc",
+		why: "each call fails in the client: its interceptor gives gRPC None as metadata (crewai 1.15.30, a2a/utils/delegation.py:694)",
+	},
 	{client: "langchain4j", binding: "rest", why: "langchain4j-agentic-a2a 1.14.1: DefaultA2AClientBuilder configures JSON-RPC only"},
 	{client: "langchain4j", binding: "grpc", why: "langchain4j-agentic-a2a 1.14.1: DefaultA2AClientBuilder configures JSON-RPC only"},
 	{client: "langgraph-a2a-client", binding: "rest", why: onlyJSONRPC},
