@@ -221,6 +221,7 @@ type Push struct {
 	Artifacts     bool     `yaml:"artifacts"`
 	CoalesceAfter int      `yaml:"coalesce_after"` // 0: never
 	BodyV01       PushBody `yaml:"body_v01"`
+	MaxHistory    Size     `yaml:"max_history"`
 
 	Timeout            time.Duration `yaml:"timeout"`
 	ConnectTimeout     time.Duration `yaml:"connect_timeout"`
@@ -230,7 +231,9 @@ type Push struct {
 	RetryFirst  time.Duration `yaml:"retry_first"`
 	RetryMost   time.Duration `yaml:"retry_most"`
 	GiveUpAfter time.Duration `yaml:"give_up_after"` // 0: never
-	MinAttempts int           `yaml:"min_attempts"`
+	// GiveUpFirstAfter replaces GiveUpAfter until the receiver has accepted a delivery; 0: it does not.
+	GiveUpFirstAfter time.Duration `yaml:"give_up_first_after"`
+	MinAttempts      int           `yaml:"min_attempts"`
 
 	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS"`
 	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS"`

@@ -38,7 +38,8 @@ type Task struct {
 	Artifacts []Artifact
 
 	// statusAt is where the status message belongs in History once a newer
-	// status supersedes it: before the messages that arrived after it.
+	// status supersedes it: before the messages that arrived after it. Negative: TrimHistory has
+	// dropped some of those.
 	statusAt int
 
 	// growing has the texts of parts that chunks continue, by the position of the artifact whose last part it is. A
@@ -76,7 +77,7 @@ func (t *Task) Apply(e *Event) error {
 }
 
 func (t *Task) applyStatus(e *Event) {
-	if old := t.Status.Message; old != nil {
+	if old := t.Status.Message; old != nil && t.statusAt >= 0 {
 		at := min(t.statusAt, len(t.History))
 		t.History = append(t.History, Message{})
 		copy(t.History[at+1:], t.History[at:])
@@ -169,6 +170,23 @@ func Fold(header Task, events []Event) (*Task, error) {
 		}
 	}
 	return &t, nil
+}
+
+// TrimHistory drops the oldest messages until the others have at most so many bytes (Message.Size) together. Later events
+// can still be applied.
+func (t *Task) TrimHistory(most int64) {
+	first := len(t.History)
+	for ; first > 0; first-- {
+		if most -= t.History[first-1].Size(); most < 0 {
+			break
+		}
+	}
+	if first == 0 {
+		return
+	}
+	// A copy: the old array would keep the dropped messages in memory.
+	t.History = append([]Message(nil), t.History[first:]...)
+	t.statusAt -= first
 }
 
 // Tail returns the last n messages of the history, oldest first.

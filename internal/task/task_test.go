@@ -174,6 +174,40 @@ func TestHistoryOrdersSupersededStatusMessages(t *testing.T) {
 	require.Empty(t, got.Tail(0))
 }
 
+func TestTrimHistoryKeepsTheNewestMessages(t *testing.T) {
+	t.Parallel()
+	m := message(1, "u1")
+	one := m.Message.Size()
+	got, err := task.Fold(task.Task{}, []task.Event{
+		m,
+		status(2, task.StateWorking, "a1"),
+		message(3, "u2"),
+		message(4, "u3"),
+	})
+	require.NoError(t, err)
+	got.TrimHistory(3 * one)
+	require.Equal(t, []string{"u1", "u2", "u3"}, ids(got.History), "they fit")
+	got.TrimHistory(3*one - 1)
+	require.Equal(t, []string{"u2", "u3"}, ids(got.History))
+	late := status(5, task.StateWorking, "a2")
+	require.NoError(t, got.Apply(&late))
+	require.Equal(t, []string{"a1", "u2", "u3"}, ids(got.History), "at its place")
+
+	got.TrimHistory(one)
+	require.Equal(t, []string{"u3"}, ids(got.History))
+	next := message(6, "u4")
+	require.NoError(t, got.Apply(&next))
+	got.TrimHistory(0)
+	require.Empty(t, got.History)
+	last := status(7, task.StateCompleted, "a3")
+	require.NoError(t, got.Apply(&last))
+	require.Empty(t, got.History, "a2 is older than u4, which was dropped")
+	require.Equal(t, "a3", got.Status.Message.ID)
+	after := message(8, "u5")
+	require.NoError(t, got.Apply(&after))
+	require.Equal(t, []string{"u5"}, ids(got.History))
+}
+
 func TestFirstMessageMakesTaskSubmitted(t *testing.T) {
 	t.Parallel()
 	got, err := task.Fold(task.Task{}, []task.Event{message(1, "u1")})

@@ -267,14 +267,18 @@ func (s *following) show(ev *engine.Entry) (ended bool, err error) {
 	return ended, err
 }
 
-// event encodes an event. All streams share the encoding, except those that ask for ids in their
-// documents.
+// event encodes an event. All streams of a version share the encoding, and those that ask for ids in
+// their documents share another one.
 func (s *following) event(ev *engine.Entry) ([]byte, error) {
+	slot := int(s.codec.ID())
 	if s.marks {
-		return s.codec.Event(s.st.Header, s.marked(ev.Event))
+		slot += dialect.IDs
 	}
-	return ev.Encoded(int(s.codec.ID()), func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, e) })
+	return ev.Encoded(slot, func(e *task.Event) ([]byte, error) { return s.codec.Event(s.st.Header, s.marked(e)) })
 }
+
+// An event has a place for each of these encodings.
+var _ [engine.Encodings - 2*dialect.IDs]struct{}
 
 func (s *following) flush() error {
 	if err := s.out.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
