@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -508,14 +509,24 @@ func (s *session) getTask(ctx context.Context, at agent, id string, flags ...str
 }
 
 // textOf is the text of a task's artifacts.
-func textOf(t task) string { return strings.Join(chunksOf(t), "") }
-
-func chunksOf(t task) []string {
-	var chunks []string
+func textOf(t task) string {
+	var b strings.Builder
 	for _, a := range t.Artifacts {
 		for _, p := range a.Parts {
-			chunks = append(chunks, p.Text)
+			b.WriteString(p.Text)
 		}
+	}
+	return b.String()
+}
+
+// chunkSize is the size of the chunks that scenarios ask for.
+const chunkSize = 64
+
+// chunksOf takes the text of a task, which a read task has in one part, apart.
+func chunksOf(t task) []string {
+	var chunks []string
+	for chunk := range slices.Chunk([]byte(textOf(t)), chunkSize) {
+		chunks = append(chunks, string(chunk))
 	}
 	return chunks
 }
