@@ -70,12 +70,8 @@ func partsMember(w *a2atest.Wire) string {
 // unread is the rejection of a body that the server did not read. The version is unknown unless the path names it.
 func unread(w *a2atest.Wire, most int) a2atest.Rejection {
 	f := tooLarge(w, fmt.Sprintf("the limit is %d bytes", most))
-	switch w.Binding {
-	case a2atest.JSONRPC:
+	if w.Binding == a2atest.JSONRPC {
 		f.Reason = ""
-	case a2atest.GRPC: // the texts are the library's
-		f.Reason, f.Message = "", "grpc: received message larger than max"
-	default:
 	}
 	return f
 }

@@ -89,7 +89,7 @@ func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
 	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
-	h := &hooked{Store: s, t: t, task: store.NewID(), session: session{deps: Live(io.Discard), env: map[string]string{
+	h := &hooked{Store: s, t: t, task: store.NewID(), session: session{deps: Live(io.Discard, nil), env: map[string]string{
 		"HOLDFAST_DATABASE_URL": url, "HOLDFAST_PUBLIC_URL": "https://agents.example.com",
 	}}}
 	worker := store.NewID()
@@ -389,7 +389,7 @@ func verified(t *testing.T, h *hooked, jwt string) (claims map[string]any) {
 func TestPushSecretIsTheOwners(t *testing.T) {
 	t.Parallel()
 	master := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_WEBHOOK_SECRETS": master}}
+	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_WEBHOOK_SECRETS": master}}
 	h := &hooked{t: t, session: s}
 	v := read[secretView](h, exitOK, "push", "secret", "--tenant", "acme", "--owner", "alice")
 	secret, err := push.ParseSecret(master)

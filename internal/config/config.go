@@ -118,12 +118,14 @@ type Protocol struct {
 	// a new task, as early clients expect.
 	LegacyClientTaskIDs bool `yaml:"legacy_client_task_ids"`
 	// V01ReopenTerminal lets a message of 0.1 to an ended task begin a new task under the same id.
-	V01ReopenTerminal bool            `yaml:"v01_reopen_terminal"`
-	BlockingDefault   BlockingDefault `yaml:"blocking_default"`
-	VersionHeader     VersionHeader   `yaml:"version_header"`
-	StatusTable       StatusTable     `yaml:"status_table"`
-	CardUnversioned   CardUnversioned `yaml:"card_unversioned"`
-	AmbiguousResult   AmbiguousResult `yaml:"ambiguous_result"`
+	V01ReopenTerminal bool `yaml:"v01_reopen_terminal"`
+	// V01EventNames gives server-sent events of 0.1 the names that trpc-a2a-go 0.0.x expects.
+	V01EventNames   bool            `yaml:"v01_event_names"`
+	BlockingDefault BlockingDefault `yaml:"blocking_default"`
+	VersionHeader   VersionHeader   `yaml:"version_header"`
+	StatusTable     StatusTable     `yaml:"status_table"`
+	CardUnversioned CardUnversioned `yaml:"card_unversioned"`
+	AmbiguousResult AmbiguousResult `yaml:"ambiguous_result"`
 }
 
 // BlockingDefault is what message/send does when the request sets no mode.

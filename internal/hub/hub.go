@@ -62,7 +62,8 @@ type Hub struct {
 	mu     sync.Mutex
 	topics map[task.ID]*topic
 
-	ringed atomic.Int64 // bytes in the rings of all topics
+	ringed  atomic.Int64  // bytes in the rings of all topics
+	reading chan struct{} // a place for each subscription that may read the table now
 
 	page int // rows per task of the next catch-up read; used only by the catchUp goroutine
 
@@ -84,6 +85,7 @@ const (
 	catchUpTasks = 200
 	catchUpRows  = 200     // maximum per task
 	catchUpBytes = 8 << 20 // target size of one read, over all tasks
+	readers      = 4       // subscriptions that read the table at a time
 	pollTasks    = 2000
 )
 
@@ -102,7 +104,7 @@ func New(o Options) *Hub {
 	}
 	h := &Hub{
 		opt: o, topics: map[task.ID]*topic{}, dirty: map[task.ID]time.Time{}, page: firstPage,
-		dirtied: make(chan struct{}, 1), closed: make(chan struct{}), doubtful: make(chan struct{}, 1),
+		dirtied: make(chan struct{}, 1), reading: make(chan struct{}, readers), closed: make(chan struct{}), doubtful: make(chan struct{}, 1),
 	}
 	h.notify = newNotifier(o)
 	h.relay(o.Signals)

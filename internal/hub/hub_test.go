@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,16 +137,21 @@ func (r *replica) run() *run {
 
 // write appends n chunks and waits for the commit.
 func (r *replica) write(u *run, n int) error {
-	evs := make([]*task.Event, n)
-	for i := range evs {
-		evs[i] = &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("chunk")}}}
+	return r.append(u, slices.Repeat([]string{"chunk"}, n)...)
+}
+
+// append appends chunks with these texts in one commit, and waits for it.
+func (r *replica) append(u *run, texts ...string) error {
+	evs := make([]*task.Event, len(texts))
+	for i, text := range texts {
+		evs[i] = &task.Event{Kind: task.EventArtifact, Append: true, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text(text)}}}
 	}
 	done := make(chan error, 1)
 	r.store.Append(&store.Append{
 		Task: u.h.ID, Agent: "a", Attempt: 1, Ordinal: u.ordinal.Load(), Events: evs,
 		Done: func(_ bool, err error) { done <- err },
 	})
-	u.ordinal.Add(int64(n))
+	u.ordinal.Add(int64(len(texts)))
 	return <-done
 }
 
@@ -524,6 +530,71 @@ func TestLoneProcessSendsNoHints(t *testing.T) {
 		_, err := s.Next(ctx)
 		return err == nil
 	})
+}
+
+// TestStreamsShareALargeEvent shows that any number of subscribers hold one copy of an event, within the budget, as long
+// as one of them sends it: both while the event is in the ring, and after smaller ones have replaced it there.
+func TestStreamsShareALargeEvent(t *testing.T) {
+	t.Parallel()
+	for name, ring := range map[string]int{"from the ring": 4 << 20, "from the table": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			budget := memory.NewBudget(16 << 20)
+			r := start(t, storetest.New(t).URL, hub.Options{PollInterval: never, Memory: budget, RingBytes: ring})
+			u := r.run()
+			subs := make([]*hub.Subscription, 100)
+			for i := range subs {
+				subs[i] = r.hub.Subscribe(u.h)
+				subs[i].Start(1)
+			}
+			require.NoError(t, r.append(u, strings.Repeat("x", 1<<20), "small"))
+			var shared *hub.Entry
+			for _, s := range subs {
+				evs, err := s.Next(t.Context())
+				require.NoError(t, err)
+				require.Len(t, evs, 1, "a large event comes alone")
+				if shared == nil {
+					shared = evs[0]
+				}
+				require.Same(t, shared, evs[0])
+				used := budget.Stat().Used
+				require.Greater(t, used, int64(1<<20))
+				require.Less(t, used, int64(4<<20))
+			}
+			for _, s := range subs[1:] {
+				require.NoError(t, read(t.Context(), s, 3))
+			}
+			require.Positive(t, budget.Stat().Used, "one still sends it")
+			for _, s := range subs {
+				s.Close()
+			}
+			require.Zero(t, budget.Stat().Used)
+		})
+	}
+}
+
+// TestConcurrentStreamsEncodeOnce shows that streams that show an event at the same moment wait for one encoding.
+func TestConcurrentStreamsEncodeOnce(t *testing.T) {
+	t.Parallel()
+	e := &hub.Entry{Event: &task.Event{Seq: 1}}
+	var calls atomic.Int32
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	encode := func(*task.Event) ([]byte, error) {
+		if calls.Add(1) == 1 {
+			close(begun)
+		}
+		<-proceed
+		return []byte("{}"), nil
+	}
+	var all sync.WaitGroup
+	all.Go(func() { _, _ = e.Encoded(0, encode) })
+	<-begun
+	for range 10 {
+		all.Go(func() { _, _ = e.Encoded(0, encode) })
+	}
+	close(proceed)
+	all.Wait()
+	require.Equal(t, int32(1), calls.Load())
 }
 
 func TestEventIsEncodedOnce(t *testing.T) {

@@ -8,20 +8,35 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-// Entry is an event with its cached encodings. Each dialect encodes it once for all streams.
+// Entry is an event with its cached encodings, which all streams share. Each form of the event is
+// encoded once.
 type Entry struct {
 	*task.Event
-	encoded [encodings]atomic.Pointer[[]byte]
+	size    int
+	encoded [Encodings]atomic.Pointer[[]byte]
+	encodes sync.Mutex // held by the stream that encodes; the others wait for its result
+
+	// Of large events; the lock of the topic guards both.
+	senders int   // subscriptions whose Next returned the event last
+	held    int64 // bytes of the budget, for all of them
 }
 
-// encodings is the number of cached encodings per event.
-const encodings = 7
+// Encodings is the number of cached encodings of an event.
+const Encodings = 14
+
+func newEntry(e *task.Event) *Entry { return &Entry{Event: e, size: size(e)} }
 
 // Encoded returns the encoding in a slot. The first call encodes the event.
 func (e *Entry) Encoded(slot int, encode func(*task.Event) ([]byte, error)) ([]byte, error) {
+	if b := e.encoded[slot].Load(); b != nil {
+		return *b, nil
+	}
+	e.encodes.Lock()
+	defer e.encodes.Unlock()
 	if b := e.encoded[slot].Load(); b != nil {
 		return *b, nil
 	}
@@ -33,7 +48,8 @@ func (e *Entry) Encoded(slot int, encode func(*task.Event) ([]byte, error)) ([]b
 }
 
 type topic struct {
-	owner *task.Task
+	owner  *task.Task
+	holder string // of bytes of the budget: the owner of the task
 
 	mu    sync.Mutex
 	known bool     // tail is valid
@@ -42,8 +58,11 @@ type topic struct {
 	ring  []*Entry // contiguous, ends at tail
 	bytes int
 	subs  map[*Subscription]struct{}
-	over  error         // why the subscriptions have ended; nil while they have not
-	total *atomic.Int64 // bytes in the rings of all topics
+	// sending has the large events that subscriptions hold, wherever they came from. Those that need
+	// such an event, too, share it.
+	sending map[task.Seq]*Entry
+	over    error         // why the subscriptions have ended; nil while they have not
+	total   *atomic.Int64 // bytes in the rings of all topics
 }
 
 // end ends the subscriptions.
@@ -92,15 +111,16 @@ func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int, maxTotal int64) 
 			continue
 		}
 		t.known, t.tail = true, e.Seq
-		t.ring = append(t.ring, &Entry{Event: e})
-		t.bytes += size(e)
+		entry := newEntry(e)
+		t.ring = append(t.ring, entry)
+		t.bytes += entry.size
 	}
 	drop := max(0, len(t.ring)-maxEvents)
 	for i := range drop {
-		t.bytes -= size(t.ring[i].Event)
+		t.bytes -= t.ring[i].size
 	}
 	for t.bytes > maxBytes && drop < len(t.ring)-1 {
-		t.bytes -= size(t.ring[drop].Event)
+		t.bytes -= t.ring[drop].size
 		drop++
 	}
 	if total := t.total.Add(int64(t.bytes - before)); total > maxTotal && t.bytes > largeRing {
@@ -118,6 +138,36 @@ func (t *topic) add(evs []*task.Event, maxEvents, maxBytes int, maxTotal int64) 
 	}
 	t.mu.Unlock()
 	return gap, rewound
+}
+
+// large reports whether subscriptions share an event, and count it against the budget.
+func (e *Entry) large() bool { return e.size > memory.Small }
+
+// share counts a subscription that sends a large event. The first one takes the bytes of the event,
+// and fails if they are not free. The caller holds the lock.
+func (t *topic) share(e *Entry, b *memory.Budget) bool {
+	if e.senders == 0 {
+		if !b.TryTake(t.holder, int64(e.size)*entryFactor) {
+			return false
+		}
+		e.held = int64(e.size) * entryFactor
+		t.sending[e.Seq] = e
+	}
+	e.senders++
+	return true
+}
+
+// unshare returns the bytes of a large event after its last subscription has sent it.
+func (t *topic) unshare(e *Entry, b *memory.Budget) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.senders--; e.senders > 0 {
+		return
+	}
+	b.Give(t.holder, e.held)
+	if t.sending[e.Seq] == e {
+		delete(t.sending, e.Seq)
+	}
 }
 
 // hint notes that the log has reached seq, and reports whether the topic lacks events up to it.
@@ -167,12 +217,13 @@ var ErrCutOff = fmt.Errorf("the database is out of reach: %w", ErrClosed)
 
 // Subscription follows one task's log. It is not safe for concurrent use.
 type Subscription struct {
-	hub   *Hub
-	topic *topic
-	after task.Seq
-	page  int   // rows of the next reread
-	held  int64 // bytes of the budget, for the events that Next returned last
-	wake  chan struct{}
+	hub    *Hub
+	topic  *topic
+	after  task.Seq
+	page   int    // rows of the next reread
+	held   int64  // bytes of the budget, for the small events that Next returned last
+	shared *Entry // or the large event that it returned
+	wake   chan struct{}
 }
 
 // Subscribe registers for the events of a task. It uses only the identity in owner. Next returns
@@ -182,7 +233,10 @@ func (h *Hub) Subscribe(owner *task.Task) *Subscription {
 	h.mu.Lock()
 	t := h.topics[owner.ID]
 	if t == nil {
-		t = &topic{owner: owner, total: &h.ringed, subs: make(map[*Subscription]struct{}, 1)}
+		t = &topic{owner: owner, total: &h.ringed, subs: make(map[*Subscription]struct{}, 1), sending: map[task.Seq]*Entry{}}
+		if owner.Owner != "" {
+			t.holder = owner.Tenant + "\x1f" + owner.Owner
+		}
 		h.topics[owner.ID] = t
 	}
 	s.topic = t
@@ -219,8 +273,12 @@ func (s *Subscription) Seen() task.Seq { return s.after }
 
 // release returns the bytes of the events that Next returned last: they are sent.
 func (s *Subscription) release() {
-	s.hub.opt.Memory.Give("", s.held)
+	s.hub.opt.Memory.Give(s.topic.holder, s.held)
 	s.held = 0
+	if s.shared != nil {
+		s.topic.unshare(s.shared, s.hub.opt.Memory)
+		s.shared = nil
+	}
 }
 
 // Close ends the subscription.
@@ -267,8 +325,8 @@ func paced(rows, most, bytes, aim int) int {
 	return rows
 }
 
-// Next blocks until there are new events and returns them in order, without a gap. Errors: that of
-// ctx, ErrClosed, ErrRewound, ErrCutOff, or task.NotFound if the task was deleted.
+// Next blocks until there are new events and returns them in order, without a gap. They belong to the
+// subscriber until the next call, and count against the budget if they are large. Errors: that of ctx, ErrClosed, ErrRewound, ErrCutOff, or task.NotFound if the task was deleted.
 func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
 	s.release()
 	for {
@@ -296,6 +354,9 @@ func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
 	}
 }
 
+// fromRing returns the next events in the ring: at most memory.Small bytes of them, or one large
+// event. It may return a large event that another subscription sends. behind says that the next event
+// is committed, but neither there nor affordable.
 func (s *Subscription) fromRing() (out []*Entry, behind bool) {
 	t := s.topic
 	t.mu.Lock()
@@ -303,13 +364,40 @@ func (s *Subscription) fromRing() (out []*Entry, behind bool) {
 	if !t.known || s.after >= t.tail {
 		return nil, false
 	}
+	if out := s.sent(); out != nil {
+		return out, false
+	}
 	first := t.tail - task.Seq(len(t.ring)) + 1
 	if s.after+1 < first {
 		return nil, true
 	}
-	return append(out, t.ring[s.after+1-first:]...), false
+	rest := t.ring[s.after+1-first:]
+	if rest[0].large() {
+		if !t.share(rest[0], s.hub.opt.Memory) {
+			return nil, true // reread waits for the bytes
+		}
+		s.shared = rest[0]
+	}
+	n, bytes := 1, rest[0].size
+	for ; n < len(rest) && bytes+rest[n].size <= memory.Small; n++ {
+		bytes += rest[n].size
+	}
+	return append(out, rest[:n]...), false
 }
 
+// sent returns the next event if another subscription sends it and it is large. The caller holds the
+// topic's lock.
+func (s *Subscription) sent() []*Entry {
+	e := s.topic.sending[s.after+1]
+	if e == nil {
+		return nil
+	}
+	e.senders++
+	s.shared = e
+	return []*Entry{e}
+}
+
+// reread reads the next events from the table, within the budget.
 func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 	if s.hub.opt.Observer.Reread != nil {
 		s.hub.opt.Observer.Reread()
@@ -318,22 +406,11 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 		if err := s.reserve(ctx); err != nil {
 			return nil, err
 		}
-		evs, err := s.hub.opt.Store.EventsAfter(ctx, s.topic.owner, s.after, s.page)
+		out, err := s.readPage(ctx)
 		if err == nil {
-			out, bytes := make([]*Entry, len(evs)), 0
-			for i, e := range evs {
-				out[i] = &Entry{Event: e}
-				bytes += size(e)
-			}
-			s.page = paced(s.page, rereadRows, bytes, rereadBytes)
 			if len(out) > 0 {
 				s.after = out[len(out)-1].Seq
 			}
-			// One event may be larger than what was reserved.
-			over := int64(bytes)*entryFactor - s.held
-			s.hub.opt.Memory.Add(over)
-			s.hub.opt.Memory.Give("", -over)
-			s.held += over
 			return out, nil
 		}
 		s.release()
@@ -354,19 +431,70 @@ func (s *Subscription) reread(ctx context.Context) ([]*Entry, error) {
 	}
 }
 
-// entryFactor is the bytes of memory for each byte of an event on a stream: the event, its encoding,
-// and what is being sent.
+// readPage reads a page for which bytes are reserved, and corrects the reservation. One event may be
+// larger than it, so few subscriptions read at a time.
+func (s *Subscription) readPage(ctx context.Context) ([]*Entry, error) {
+	select {
+	case s.hub.reading <- struct{}{}:
+		defer func() { <-s.hub.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.hub.closed:
+		return nil, ErrClosed
+	}
+	t := s.topic
+	t.mu.Lock()
+	out := s.sent()
+	t.mu.Unlock()
+	if out != nil {
+		s.correct(0)
+		return out, nil
+	}
+	evs, err := s.hub.opt.Store.EventsAfter(ctx, t.owner, s.after, s.page)
+	if err != nil {
+		return nil, err
+	}
+	out, bytes := make([]*Entry, len(evs)), 0
+	for i, e := range evs {
+		out[i] = newEntry(e)
+		bytes += out[i].size
+	}
+	s.page = paced(s.page, rereadRows, bytes, rereadBytes)
+	if len(out) == 0 || !out[0].large() {
+		s.correct(int64(bytes) * entryFactor)
+		return out, nil
+	}
+	// The others are read again when it is sent, so that each large event has its own bytes.
+	e := out[0]
+	s.page = 1
+	s.correct(int64(e.size) * entryFactor)
+	t.mu.Lock()
+	e.senders, e.held, s.held = 1, s.held, 0
+	s.shared, t.sending[e.Seq] = e, e
+	t.mu.Unlock()
+	return out[:1], nil
+}
+
+// correct replaces the reservation by what is needed, even if that is not free.
+func (s *Subscription) correct(need int64) {
+	s.hub.opt.Memory.Add(s.topic.holder, need-s.held)
+	s.hub.opt.Memory.Give(s.topic.holder, s.held-need)
+	s.held = need
+}
+
+// entryFactor is the bytes of memory for each byte of an event on a stream: the event, and its
+// encodings in two versions.
 const entryFactor = 3
 
 // reserve waits for the memory of a page, as long as ctx lasts.
 func (s *Subscription) reserve(ctx context.Context) error {
 	for {
-		err := s.hub.opt.Memory.Take(ctx, "", rereadBytes*entryFactor)
+		err := s.hub.opt.Memory.Take(ctx, s.topic.holder, rereadBytes*entryFactor)
 		if err == nil {
 			s.held = rereadBytes * entryFactor
 			return nil
 		}
-		if !errors.Is(err, task.Unavailable) {
+		if !errors.Is(err, task.Unavailable) && !errors.Is(err, task.RateLimited) {
 			return err
 		}
 		select {

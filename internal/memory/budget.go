@@ -113,14 +113,14 @@ func (b *Budget) try(key string, n, has int64) bool {
 	return true
 }
 
-// Add takes n bytes for work that has already begun.
-func (b *Budget) Add(n int64) {
+// Add takes n bytes of a holder for work that has already begun.
+func (b *Budget) Add(key string, n int64) {
 	if b == nil || n <= 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.grant("", n)
+	b.grant(key, n)
 }
 
 // Free returns the bytes that are free; it may be negative.

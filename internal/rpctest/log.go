@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/hub"
 	"github.com/holdfast-a2a/holdfast/internal/identity"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/signal"
 	"github.com/holdfast-a2a/holdfast/internal/store"
@@ -34,12 +35,15 @@ type Log struct {
 }
 
 // NewLog makes an empty log.
-func NewLog() *Log {
+func NewLog() *Log { return NewLogWithin(nil) }
+
+// NewLogWithin makes an empty log whose streams share a budget of memory.
+func NewLogWithin(b *memory.Budget) *Log {
 	m := &Log{
 		headers: map[task.ID]task.Task{}, events: map[task.ID][]task.Event{}, keys: map[string]task.ID{},
 		Created: make(chan task.ID, 100),
 	}
-	m.Hub = hub.New(hub.Options{Store: m, Signals: &m.signals})
+	m.Hub = hub.New(hub.Options{Store: m, Signals: &m.signals, Memory: b})
 	return m
 }
 
@@ -66,6 +70,9 @@ func (m *Log) append(id task.ID, e task.Event) *task.Event {
 	m.events[id] = append(m.events[id], e)
 	return &e
 }
+
+// NewTaskID returns a new id.
+func (m *Log) NewTaskID() task.ID { return store.NewID() }
 
 // Add plays the agent: it stores events, then publishes them.
 func (m *Log) Add(id task.ID, evs ...task.Event) {

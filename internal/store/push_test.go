@@ -376,7 +376,7 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 			require.NoError(t, as.Apply(e))
 		}
 		require.Equal(t, r.Upto, as.LastSeq)
-		require.Len(t, as.Artifacts[0].Parts, int(r.Upto)-3, "without later events")
+		require.Len(t, as.Artifacts[0].Parts[0].Text, int(r.Upto)-3, "without later events")
 	}
 	whole, err := f.Snapshot(t.Context(), as, true)
 	require.NoError(t, err)

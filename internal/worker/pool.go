@@ -416,7 +416,7 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		p.opt.Observer.Running(s.Name, 1)
 	}
 	held := messageBytes(c.Message) * messageFactor
-	p.opt.Memory.Add(held)
+	p.opt.Memory.Add("", held)
 	p.runs.Go(func() {
 		r.run()
 		p.opt.Memory.Give("", held)

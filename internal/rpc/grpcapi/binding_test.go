@@ -395,7 +395,7 @@ func TestOutcomesAreCounted(t *testing.T) {
 	_, _ = s.old.GetTask(with(t), &pb03.GetTaskRequest{})
 	require.Equal(t, "get 0.3 INVALID_PARAMS", wait(t, outcomes))
 	_, _ = s.young.SendMessage(with(t), send10(strings.Repeat("x", 2000)))
-	require.Equal(t, "send 1.0 refused", wait(t, outcomes))
+	require.Equal(t, "send 1.0 REQUEST_TOO_LARGE", wait(t, outcomes))
 }
 
 // rawCodec sends bytes unchanged.

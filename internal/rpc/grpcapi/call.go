@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/engine"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/registry"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // call is the state of one call, and of its stream.
@@ -33,7 +35,6 @@ type call struct {
 	begun  bool   // its headers were sent
 	added  [][]byte
 	size   int // of added, in bytes
-	large  int // size of the message that was sent last, in bytes
 }
 
 // handle answers one call.
@@ -58,10 +59,6 @@ func (b *Binding) handle(s *service, op engine.Op, stream grpc.ServerStream) (er
 	message, err := c.read()
 	if err != nil {
 		return err
-	}
-	if err := account.Body(c.ctx, int64(len(message))); err != nil {
-		b.Operations.Limited(&c.Request, dispatch.LimitMemory)
-		return c.fail(err)
 	}
 	if err := c.decode(message); err != nil {
 		return c.fail(err)
@@ -103,19 +100,37 @@ func (c *call) contain(err *error) {
 	}
 }
 
-// read reads the request, within its bounds of size and time.
+// read reads the request, within its bounds of size, time and memory. Its errors are for the client.
 func (c *call) read() (frame, error) {
 	late := time.AfterFunc(c.b.Limits.Timeout, c.cancel)
 	defer late.Stop()
-	var message frame
-	err := c.stream.RecvMsg(&message)
-	if err != nil { // the library has told the client, if it is still there
+	var refused error
+	request, err := receive(c.ctx, func(size, upto int64) error {
+		refused = c.admit(size, upto)
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return nil, c.fail(refused)
+	case err != nil:
 		c.observe(dispatch.Refused)
-		if status.Code(err) == codes.ResourceExhausted {
-			c.b.Operations.Limited(&c.Request, dispatch.LimitBody)
-		}
+		return nil, err
 	}
-	return message, err
+	defer request.Free()
+	return request.Materialize(), nil
+}
+
+// admit takes memory for the first bytes of a request, if its size is within the limit.
+func (c *call) admit(size, upto int64) error {
+	if most := c.b.Limits.Size; size > most {
+		c.b.Operations.Limited(&c.Request, dispatch.LimitBody)
+		return &task.Error{Kind: task.TooLarge, Msg: fmt.Sprintf("the limit is %d bytes", most)}
+	}
+	err := c.Account.Body(c.ctx, upto)
+	if err != nil {
+		c.b.Operations.Limited(&c.Request, dispatch.LimitMemory)
+	}
+	return err
 }
 
 // decode reads the request in the shape of its version.
@@ -195,6 +210,9 @@ func (c *call) Event(_ int64, document []byte) {
 	c.size += len(document)
 }
 
+// Name does nothing: messages have no names.
+func (c *call) Name(string) {}
+
 // KeepAlive adds nothing: the connection sends its own pings.
 func (c *call) KeepAlive() {}
 
@@ -221,12 +239,23 @@ func (c *call) Flush() error {
 // drain is the rate, in bytes per second, at which the client of a stream must read at least.
 const drain = 64 << 10
 
-// send sends one message. It waits for the messages before it; the last of them may be large and
-// still in transit.
+// send sends one message. It waits for the messages before it. If the message is large, it also waits
+// until the client has taken it, because the memory of the message is the stream's until then.
 func (c *call) send(document []byte) error {
-	patience := c.b.WriteTimeout + time.Duration(c.large/drain)*time.Second
+	patience := c.b.WriteTimeout + time.Duration(len(document)/drain)*time.Second
 	stuck := time.AfterFunc(patience, c.cancel)
 	defer stuck.Stop()
-	c.large = len(document)
-	return c.stream.SendMsg(frame(document))
+	if len(document) <= large {
+		return c.stream.SendMsg(frame(document))
+	}
+	o := &outgoing{document, make(chan struct{})}
+	if err := c.stream.SendMsg(o); err != nil {
+		return err
+	}
+	select {
+	case <-o.sent:
+		return nil
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
 }

@@ -20,8 +20,11 @@ type framing struct{}
 func (framing) Name() string { return proto.Name }
 
 func (framing) Marshal(v any) (mem.BufferSlice, error) {
-	if f, ok := v.(frame); ok {
+	switch f := v.(type) {
+	case frame:
 		return mem.BufferSlice{mem.SliceBuffer(f)}, nil
+	case *outgoing:
+		return mem.BufferSlice{mem.NewBuffer((*[]byte)(&f.frame), f)}, nil
 	}
 	return encoding.GetCodecV2(proto.Name).Marshal(v)
 }
@@ -33,6 +36,23 @@ func (framing) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
 }
+
+// outgoing is a large message of a stream. It is a pool for its own buffer, to learn when the library
+// no longer needs the message: SendMsg returns before that.
+type outgoing struct {
+	frame
+	sent chan struct{} // closed then
+}
+
+// large is the size in bytes above which a stream waits until a message is sent. The library pools,
+// and so returns, only buffers of more than a kibibyte.
+const large = 64 << 10
+
+// Get is not called: the pool is for a buffer that exists.
+func (*outgoing) Get(int) *[]byte { return nil }
+
+// Put takes the buffer back. Its bytes belong to all streams that show the message.
+func (o *outgoing) Put(*[]byte) { close(o.sent) }
 
 // cancelKey is the context key of a call's cancel function.
 type cancelKey struct{}

@@ -131,7 +131,12 @@ type streams struct {
 
 func serveStreams(t testing.TB, o grpcapi.Options, more ...func(*dispatch.Options)) *streams {
 	t.Helper()
-	s := &streams{Log: rpctest.NewLog(), closed: make(chan struct{}, 100)}
+	return serveLog(t, rpctest.NewLog(), o, more...)
+}
+
+func serveLog(t testing.TB, l *rpctest.Log, o grpcapi.Options, more ...func(*dispatch.Options)) *streams {
+	t.Helper()
+	s := &streams{Log: l, closed: make(chan struct{}, 100)}
 	s.server = serve(t, s.Engine(), o, append(more, func(ops *dispatch.Options) {
 		ops.Observer.StreamOpened = func(string) func() { return func() { s.closed <- struct{}{} } }
 	})...)

@@ -2,16 +2,12 @@ package grpcapi
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"io"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-a2a/holdfast/internal/limit"
@@ -75,45 +71,23 @@ func (b *Binding) bound(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	return err
 }
 
-// publicStream reads requests of a public service. It checks the announced size of a request before
-// it reads it: the library has one bound for all services, limits.max_body.
+// publicStream reads requests of a public service, whose size has a smaller limit than limits.max_body.
 type publicStream struct{ grpc.ServerStream }
 
 // RecvMsg implements grpc.ServerStream.
 func (s publicStream) RecvMsg(m any) error {
-	in, ok := grpc.ServerTransportStreamFromContext(s.Context()).(interface {
-		ReadMessageHeader(header []byte) error
-		Read(n int) (mem.BufferSlice, error)
+	data, err := receive(s.Context(), func(size, _ int64) error {
+		if size > maxPublicRequest {
+			return status.Errorf(codes.ResourceExhausted, "the request has %d bytes; the limit is %d", size, maxPublicRequest)
+		}
+		return nil
 	})
-	if !ok {
-		return status.Error(codes.Internal, "this version of the gRPC library cannot bound requests")
-	}
-	var head [5]byte // is it compressed, and its size
-	if err := in.ReadMessageHeader(head[:]); err != nil {
-		return unread(err)
-	}
-	size := binary.BigEndian.Uint32(head[1:])
-	switch {
-	case head[0] != 0:
-		return status.Error(codes.Unimplemented, "requests of health and reflection must not be compressed")
-	case size > maxPublicRequest:
-		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes; the limit is %d", size, maxPublicRequest)
-	}
-	data, err := in.Read(int(size))
 	if err != nil {
-		return unread(err)
+		return err
 	}
 	defer data.Free()
 	if err := (framing{}).Unmarshal(data, m); err != nil {
 		return status.Error(codes.InvalidArgument, "the request is not a message of this service")
 	}
 	return nil
-}
-
-// unread returns the error of a request that did not arrive.
-func unread(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return status.Error(codes.Internal, "the request is incomplete")
-	}
-	return err
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
@@ -116,6 +117,37 @@ func TestSendStream(t *testing.T) {
 	expect(t, old, "status working", "artifact x", "status cancelled final")
 	ends(t, old)
 	s.idle(t)
+}
+
+// TestStreamHoldsALargeEventUntilItIsSent shows that the memory of a large event is in use as long as the library has to
+// send it, and that a client that leaves returns it, too.
+func TestStreamHoldsALargeEventUntilItIsSent(t *testing.T) {
+	t.Parallel()
+	budget := memory.NewBudget(256 << 20)
+	s := serveLog(t, rpctest.NewLogWithin(budget), grpcapi.Options{})
+	id := s.Task("1.0", status(task.StateWorking))
+	slow, leave := context.WithCancel(t.Context())
+	defer leave()
+	// The library buffers what the window of its connection allows, so each client has a small one.
+	open := func(ctx context.Context) grpc.ServerStreamingClient[pb10.StreamResponse] {
+		conn := dial(t, s.addr, grpc.WithInitialWindowSize(64<<10), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(32<<20)))
+		c, err := pb10.NewA2AServiceClient(conn).SubscribeToTask(ctx, &pb10.SubscribeToTaskRequest{Id: id.String()})
+		require.NoError(t, err)
+		expect(t, c, "task working")
+		return c
+	}
+	c := open(with(t))
+	open(slow)
+	text := strings.Repeat("x", 16<<20)
+	s.Add(id, chunk(text))
+	expect(t, c, "artifact "+text)
+	s.Add(id, status(task.StateCompleted))
+	expect(t, c, "status completed")
+	ends(t, c)
+	require.Positive(t, budget.Stat().Used, "the other client has not read the event")
+	leave()
+	s.idle(t)
+	require.Zero(t, budget.Stat().Used)
 }
 
 func TestStreamHeadersComeFirst(t *testing.T) {

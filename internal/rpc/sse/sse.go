@@ -14,7 +14,18 @@ type Writer struct {
 	to      transport
 	timeout time.Duration
 	buf     *[]byte // of buffers; nil while no event is waiting
+	large   []insert
 }
+
+// insert is a large part of an event that follows the first bytes of the buffer. It stays where it
+// is, because all streams that show the event share it.
+type insert struct {
+	at   int
+	part []byte
+}
+
+// copied is the size in bytes up to which parts of events are copied to the buffer.
+const copied = 16 << 10
 
 // transport is the destination of a stream.
 type transport interface {
@@ -46,7 +57,7 @@ type response struct {
 func (r response) Write(p []byte) (int, error) { return r.w.Write(p) }
 
 // Event adds an event to the next Flush. data is one document, in parts and without line breaks. id
-// 0 omits the id.
+// 0 omits the id. The caller must not change data before the Flush.
 func (s *Writer) Event(id int64, data ...[]byte) {
 	b := s.added()
 	if id > 0 {
@@ -56,9 +67,19 @@ func (s *Writer) Event(id int64, data ...[]byte) {
 	}
 	b = append(b, "data: "...)
 	for _, part := range data {
-		b = append(b, part...)
+		if len(part) > copied {
+			s.large = append(s.large, insert{len(b), part})
+		} else {
+			b = append(b, part...)
+		}
 	}
 	*s.buf = append(b, '\n', '\n')
+}
+
+// Name sets the name of the next event.
+func (s *Writer) Name(name string) {
+	b := append(s.added(), "event: "...)
+	*s.buf = append(append(b, name...), '\n')
 }
 
 // KeepAlive adds a comment: clients ignore it, and proxies see activity.
@@ -87,9 +108,9 @@ const piece = 32 << 10
 func (s *Writer) Flush() error {
 	s.extend()
 	if s.buf != nil {
-		b := s.buf
-		s.buf = nil
-		err := s.write(*b)
+		b, large := s.buf, s.large
+		s.buf, s.large = nil, nil
+		err := s.writeAll(*b, large)
 		if cap(*b) <= maxPooled {
 			*b = (*b)[:0]
 			buffers.Put(b)
@@ -99,6 +120,21 @@ func (s *Writer) Flush() error {
 		}
 	}
 	return s.to.Flush()
+}
+
+// writeAll writes a buffer with its inserts.
+func (s *Writer) writeAll(b []byte, large []insert) error {
+	written := 0
+	for _, l := range large {
+		if err := s.write(b[written:l.at]); err != nil {
+			return err
+		}
+		if err := s.write(l.part); err != nil {
+			return err
+		}
+		written = l.at
+	}
+	return s.write(b[written:])
 }
 
 func (s *Writer) write(b []byte) error {
@@ -118,4 +154,4 @@ func (s *Writer) extend() {
 }
 
 // Full reports whether the stream should be flushed before it takes more.
-func (s *Writer) Full() bool { return s.buf != nil && len(*s.buf) >= 64<<10 }
+func (s *Writer) Full() bool { return s.buf != nil && (len(s.large) > 0 || len(*s.buf) >= piece) }

@@ -1,6 +1,7 @@
 package sse_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,13 +38,44 @@ func TestFrames(t *testing.T) {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	s := sse.Start(httptest.NewRecorder(), time.Second)
-	chunk := []byte(strings.Repeat("x", 40<<10))
+	chunk := []byte(strings.Repeat("x", 16<<10))
 	s.Event(1, chunk)
 	require.False(t, s.Full())
 	s.Event(2, chunk)
 	require.True(t, s.Full())
 	require.NoError(t, s.Flush())
 	require.False(t, s.Full())
+	s.Event(3, make([]byte, 1<<20))
+	require.True(t, s.Full(), "a large event goes out before the next one")
+}
+
+// TestLargeEventsAreNotCopied shows that streams write a large document from where it is: they share it.
+func TestLargeEventsAreNotCopied(t *testing.T) {
+	t.Parallel()
+	document := bytes.Repeat([]byte("x"), 1<<20)
+	w := &recorder{ResponseRecorder: httptest.NewRecorder(), of: document}
+	s := sse.Start(w, time.Second)
+	s.KeepAlive()
+	s.Event(7, []byte(`{"a":"`), document, []byte(`"}`))
+	s.Event(8, document)
+	require.NoError(t, s.Flush())
+	require.Equal(t, 2*len(document), w.shared)
+	require.Equal(t, ": keep-alive\n\nid: 7\ndata: {\"a\":\""+string(document)+"\"}\n\nid: 8\ndata: "+string(document)+"\n\n", w.Body.String())
+}
+
+// recorder counts the bytes that are written from the memory of a document.
+type recorder struct {
+	*httptest.ResponseRecorder
+	of     []byte
+	shared int
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	first, last := uintptr(unsafe.Pointer(&r.of[0])), uintptr(unsafe.Pointer(&r.of[len(r.of)-1]))
+	if at := uintptr(unsafe.Pointer(&p[0])); first <= at && at <= last {
+		r.shared += len(p)
+	}
+	return r.ResponseRecorder.Write(p)
 }
 
 // Each flush reaches the client by itself. The stream ends cleanly even long after the deadline of the last write.
