@@ -23,7 +23,7 @@ export BENCH_STORED
 # Whether PACKAGES include tests that run servers.
 INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
 
-.PHONY: help run build test test-postgres race chaos interop check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
+.PHONY: help run build test test-postgres race chaos interop interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ chaos: ## break a cluster under load for CHAOS (10m), everything that docs/relia
 
 interop: ## the official clients against two replicas (needs npm, and python3 with venv; downloads the clients once)
 	go test -tags interop -count=1 -timeout 20m -v ./interop
+
+interop-ring: ## clients of the second ring: needs Java 17 with mvn, cargo, npm, and python3 with venv
+	go test -tags interop -count=1 -timeout 40m -v ./interop -ring2
 
 check: lint sqlc-vet race ## what a change must pass
 

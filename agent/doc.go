@@ -1,5 +1,7 @@
 // Package agent is for Go programs that are agents themselves. Implement Executor, and Holdfast keeps the tasks.
 //
+// A program is one line: Main with the agents, by name. Serve is for programs with a main function of their own.
+//
 // # What to rely on
 //
 // Execute runs at least once for each message of a user. If the process dies during a run, another process calls

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -67,6 +68,19 @@ func program(t *testing.T, name, file string, env map[string]string) executor.Ex
 	e, err := command.New(command.Options{Argv: []string{interpreter(t, name), file}, Env: env})
 	require.NoError(t, err)
 	return e
+}
+
+// Building the module compiles the programs, so those in the guide compile, too.
+func TestGuideHasGoPrograms(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../docs/executors.md")
+	require.NoError(t, err)
+	for _, file := range []string{"go/main.go", "go/serve/main.go"} {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, program, _ := strings.Cut(string(source), "\n") // without the package comment
+		require.Contains(t, string(guide), "```go\n"+program+"```", file)
+	}
 }
 
 // conversation runs one task over several turns, as the server would.

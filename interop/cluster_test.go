@@ -17,11 +17,15 @@ import (
 )
 
 // settings are the settings of a replica. Its card announces gRPC only with an address. Webhooks go to this machine.
-func settings(grpc string) string {
+func settings(grpc string, announced bool) string {
+	address := ""
+	if announced {
+		address = grpc
+	}
 	return fmt.Sprintf(`
 listen: 127.0.0.1:0
-grpc_listen: %[1]s
-public_grpc_address: %[1]s
+grpc_listen: %s
+public_grpc_address: %q
 admin_listen: 127.0.0.1:0
 push: {allow_private: true}
 agents:
@@ -31,7 +35,7 @@ agents:
       extended: true
       default_input_modes: [text/plain, application/json, "*/*"]
       default_output_modes: [text/plain, application/json, "*/*"]
-`, grpc)
+`, grpc, address)
 }
 
 // free returns an address with a port that was free a moment ago.
@@ -46,11 +50,12 @@ func free(t *testing.T) string {
 // cluster is two replicas on one database.
 type cluster struct{ a, b *clustertest.Replica }
 
-func startCluster(t *testing.T) *cluster {
+func startCluster(t *testing.T, announced bool) *cluster {
 	t.Helper()
 	db := storetest.New(t).URL
 	both := clustertest.Together(t,
-		clustertest.Options{Name: "A", DB: db, Config: settings(free(t))}, clustertest.Options{Name: "B", DB: db, Config: settings(free(t))})
+		clustertest.Options{Name: "A", DB: db, Config: settings(free(t), announced)},
+		clustertest.Options{Name: "B", DB: db, Config: settings(free(t), announced)})
 	return &cluster{both[0], both[1]}
 }
 

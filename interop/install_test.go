@@ -36,7 +36,7 @@ func folders(t *testing.T) []string {
 // isClient reports whether a folder has a manifest.
 func isClient(t *testing.T, folder string) bool {
 	t.Helper()
-	return slices.ContainsFunc([]string{"go.mod", "package-lock.json", "requirements.txt"}, func(manifest string) bool {
+	return slices.ContainsFunc([]string{"go.mod", "package-lock.json", "requirements.txt", "pom.xml", "Cargo.toml"}, func(manifest string) bool {
 		return exists(t, filepath.Join("clients", folder, manifest))
 	})
 }
@@ -48,10 +48,11 @@ func install(t *testing.T, name string) []string {
 	require.NoError(t, err)
 	switch {
 	case exists(t, filepath.Join(source, "go.mod")):
-		program := filepath.Join(cached(t, name), "client")
-		// Go's own cache makes later builds fast. A workspace would override the client's manifest.
-		execute(t, source, []string{"GOWORK=off", "GOFLAGS=-mod=readonly"}, "go", "build", "-o", program, ".")
-		return []string{program}
+		dir := cached(t, name)
+		// Go's own cache makes later builds fast. A workspace would override the client's manifest. The programs that a
+		// client runs are its tools; they lie beside it.
+		execute(t, source, []string{"GOWORK=off", "GOFLAGS=-mod=readonly"}, "go", "build", "-o", dir+"/", ".", "tool")
+		return []string{filepath.Join(dir, name)}
 	case exists(t, filepath.Join(source, "package-lock.json")):
 		// Node looks for modules beside the program, so the program is copied, with the folders that clients share.
 		dir := cached(t, name, "package.json", "package-lock.json")
@@ -76,6 +77,21 @@ func install(t *testing.T, name string) []string {
 				"--requirement", filepath.Join(source, "requirements.txt"))
 		})
 		return []string{python, filepath.Join(source, "main.py")}
+	case exists(t, filepath.Join(source, "pom.xml")):
+		dir := cached(t, name, "pom.xml")
+		jars := filepath.Join(dir, "jars")
+		once(t, dir, func() {
+			execute(t, source, nil, "mvn", "-q", "-B", "-DoutputDirectory="+jars, "dependency:copy-dependencies")
+		})
+		classes := filepath.Join(dir, "classes")
+		execute(t, source, nil, "javac", "-d", classes, "-cp", jars+"/*", "Main.java")
+		return []string{"java", "-cp", classes + ":" + jars + "/*", "Main"}
+	case exists(t, filepath.Join(source, "Cargo.toml")):
+		// Cargo writes the lock file beside the manifest, and keeps it there for later builds.
+		dir := cached(t, name, "Cargo.toml")
+		transfer(t, source, dir)
+		execute(t, dir, nil, "cargo", "build", "--quiet")
+		return []string{filepath.Join(dir, "target", "debug", name)}
 	default:
 		require.FailNow(t, "no manifest")
 		return nil

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,18 +51,32 @@ type result struct {
 	Detail   string `json:"detail"`
 }
 
-func TestOfficialClients(t *testing.T) {
+// ring2 selects the clients of the second ring, instead of those of the first.
+var ring2 = flag.Bool("ring2", false, "run the clients of the second ring only")
+
+func TestClients(t *testing.T) {
 	t.Parallel()
 	clients := slices.DeleteFunc(folders(t), func(folder string) bool { return !isClient(t, folder) })
-	require.NotEmpty(t, clients)
 	requireNeeded(t, clients)
-	c := startCluster(t)
+	clients = slices.DeleteFunc(clients, func(folder string) bool {
+		return exists(t, filepath.Join("clients", folder, "ring2")) != *ring2
+	})
+	require.NotEmpty(t, clients)
+	c := startCluster(t, true)
+	unannounced := c
+	if slices.ContainsFunc(clients, refusesAddress) {
+		unannounced = startCluster(t, false)
+	}
 	var total tally
 	t.Cleanup(func() { t.Logf("%d clients, %s", len(clients), &total) })
 	for _, name := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			command := install(t, name)
+			c := c
+			if refusesAddress(name) {
+				c = unannounced
+			}
 			for _, binding := range bindings {
 				if _, ok := find(unsupported, name, binding, ""); ok {
 					continue
@@ -82,7 +97,7 @@ func TestOfficialClients(t *testing.T) {
 // requireNeeded fails for exceptions that match nothing. judge checks that the others are needed.
 func requireNeeded(t *testing.T, clients []string) {
 	t.Helper()
-	all := slices.Concat(unsupported, absences, defects)
+	all := slices.Concat(unsupported, absences, defects, refusers)
 	for i, e := range all {
 		_, twice := find(all[:i], e.client, e.binding, e.scenario)
 		require.False(t, twice, "%+v: an earlier entry covers it", e)
@@ -95,6 +110,12 @@ func requireNeeded(t *testing.T, clients []string) {
 			require.Contains(t, scenarios, e.scenario, "%+v: no such scenario", e)
 		}
 	}
+}
+
+// refusesAddress reports whether a client refuses cards that announce gRPC.
+func refusesAddress(client string) bool {
+	_, ok := find(refusers, client, "", "")
+	return ok
 }
 
 // find returns the exception for a case.

@@ -27,7 +27,11 @@ WITH room AS MATERIALIZED (
        SET public_id = excluded.public_id, dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets
     RETURNING created_at
 ), old AS MATERIALIZED (
-    SELECT k.next_seq FROM holdfast.push_cursors k WHERE k.task = @task AND k.config_id = @config_id FOR NO KEY UPDATE
+    SELECT k.next_seq, k.accepted AND c.url = @url AS accepted
+      FROM holdfast.push_cursors k
+      JOIN holdfast.push_configs c ON c.task = k.task AND c.config_id = k.config_id
+     WHERE k.task = @task AND k.config_id = @config_id
+       FOR NO KEY UPDATE OF k
 ), due AS MATERIALIZED (
     -- A replaced configuration may want other events from now on.
     SELECT coalesce((SELECT e.seq FROM holdfast.task_events e
@@ -37,7 +41,7 @@ WITH room AS MATERIALIZED (
     INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, next_seq)
     SELECT id, @config_id, @host, caller, @artifacts, @next_seq FROM room
     ON CONFLICT (task, config_id) DO UPDATE
-       SET host = excluded.host, artifacts = excluded.artifacts,
+       SET host = excluded.host, artifacts = excluded.artifacts, accepted = (SELECT accepted FROM old),
            due_seq = (SELECT seq FROM due),
            due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
            due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
@@ -119,9 +123,10 @@ WITH front AS MATERIALIZED (
        SET claim = gen_random_uuid(), worker_id = @worker::uuid, locked_until = now() + @lock::interval, due_at = now() + @lock::interval,
            parked = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
-    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
+    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.accepted, k.artifacts
 )
-SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
+SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.accepted,
+       won.artifacts,
        c.dialect, c.url, c.schemes, c.secrets, c.created_at, c.public_id, c.agent
   FROM won
  CROSS JOIN LATERAL (
@@ -242,7 +247,7 @@ WITH inp AS MATERIALIZED (
            unnest(@delays::interval[]) AS delay,
            unnest(@disables::text[]) AS disable
 ), lck AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error,
+    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error, k.accepted,
            CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
            CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
            (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
@@ -261,7 +266,7 @@ WITH inp AS MATERIALIZED (
     -- that snapshot.
     UPDATE holdfast.push_cursors k
        SET next_seq = CASE WHEN e.delivered THEN e.to_seq + 1 ELSE e.next_seq END,
-           due_at = e.due_at, parked = false,
+           due_at = e.due_at, parked = false, accepted = e.accepted OR e.delivered AND e.delivery_id <> '',
            due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
            attempts = CASE WHEN e.delivered THEN 0 WHEN e.failed THEN e.attempts + 1 ELSE e.attempts END,
            failing_since = CASE WHEN e.failed THEN coalesce(e.failing_since, now()) WHEN NOT e.delivered THEN e.failing_since END,

@@ -54,7 +54,7 @@ func TestCallerOutlivesWorker(t *testing.T) {
 		return clustertest.Start(t, clustertest.Options{Name: name, DB: db.URL, Config: clustertest.Settings, Env: []string{"HOLDFAST_ROLES=worker"}})
 	}
 	doomed := worker("doomed")
-	body := a2atest.Request("message/send", a2atest.V03.Params(a2atest.Send, a2atest.Say("chunks=60 size=16 delay=50ms")))
+	body := a2atest.Request("message/send", a2atest.V03.Params(a2atest.Send, a2atest.Say("chunks=60 size=32 delay=50ms")))
 	answers := make(chan *a2atest.Answer, 2)
 	send := func() {
 		got, err := a2atest.Ask(waittest.Context(t), api.URL, body, "Idempotency-Key", "the-same")
@@ -78,11 +78,7 @@ func TestCallerOutlivesWorker(t *testing.T) {
 		res, err := got.Result()
 		require.NoError(t, err)
 		require.Equal(t, "completed", res.State())
-		var chunks []string
-		for _, p := range res.Artifacts[0].Parts {
-			chunks = append(chunks, p.Text)
-		}
-		clustertest.Indexed(t, chunks, 60)
+		clustertest.Indexed(t, a2atest.Pieces(res.Artifacts[0].Parts, 32), 60)
 		tasks = append(tasks, res.Task())
 	}
 	require.Equal(t, tasks[0], tasks[1])

@@ -62,7 +62,7 @@ func newEstate(t *testing.T) *estate {
     auth: {scope: "guarded:use"}
     card: {extended: true}`) + `
 public_url: https://agents.example
-push: {allow_private: true}
+push: {allow_private: true, https_only: false, validation_challenge: false}
 limits: {failed_authentications: 0}
 auth:
   schemes:

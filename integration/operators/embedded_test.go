@@ -30,17 +30,10 @@ func TestEmbeddedDatabaseSurvives(t *testing.T) {
 
 func embedded(t *testing.T, user *syscall.Credential) {
 	t.Helper()
-	// When root runs the test, the database's user must be able to enter the directory; it cannot enter t.TempDir.
-	dir, err := os.MkdirTemp("", "holdfast-embedded-") //nolint:usetesting // see above
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir := clustertest.EmbeddedDir(t)
 	if user != nil {
 		require.NoError(t, os.Chown(dir, int(user.Uid), int(user.Gid)))
 	}
-	t.Cleanup(func() {
-		clustertest.DropDatabase(t, dir)
-		_ = os.RemoveAll(dir)
-	})
 	// The server has the default configuration, except for the ports, which may be in use on this machine, and HOME.
 	options := clustertest.Options{Name: "a", Dir: dir, User: user}
 	env := func() []string { // the ports stay reserved while the server does not run

@@ -1,8 +1,10 @@
 package protocol
 
 import (
+	"bytes"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -22,6 +24,7 @@ limits: {max_block: 1s}
 protocol:
   legacy_client_task_ids: true
   v01_reopen_terminal: true
+  v01_event_names: true
   blocking_default: return
   version_header: strict
   status_table: 1.0.0
@@ -57,6 +60,25 @@ var probes = []probe{
 			}
 			res := wait(t, r, &a2atest.Result{ID: id})
 			return res.State() + " " + a2atest.Text(res.Artifacts[0].Parts)
+		},
+	},
+	{
+		key: "protocol.v01_event_names", without: "", with: "task_status_update task_artifact_update",
+		look: func(t *testing.T, r *clustertest.Replica) string {
+			t.Helper()
+			body := a2atest.Request("tasks/sendSubscribe", params(a2atest.V01, "t-"+rand.Text(), "echo:x"))
+			resp, err := http.Post(r.URL, "application/json", bytes.NewReader(body))
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			stream, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			var names []string
+			for _, m := range regexp.MustCompile(`(?m)^event: (\w+)$`).FindAllStringSubmatch(string(stream), -1) {
+				if !slices.Contains(names, m[1]) {
+					names = append(names, m[1])
+				}
+			}
+			return strings.Join(names, " ")
 		},
 	},
 	{

@@ -488,7 +488,7 @@ func TestLaggingReceiverGetsWholeTask(t *testing.T) {
 	r := clustertest.Start(t, clustertest.Options{Name: "a", DB: db.URL, Config: receivertest.Hooked(object{"artifacts": true, "timeout": "1m"})})
 	hook := receivertest.Start(t, 1)
 	hook.Behave("", receivertest.Act{Hold: true})
-	r.Send(a2atest.V10, a2atest.Say("chunks=1000 size=16 delay=20ms").Detached().Hooked(hook.URL, object{"token": "the token"}))
+	r.Send(a2atest.V10, a2atest.Say("chunks=1000 size=32 delay=20ms").Detached().Hooked(hook.URL, object{"token": "the token"}))
 	id := clustertest.One[string](db, "SELECT id::text FROM holdfast.tasks")
 	require.Equal(t, "working", hook.Next("the first").State(t))
 	waittest.Eventually(t, "it lags", func() error {
@@ -513,10 +513,7 @@ func TestLaggingReceiverGetsWholeTask(t *testing.T) {
 		switch {
 		case doc.Task != nil:
 			require.Len(t, doc.Task.Artifacts, 1)
-			var all []string
-			for _, p := range doc.Task.Artifacts[0].Parts {
-				all = append(all, p.Text)
-			}
+			all := a2atest.Pieces(doc.Task.Artifacts[0].Parts, 32)
 			require.GreaterOrEqual(t, len(all)-len(known), 32, "it was not far behind")
 			require.Equal(t, known, all[:len(known)])
 			known, snapshots = all, snapshots+1

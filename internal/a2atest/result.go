@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -96,6 +97,15 @@ func Text(parts []Part) string {
 		b.WriteString(p.Text)
 	}
 	return b.String()
+}
+
+// Pieces takes the text of parts apart into the demo agent's chunks of a size, at least 32. A task has them in one part.
+func Pieces(parts []Part, size int) []string {
+	var out []string
+	for piece := range slices.Chunk([]byte(Text(parts)), size) {
+		out = append(out, string(piece))
+	}
+	return out
 }
 
 // Error is an error of any version and binding. Members that a binding lacks are empty.

@@ -84,6 +84,7 @@ func newOperations(e *env, agents *agents, eng *engine.Engine) *dispatch.Runner 
 		Memory:          e.memory,
 		LegacyTaskIDs:   cfg.Protocol.LegacyClientTaskIDs,
 		ReopenTerminal:  cfg.Protocol.V01ReopenTerminal,
+		EventNames:      cfg.Protocol.V01EventNames,
 		ReturnByDefault: cfg.Protocol.BlockingDefault == config.BlockingReturn,
 		Ambiguous:       ambiguous[cfg.Protocol.AmbiguousResult],
 		Agents:          agents.operation,

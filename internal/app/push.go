@@ -111,9 +111,10 @@ func newDispatcher(e *env, w *webhooks, st *store.Store, keeper *worker.Keeper, 
 		Store: st, Sender: w.sender, Worker: keeper.ID,
 		Encoder: encoder(e.cfg),
 		Schedule: push.Schedule{
-			First: w.cfg.RetryFirst, Most: w.cfg.RetryMost, GiveUpAfter: w.cfg.GiveUpAfter, MinAttempts: w.cfg.MinAttempts,
+			First: w.cfg.RetryFirst, Most: w.cfg.RetryMost, GiveUpAfter: w.cfg.GiveUpAfter,
+			GiveUpFirstAfter: w.cfg.GiveUpFirstAfter, MinAttempts: w.cfg.MinAttempts,
 		},
-		Concurrency: w.cfg.Concurrency, PerHost: w.cfg.ConcurrencyPerHost, CoalesceAfter: w.cfg.CoalesceAfter,
+		Concurrency: w.cfg.Concurrency, PerHost: w.cfg.ConcurrencyPerHost, CoalesceAfter: w.cfg.CoalesceAfter, MaxHistory: int64(w.cfg.MaxHistory),
 		StopGrace: pushGrace, Log: e.log,
 		Observer: push.Observer{Attempted: m.PushAttempted, Lag: m.PushLag, InFlight: m.PushInFlight},
 	})

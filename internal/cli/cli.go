@@ -37,7 +37,8 @@ type IO struct {
 
 // Deps are the functions that the verbs call. The configuration that they get is complete.
 type Deps struct {
-	Serve func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
+	Agents []string // the names of those that the program implements
+	Serve  func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
 	// Migrate brings the schema up to date. Many replicas may run it at once.
 	Migrate func(ctx context.Context, cfg *config.Config, log *slog.Logger) error
 	// MigrationStatus lists every migration, oldest first, and changes nothing.
@@ -173,7 +174,7 @@ func argCount(low, high int) cobra.PositionalArgs {
 
 // load reads the configuration. flags are by configuration key.
 func (c *command) load(flags map[string]string) (*config.Config, error) {
-	return config.Load(config.Source{File: c.configFile, Env: c.Env, Flags: flags})
+	return config.Load(config.Source{File: c.configFile, Env: c.Env, Flags: flags, Programs: c.deps.Agents})
 }
 
 // env returns a variable, or "" if it is not set.

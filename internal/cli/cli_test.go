@@ -179,6 +179,9 @@ type remoteAgent struct {
 
 const taskHead = `"kind":"task","id":"t1","contextId":"c1"`
 
+// earlierArtifacts are those that t1 has before a message.
+const earlierArtifacts = `{"artifactId":"a1","parts":[{"kind":"text","text":"old"}]},{"artifactId":"a2","parts":[{"kind":"text","text":"as it was"}]}`
+
 var sendAnswers = map[string]string{
 	"hello": `{` + taskHead + `,"status":{"state":"completed","timestamp":"2026-01-02T03:04:05Z"},"metadata":{"n":1.0,"big":12345678901234567890},
 "artifacts":[{"artifactId":"a1","name":"greeting","parts":[{"kind":"text","text":"Hello,\nworld"},
@@ -188,6 +191,8 @@ var sendAnswers = map[string]string{
 	"auth":   `{` + taskHead + `,"status":{"state":"auth-required"}}`,
 	"fail":   `{` + taskHead + `,"status":{"state":"failed","message":{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"no \u001b[31mluck"}]}}}`,
 	"slow":   `{` + taskHead + `,"status":{"state":"working"}}`,
+	"again":  `{` + taskHead + `,"status":{"state":"completed"},"artifacts":[` + earlierArtifacts + `,{"artifactId":"a3","parts":[{"kind":"text","text":"new"}]}]}`,
+	"more":   `{` + taskHead + `,"status":{"state":"completed"},"artifacts":[` + strings.ReplaceAll(earlierArtifacts, "old", "old and more") + `]}`,
 	"direct": `{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"just words"}]}`,
 }
 
@@ -203,6 +208,29 @@ id: 3
 data: {"jsonrpc":"2.0","id":1,"result":{"kind":"artifact-update","taskId":"t1","contextId":"c1","append":true,"lastChunk":true,"artifact":{"artifactId":"a1","parts":[{"kind":"text","text":"chunk"}]}}}
 
 `
+
+// wordEvents are two texts that grow, in turns, and other content between.
+func wordEvents() string {
+	var b strings.Builder
+	for i, c := range []struct {
+		id, part   string
+		more, last bool
+	}{
+		{"poem", `{"kind":"text","text":"Roses"}`, false, false},
+		{"poem", `{"kind":"text","text":" are red,\n"}`, true, false},
+		{"poem", `{"kind":"text","text":"violets"}`, true, false},
+		{"note", `{"kind":"text","text":"a"}`, false, false},
+		{"poem", `{"kind":"text","text":" are\u001b[31m blue."}`, true, false},
+		{"poem", `{"kind":"data","data":{}}`, true, false},
+		{"poem", `{"kind":"text","text":"The"}`, true, false},
+		{"poem", `{"kind":"text","text":" end\n\n"}`, true, true},
+		{"poem", `{"kind":"text","text":"P.S."}`, true, false},
+	} {
+		_, _ = fmt.Fprintf(&b, "id: %d\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"kind\":\"artifact-update\",\"taskId\":\"t1\",\"contextId\":\"c1\","+
+			"\"append\":%t,\"lastChunk\":%t,\"artifact\":{\"artifactId\":%q,\"parts\":[%s]}}}\n\n", i+4, c.more, c.last, c.id, c.part)
+	}
+	return b.String()
+}
 
 func newRemoteAgent(t *testing.T) *remoteAgent {
 	t.Helper()
@@ -243,11 +271,18 @@ func newRemoteAgent(t *testing.T) *remoteAgent {
 		case "message/stream":
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, streamEvents)
-			if params.Message.Parts[0].Text == "cut" {
+			state := params.Message.Parts[0].Text
+			switch state {
+			case "words":
+				_, _ = io.WriteString(w, wordEvents())
+				state = "completed"
+			case "cut":
 				_ = http.NewResponseController(w).Flush()
 				panic(http.ErrAbortHandler)
 			}
-			end(w, params.Message.Parts[0].Text)
+			end(w, state)
+		case "tasks/get":
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{`+taskHead+`,"status":{"state":"input-required"},"artifacts":[`+earlierArtifacts+`]}}`)
 		case "tasks/resubscribe":
 			if r.Header.Get("Last-Event-ID") != "3" {
 				http.Error(w, "resumed after another event", http.StatusTeapot)
@@ -283,10 +318,13 @@ func TestRemoteVerbs(t *testing.T) {
 		{"send-slow.txt", []string{"send", "slow"}, exitOK},
 		{"send-no-wait.txt", []string{"send", "slow", "--no-wait"}, exitOK},
 		{"send-direct.txt", []string{"send", "direct"}, exitOK},
+		{"send-again.txt", []string{"send", "again", "--task", "t1"}, exitOK},
+		{"send-more.txt", []string{"send", "more", "--task", "t1"}, exitOK},
 		{"send-refused.txt", []string{"send", "what"}, exitFailed},
 		{"stream.txt", []string{"stream", "completed"}, exitOK},
 		{"stream.json", []string{"stream", "completed", "-o", "json"}, exitOK},
 		{"stream-rejected.txt", []string{"stream", "rejected"}, exitEnded},
+		{"stream-words.txt", []string{"stream", "words"}, exitOK},
 		{"stream-cut.txt", []string{"stream", "cut"}, exitOK},
 	} {
 		t.Run(c.golden, func(t *testing.T) {

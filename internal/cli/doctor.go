@@ -50,7 +50,7 @@ Exit codes: 0 no check failed (there may be warnings); 1 a check failed.`,
 		}
 		flags := configFlags(cmd.Flags())
 		asked := &asked{env: c.Env, names: map[string]bool{}}
-		cfg, err := config.Load(config.Source{File: c.configFile, Env: asked.lookup, Flags: flags})
+		cfg, err := config.Load(config.Source{File: c.configFile, Env: asked.lookup, Flags: flags, Programs: c.deps.Agents})
 		var mistakes *config.Error
 		switch {
 		case errors.As(err, &mistakes):

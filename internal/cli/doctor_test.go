@@ -69,7 +69,7 @@ func TestDoctor(t *testing.T) {
 func TestDoctorOfUnreadableConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_LISTEN": "nowhere", "HOLDFAST_ROLES": "king", "HOLDFAST_DATA_DIR": dir}}
+	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_LISTEN": "nowhere", "HOLDFAST_ROLES": "king", "HOLDFAST_DATA_DIR": dir}}
 	r := s.run(t, "doctor", "-o", "json")
 	require.Equal(t, exitFailed, r.code, r.err)
 	var d diagnosis

@@ -4,19 +4,24 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/app"
 	"github.com/holdfast-a2a/holdfast/internal/config"
 	"github.com/holdfast-a2a/holdfast/internal/doctor"
+	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/pgembed"
 	"github.com/holdfast-a2a/holdfast/internal/store/schema"
 )
 
-// Live returns the real dependencies of the verbs. banner receives the server's lines for the user when it is up.
-func Live(banner io.Writer) Deps {
+// Live returns the real dependencies of the verbs. banner receives the server's lines for the user when it is up. agents
+// are those that the program implements, by name.
+func Live(banner io.Writer, agents map[string]executor.Executor) Deps {
 	return Deps{
+		Agents: slices.Sorted(maps.Keys(agents)),
 		Serve: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
-			return app.Run(ctx, cfg, log, app.Options{Version: Version(), Banner: banner})
+			return app.Run(ctx, cfg, log, app.Options{Executors: agents, Version: Version(), Banner: banner})
 		},
 		Migrate: func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 			db, err := app.OpenDatabase(ctx, ctx, cfg, log)

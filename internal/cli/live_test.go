@@ -22,7 +22,7 @@ func TestReadingVerbsCreateNoDatabase(t *testing.T) {
 	empty := t.TempDir()
 	for _, dir := range []string{empty, filepath.Join(empty, "absent")} {
 		for _, args := range [][]string{{"tasks", "list"}, {"migrate", "--status"}} {
-			s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_DATA_DIR": dir}}
+			s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_DATA_DIR": dir}}
 			r := s.run(t, args...)
 			require.Equal(t, exitUsage, r.code, r.err)
 			require.Contains(t, r.err, dir+" has no database")
@@ -36,7 +36,7 @@ func TestReadingVerbsCreateNoDatabase(t *testing.T) {
 func TestMissingSchemaMessage(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_DATABASE_URL": db.URL}}
+	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_DATABASE_URL": db.URL}}
 	r := s.run(t, "tasks", "list")
 	require.Zero(t, r.code, r.err)
 
@@ -68,7 +68,7 @@ func TestVerbDoesNotWaitForFullNotifyQueue(t *testing.T) {
 	proxy := pgproxytest.New(t, db.URL)
 	t.Cleanup(proxy.Fail("NotifySend", "54000", "too many notifications in the NOTIFY queue"))
 	asked := proxy.Lose("NotifyQueueTrim", pgproxytest.Silence, 1)
-	verb := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_DATABASE_URL": proxy.URL}}
+	verb := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_DATABASE_URL": proxy.URL}}
 	ended := make(chan result, 1)
 	go func() { ended <- verb.run(t, "tasks", "cancel", id.String()) }()
 	select {

@@ -112,52 +112,6 @@ func (p *printer) message(m *client.Message) {
 	p.parts(m.Parts)
 }
 
-func (p *printer) task(t *client.Task) {
-	p.field("task", t.ID)
-	p.field("context", t.ContextID)
-	p.field("state", t.Status.State)
-	if t.Status.Message != nil {
-		p.message(t.Status.Message)
-	}
-	for _, a := range t.Artifacts {
-		p.line("artifact %s:", label(a))
-		p.parts(a.Parts)
-	}
-}
-
-func label(a client.Artifact) string {
-	if a.Name != "" {
-		return a.Name
-	}
-	return a.ArtifactID
-}
-
-// event writes one event of a stream.
-func (p *printer) event(e *client.Event) {
-	switch {
-	case e.Task != nil:
-		p.task(e.Task)
-	case e.Message != nil:
-		p.message(e.Message)
-	case e.Status != nil:
-		p.line("%s%s", number(e.ID), e.Status.Status.State)
-		if m := e.Status.Status.Message; m != nil {
-			p.parts(m.Parts)
-		}
-	case e.Artifact != nil:
-		a := e.Artifact
-		note := ""
-		if a.Append {
-			note += ", more"
-		}
-		if a.LastChunk {
-			note += ", last"
-		}
-		p.line("%sartifact %s%s", number(e.ID), label(a.Artifact), note)
-		p.parts(a.Artifact.Parts)
-	}
-}
-
 // number returns the prefix of an event with an id.
 func number(id string) string {
 	if id == "" {

@@ -89,7 +89,7 @@ func newHooked(t *testing.T, hooks ...*task.PushConfig) *hooked {
 	s, err := store.Open(t.Context(), store.Options{URL: url, APIConns: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.WithoutCancel(t.Context())) })
-	h := &hooked{Store: s, t: t, task: store.NewID(), session: session{deps: Live(io.Discard), env: map[string]string{
+	h := &hooked{Store: s, t: t, task: store.NewID(), session: session{deps: Live(io.Discard, nil), env: map[string]string{
 		"HOLDFAST_DATABASE_URL": url, "HOLDFAST_PUBLIC_URL": "https://agents.example.com",
 	}}}
 	worker := store.NewID()
@@ -137,7 +137,7 @@ func (h *hooked) serve() {
 	require.NoError(h.t, err)
 	cfg.Roles, cfg.AdminListen = []config.Role{config.RolePush}, "127.0.0.1:0"
 	// Failed deliveries are not retried during the test.
-	cfg.Push.AllowPrivate, cfg.Push.RetryFirst = true, time.Hour
+	cfg.Push.AllowPrivate, cfg.Push.HTTPSOnly, cfg.Push.RetryFirst = true, false, time.Hour
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- app.Run(ctx, cfg, slog.New(slog.DiscardHandler), app.Options{}) }()
@@ -315,7 +315,7 @@ func TestPushTest(t *testing.T) {
 	require.Empty(t, to.got)
 
 	h.env["HOLDFAST_CONFIG"] = filepath.Join(t.TempDir(), "holdfast.yaml")
-	require.NoError(t, os.WriteFile(h.env["HOLDFAST_CONFIG"], []byte("push: {allow_private: true}\n"), 0o600))
+	require.NoError(t, os.WriteFile(h.env["HOLDFAST_CONFIG"], []byte("push: {allow_private: true, https_only: false, validation_challenge: false}\n"), 0o600))
 	v = read[trialView](h, exitOK, "push", "test", to.URL)
 	require.Equal(t, "delivered", v.Class)
 	require.Equal(t, http.StatusOK, v.Status)
@@ -389,7 +389,7 @@ func verified(t *testing.T, h *hooked, jwt string) (claims map[string]any) {
 func TestPushSecretIsTheOwners(t *testing.T) {
 	t.Parallel()
 	master := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	s := session{deps: Live(io.Discard), env: map[string]string{"HOLDFAST_WEBHOOK_SECRETS": master}}
+	s := session{deps: Live(io.Discard, nil), env: map[string]string{"HOLDFAST_WEBHOOK_SECRETS": master}}
 	h := &hooked{t: t, session: s}
 	v := read[secretView](h, exitOK, "push", "secret", "--tenant", "acme", "--owner", "alice")
 	secret, err := push.ParseSecret(master)

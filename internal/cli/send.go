@@ -16,7 +16,8 @@ the verb reads standard input.
 
 Exit codes: 0 the task completed, or continues (with --no-wait, or because the server's
 wait ended first); 1 the call failed; 3 the task failed, or was rejected or canceled; 4 the
-task waits for input or authentication: answer with --task.`,
+task waits for input or authentication: answer with --task. The verb then leaves out the
+artifacts of earlier turns, unless they have changed.`,
 		Example: `  holdfast send "echo:hello"
   holdfast send "ask:which city?"
   holdfast send --task 0199a3c1-… "Oslo"
@@ -38,11 +39,18 @@ task waits for input or authentication: answer with --task.`,
 			return err
 		}
 		params.Blocking = !*noWait
+		out := c.answers(cmd.Context(), agent, &params, *r.output)
 		answer, err := agent.Send(cmd.Context(), params)
 		if err != nil {
 			return explain(err, agent.URL)
 		}
-		if err := c.printAnswer(answer, *r.output); err != nil {
+		if *r.output == outputJSON {
+			err = printRaw(c.Out, answer.Raw)
+		} else {
+			out.event(answer)
+			err = out.err
+		}
+		if err != nil {
 			return err
 		}
 		if answer.Task != nil && params.Blocking && !client.Settled(answer.State()) {
@@ -51,13 +59,4 @@ task waits for input or authentication: answer with --task.`,
 		return verdict(answer.State())
 	}
 	return cmd
-}
-
-func (c *command) printAnswer(e *client.Event, format output) error {
-	if format == outputJSON {
-		return printRaw(c.Out, e.Raw)
-	}
-	p := &printer{w: c.Out}
-	p.event(e)
-	return p.err
 }

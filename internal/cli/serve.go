@@ -11,8 +11,8 @@ func (c *command) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server (the default verb)",
-		Long: `Serve the configured agents until SIGINT or SIGTERM. Then drain: let runs finish within
-worker.stop_grace and return the others to the queue.
+		Long: `Serve the configured agents until SIGINT, SIGTERM or SIGHUP. Then drain: let runs finish
+within worker.stop_grace and return the others to the queue.
 
 Without --database-url, the server starts an embedded PostgreSQL with its data in
 ./.holdfast. Flags override environment variables, which override the file. See

@@ -19,7 +19,8 @@ connection breaks, the verb resumes the stream after the last printed event, so 
 has every event once. Pauses between attempts to resume grow to 5 s; the default number
 of attempts lasts about half a minute.
 
-With -o json every event is one line of JSON.
+Chunks of a text are printed as one text, with the number of the first one. With -o json
+every event is one line of JSON.
 
 Exit codes: 0 the task completed, or the agent answered with a message; 1 the call failed,
 or the stream could not be resumed; 3 the task failed, or was rejected or canceled; 4 the
@@ -43,12 +44,16 @@ task waits for input or authentication; 130 interrupted. A broken stream never e
 		if err != nil {
 			return err
 		}
+		out := c.answers(cmd.Context(), agent, &params, *r.output)
 		state, taskID := "", ""
 		err = agent.Follow(cmd.Context(), params, client.FollowOptions{
 			Attempts: *attempts,
 			Wait:     200 * time.Millisecond,
 			MaxWait:  5 * time.Second,
-			Cut:      c.reportCut,
+			Cut: func(err error, after string) {
+				out.endText()
+				c.reportCut(err, after)
+			},
 		}, func(e *client.Event) error {
 			if s := e.State(); s != "" {
 				state = s
@@ -59,8 +64,10 @@ task waits for input or authentication; 130 interrupted. A broken stream never e
 			if *r.output == outputJSON {
 				return printLine(c.Out, e.Raw)
 			}
-			return c.printAnswer(e, *r.output)
+			out.event(e)
+			return out.err
 		})
+		out.endText()
 		if err != nil && taskID != "" && cmd.Context().Err() != nil {
 			return &exitError{exitInterrupted, fmt.Errorf("interrupted; the task continues. Follow it with: holdfast tasks tail %s", printable(taskID))}
 		}

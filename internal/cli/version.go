@@ -15,14 +15,25 @@ type versionInfo struct {
 	Go       string `json:"go"`
 }
 
+const module = "github.com/holdfast-a2a/holdfast"
+
 // readVersion returns the version that the Go toolchain recorded in the binary.
 func readVersion() versionInfo {
-	v := versionInfo{Version: "unknown"}
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v
+		return versionInfo{Version: "unknown"}
 	}
-	v.Version, v.Go = build.Main.Version, build.GoVersion
+	return versionOf(build)
+}
+
+// versionOf returns the version of Holdfast in a binary, which may be that of another module.
+func versionOf(build *debug.BuildInfo) versionInfo {
+	v := versionInfo{Version: build.Main.Version, Go: build.GoVersion}
+	for _, dep := range build.Deps {
+		if dep.Path == module {
+			return versionInfo{Version: dep.Version, Go: build.GoVersion}
+		}
+	}
 	for _, s := range build.Settings {
 		switch s.Key {
 		case "vcs.revision":

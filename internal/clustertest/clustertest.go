@@ -79,6 +79,18 @@ func Binary(t testing.TB) string {
 // Build builds a server for the test processes of all packages, and returns its path. If it is up to date, the go
 // command does nothing.
 func Build(name string, flags ...string) (string, error) {
+	return build("./cmd/server", name, flags...)
+}
+
+// Program is the path of another program of the module: that of the package in a directory, such as ./examples/go.
+func Program(t testing.TB, pkg string) string {
+	t.Helper()
+	path, err := build(pkg, "program-"+strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"))
+	require.NoError(t, err)
+	return path
+}
+
+func build(pkg, name string, flags ...string) (string, error) {
 	if underRace() {
 		name, flags = name+"-race", append(flags, "-race")
 	}
@@ -104,7 +116,7 @@ func Build(name string, flags ...string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	_, err = output(module, "go", append(append([]string{"build", "-o", path}, flags...), "./cmd/server")...)
+	_, err = output(module, "go", append(append([]string{"build", "-o", path}, flags...), pkg)...)
 	return path, err
 }
 

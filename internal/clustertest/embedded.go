@@ -9,8 +9,24 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
+
+// EmbeddedDir makes a directory for a server with an embedded database, until the test ends. When root runs the test,
+// the database's user must be able to enter it; it cannot enter t.TempDir.
+func EmbeddedDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-embedded-") //nolint:usetesting // see above
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() {
+		DropDatabase(t, dir)
+		_ = os.RemoveAll(dir)
+	})
+	return dir
+}
 
 // Postmaster is the process id of PostgreSQL in the directory; 0 if none runs.
 func Postmaster(dir string) int {

@@ -23,7 +23,13 @@ type Finished struct {
 // Command runs a verb to its end.
 func Command(t testing.TB, dir string, env []string, args ...string) Finished {
 	t.Helper()
-	cmd, out, errs := Verb(t, dir, env, args...)
+	return CommandOf(t, Binary(t), dir, env, args...)
+}
+
+// CommandOf is Command for another program.
+func CommandOf(t testing.TB, binary, dir string, env []string, args ...string) Finished {
+	t.Helper()
+	cmd, out, errs := verb(t, binary, dir, env, args...)
 	err := cmd.Run()
 	if !errors.As(err, new(*exec.ExitError)) {
 		require.NoError(t, err)
@@ -34,10 +40,15 @@ func Command(t testing.TB, dir string, env []string, args ...string) Finished {
 // Verb prepares a verb that the caller starts.
 func Verb(t testing.TB, dir string, env []string, args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
 	t.Helper()
+	return verb(t, Binary(t), dir, env, args...)
+}
+
+func verb(t testing.TB, binary, dir string, env []string, args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
+	t.Helper()
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*waittest.Patience)
 	t.Cleanup(cancel)
-	cmd = exec.CommandContext(ctx, Binary(t), args...)
+	cmd = exec.CommandContext(ctx, binary, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, errs
 	cmd.Env = append(cleanEnv(), env...)
 	return cmd, out, errs

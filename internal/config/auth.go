@@ -178,6 +178,12 @@ func (c *Config) Exposed() []string {
 	return out
 }
 
+// servesOthers reports whether clients on other machines use the server: they reach its ports, or a proxy on this machine
+// that public_url names.
+func (c *Config) servesOthers() bool {
+	return len(c.Exposed()) > 0 || c.PublicURL != "" && !c.publicIsLocal()
+}
+
 // reachable reports whether other machines can reach a listen address.
 func reachable(address string) bool {
 	// The listener resolves a name in the same way.

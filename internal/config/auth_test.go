@@ -124,6 +124,36 @@ func TestExposed(t *testing.T) {
 	}
 }
 
+// Other people's clients set webhooks at any address, so they need https and the receiver's consent unless the operator
+// says otherwise.
+func TestWebhooksOfOtherMachinesAreRestricted(t *testing.T) {
+	t.Parallel()
+	const open = "auth: {none: true}\n"
+	for content, want := range map[string]bool{
+		"":                                       false,
+		"listen: '[::1]:0'":                      false,
+		"listen: ':0'":                           true,
+		"grpc_listen: ':0'":                      true,
+		"listen: ':0'\nroles: [worker, push]":    false,
+		"public_url: http://localhost:8080":      false,
+		"public_url: https://agents.example.com": true,
+		"public_url: https://agents.example.com\nroles: [push]": true,
+	} {
+		c, err := Load(Source{File: file(t, open+content)})
+		require.NoError(t, err, content)
+		require.Equal(t, want, c.Push.HTTPSOnly, content)
+		require.Equal(t, want, c.Push.Challenge, content)
+	}
+	for _, listen := range []string{"listen: ':0'", "listen: 127.0.0.1:0"} {
+		for _, set := range []string{"true", "false"} {
+			c, err := Load(Source{File: file(t, open+listen+"\npush: {https_only: "+set+", validation_challenge: "+set+"}")})
+			require.NoError(t, err)
+			require.Equal(t, set == "true", c.Push.HTTPSOnly, listen)
+			require.Equal(t, set == "true", c.Push.Challenge, listen)
+		}
+	}
+}
+
 func TestVisibility(t *testing.T) {
 	t.Parallel()
 	c, err := Load(Source{File: file(t, `

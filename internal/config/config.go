@@ -118,12 +118,14 @@ type Protocol struct {
 	// a new task, as early clients expect.
 	LegacyClientTaskIDs bool `yaml:"legacy_client_task_ids"`
 	// V01ReopenTerminal lets a message of 0.1 to an ended task begin a new task under the same id.
-	V01ReopenTerminal bool            `yaml:"v01_reopen_terminal"`
-	BlockingDefault   BlockingDefault `yaml:"blocking_default"`
-	VersionHeader     VersionHeader   `yaml:"version_header"`
-	StatusTable       StatusTable     `yaml:"status_table"`
-	CardUnversioned   CardUnversioned `yaml:"card_unversioned"`
-	AmbiguousResult   AmbiguousResult `yaml:"ambiguous_result"`
+	V01ReopenTerminal bool `yaml:"v01_reopen_terminal"`
+	// V01EventNames gives server-sent events of 0.1 the names that trpc-a2a-go 0.0.x expects.
+	V01EventNames   bool            `yaml:"v01_event_names"`
+	BlockingDefault BlockingDefault `yaml:"blocking_default"`
+	VersionHeader   VersionHeader   `yaml:"version_header"`
+	StatusTable     StatusTable     `yaml:"status_table"`
+	CardUnversioned CardUnversioned `yaml:"card_unversioned"`
+	AmbiguousResult AmbiguousResult `yaml:"ambiguous_result"`
 }
 
 // BlockingDefault is what message/send does when the request sets no mode.
@@ -219,6 +221,7 @@ type Push struct {
 	Artifacts     bool     `yaml:"artifacts"`
 	CoalesceAfter int      `yaml:"coalesce_after"` // 0: never
 	BodyV01       PushBody `yaml:"body_v01"`
+	MaxHistory    Size     `yaml:"max_history"`
 
 	Timeout            time.Duration `yaml:"timeout"`
 	ConnectTimeout     time.Duration `yaml:"connect_timeout"`
@@ -228,7 +231,9 @@ type Push struct {
 	RetryFirst  time.Duration `yaml:"retry_first"`
 	RetryMost   time.Duration `yaml:"retry_most"`
 	GiveUpAfter time.Duration `yaml:"give_up_after"` // 0: never
-	MinAttempts int           `yaml:"min_attempts"`
+	// GiveUpFirstAfter replaces GiveUpAfter until the receiver has accepted a delivery; 0: it does not.
+	GiveUpFirstAfter time.Duration `yaml:"give_up_first_after"`
+	MinAttempts      int           `yaml:"min_attempts"`
 
 	WebhookSecrets []string `yaml:"webhook_secrets" env:"HOLDFAST_WEBHOOK_SECRETS"`
 	SecretKeys     []string `yaml:"secret_keys" env:"HOLDFAST_SECRET_KEYS"`

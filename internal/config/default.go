@@ -56,6 +56,7 @@ func Default() *Config {
 			AllowedPorts:       []string{"80", "443", "1024-65535"},
 			CoalesceAfter:      32,
 			BodyV01:            BodyTask,
+			MaxHistory:         256 * KiB,
 			Timeout:            15 * time.Second,
 			ConnectTimeout:     5 * time.Second,
 			Concurrency:        64,
@@ -63,7 +64,10 @@ func Default() *Config {
 			RetryFirst:         time.Second,
 			RetryMost:          time.Hour,
 			GiveUpAfter:        24 * time.Hour,
-			MinAttempts:        10,
+			// Time to start a receiver that was set too early. A mistyped URL, or a host that does not want the
+			// deliveries, gets about 14 requests instead of 36.
+			GiveUpFirstAfter: time.Hour,
+			MinAttempts:      10,
 		},
 	}
 }

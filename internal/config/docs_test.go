@@ -18,7 +18,7 @@ type documented struct{ Default, Variable string }
 
 // inWords are the keys whose default depends on other keys, or which are required: the table describes them in words.
 var inWords = map[string]bool{
-	"drain_delay": true, "agents[].name": true, "agents[].card.name": true, "agents[].card.description": true, "agents[].card.skills": true,
+	"drain_delay": true, "push.https_only": true, "push.validation_challenge": true, "agents[].name": true, "agents[].card.name": true, "agents[].card.description": true, "agents[].card.skills": true,
 	"agents[].card.extensions[].uri": true, "agents[].card.skills[].id": true, "agents[].card.skills[].name": true, "agents[].card.skills[].description": true,
 	"agents[].card.skills[].tags": true, "agents[].executor.kind": true, "agents[].executor.http.url": true,
 	"auth.schemes[].name": true, "auth.schemes[].kind": true, "auth.schemes[].basic.users[].name": true,

@@ -59,6 +59,10 @@ func Load(src Source) (*Config, error) {
 	if !l.given("drain_delay") && len(c.Exposed()) > 0 {
 		c.DrainDelay = drainDelay
 	}
+	if c.servesOthers() {
+		c.Push.HTTPSOnly = c.Push.HTTPSOnly || !l.given("push.https_only")
+		c.Push.Challenge = c.Push.Challenge || !l.given("push.validation_challenge")
+	}
 	l.validate(c)
 	if err := l.err(); err != nil {
 		return nil, err

@@ -157,6 +157,7 @@ func (l *loader) push(p *Push) {
 	}
 	inRange(l, "push.coalesce_after", p.CoalesceAfter, 0, 1000)
 	oneOf(l, "push.body_v01", p.BodyV01, BodyTask, BodyMinimal)
+	inRange(l, "push.max_history", p.MaxHistory, 1*KiB, 1*GiB)
 	inRange(l, "push.timeout", p.Timeout, 100*time.Millisecond, 2*time.Minute)
 	inRange(l, "push.connect_timeout", p.ConnectTimeout, 100*time.Millisecond, time.Minute)
 	inRange(l, "push.concurrency", p.Concurrency, 1, 10_000)
@@ -164,6 +165,7 @@ func (l *loader) push(p *Push) {
 	inRange(l, "push.retry_first", p.RetryFirst, 10*time.Millisecond, time.Hour)
 	inRange(l, "push.retry_most", p.RetryMost, 10*time.Millisecond, 24*time.Hour)
 	inRange(l, "push.give_up_after", p.GiveUpAfter, 0, 365*24*time.Hour)
+	inRange(l, "push.give_up_first_after", p.GiveUpFirstAfter, 0, 365*24*time.Hour)
 	inRange(l, "push.min_attempts", p.MinAttempts, 1, 10_000)
 	for i, secret := range p.WebhookSecrets {
 		if _, err := push.ParseSecret(secret); err != nil {

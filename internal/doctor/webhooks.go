@@ -46,7 +46,7 @@ func (d *database) webhooks(ctx context.Context) ([]Finding, error) {
 	}
 	if failing > 0 {
 		found = append(found, warns("%d have failed for longer than %s, the first for %s (%s)", failing, longFailing, seconds(failingSeconds), *worst).
-			advise("their receivers are down or refuse: see holdfast push list --failing; after push.give_up_after the server disables them")...)
+			advise("their receivers are down or refuse: see holdfast push list --failing; after push.give_up_after, or earlier if they never accepted one, the server disables them")...)
 	}
 	if disabled > 0 {
 		found = append(found, warns("%d are disabled, the last one %s", disabled, *reason).

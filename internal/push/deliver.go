@@ -138,7 +138,8 @@ func (d *Dispatcher) render(ctx context.Context, c *claim, header *task.Task, p 
 }
 
 // taskAsOf folds the log up to an event. A call for a later event continues from the earlier result, so each event is
-// read once for all deliveries of a claim.
+// read once for all deliveries of a claim. It drops the oldest messages beyond MaxHistory: otherwise each delivery to each
+// webhook, and each retry, would carry a client's large message again.
 func (d *Dispatcher) taskAsOf(ctx context.Context, c *claim, seq task.Seq) (*task.Task, error) {
 	t := c.told
 	c.told = nil // in case this fails halfway
@@ -162,6 +163,7 @@ func (d *Dispatcher) taskAsOf(ctx context.Context, c *claim, seq task.Seq) (*tas
 				return nil, err
 			}
 		}
+		t.TrimHistory(d.opt.MaxHistory)
 	}
 	if t.LastSeq == 0 {
 		return nil, task.NotFound // it was deleted after the claim had read its header
@@ -192,6 +194,9 @@ func (d *Dispatcher) judge(o *store.PushOutcome, a *Answer, c *claim) {
 		o.Disable = "the receiver answered 410 Gone"
 	case d.opt.Schedule.over(failures, failingFor):
 		o.Disable = fmt.Sprintf("%d deliveries in a row failed, for %s: %s", failures, failingFor.Round(time.Second), a.Error)
+	// An Internal error, such as a missing key, is this server's and says nothing about the receiver.
+	case !c.Accepted && a.Class != Internal && d.opt.Schedule.overFirst(failures, failingFor):
+		o.Disable = fmt.Sprintf("its receiver has never accepted a delivery: %d failed, for %s: %s", failures, failingFor.Round(time.Second), a.Error)
 	}
 	o.DueIn = d.opt.Schedule.delay(failures, a.RetryAfter)
 }
@@ -236,7 +241,7 @@ func (d *Dispatcher) record(ctx context.Context, c *claim, p parcel, a *Answer, 
 		d.Wake()
 		return false
 	}
-	c.Next, c.Failures, c.FailingSince = o.To+1, 0, time.Time{}
+	c.Next, c.Failures, c.FailingSince, c.Accepted = o.To+1, 0, time.Time{}, c.Accepted || a.Class == Delivered
 	return true
 }
 

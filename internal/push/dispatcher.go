@@ -47,6 +47,7 @@ type Options struct {
 	Concurrency   int           // concurrent deliveries; default 64
 	PerHost       int           // of these, to one host; default 8
 	CoalesceAfter int           // a longer backlog of events is delivered as one task; 0: never
+	MaxHistory    int64         // bytes of the newest messages in a delivery that shows the whole task; default 256 KiB
 	PollInterval  time.Duration // fallback to the wake-ups; default 1 s
 	Lock          time.Duration // of a claim; default the time for an attempt and its record
 	StopGrace     time.Duration // for deliveries under way when the server stops
@@ -89,6 +90,7 @@ const (
 func New(o Options) *Dispatcher {
 	o.Concurrency = cmp.Or(o.Concurrency, 64)
 	o.PerHost = cmp.Or(o.PerHost, 8)
+	o.MaxHistory = cmp.Or(o.MaxHistory, 256<<10)
 	o.PollInterval = cmp.Or(o.PollInterval, time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

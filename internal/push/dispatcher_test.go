@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,7 +267,7 @@ func TestASealingKeyOutOfReachReleasesTheClaim(t *testing.T) {
 func TestALongLogIsDelivered(t *testing.T) {
 	t.Parallel()
 	url, got := receiver(t, accept)
-	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.CoalesceAfter = 10 })
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.CoalesceAfter, o.MaxHistory = 10, 1<<20 })
 	of := r.begin(hook(url, "0.3"))
 	var evs []*task.Event
 	for i := range 600 {
@@ -279,6 +280,57 @@ func TestALongLogIsDelivered(t *testing.T) {
 	for i, m := range doc.History[1:] {
 		require.Equal(t, fmt.Sprint("m-", i), m.MessageID)
 	}
+}
+
+// One request with a large message must not make many large deliveries. Every version that shows the history shows the
+// newest messages of it.
+func TestBodiesBoundTheHistory(t *testing.T) {
+	t.Parallel()
+	url, got := receiver(t, accept)
+	r := start(t, storetest.New(t).URL, func(o *push.Options) { o.MaxHistory, o.CoalesceAfter = 64<<10, 50 })
+	type document struct {
+		History []struct{ MessageID string }
+	}
+	ids := func(d document) (ids []string) {
+		for _, m := range d.History {
+			ids = append(ids, m.MessageID)
+		}
+		return ids
+	}
+	large := func() *task.Event {
+		e := status(task.StateWorking, "large")
+		e.Message.Parts = []task.Part{task.Text(strings.Repeat("x", 40<<10))}
+		return e
+	}
+	for version, want := range map[string][]string{"0.1": nil, "0.3": {"m-large", "m-1", "m-2"}} {
+		of := r.begin(hook(url, version))
+		var body []byte
+		for _, e := range []*task.Event{
+			status(task.StateWorking, "0"), large(), large(), status(task.StateWorking, "1"), status(task.StateWorking, "2"), status(task.StateCompleted, "3"),
+		} {
+			r.emit(of, e)
+			body = waittest.Within(t, "a delivery", got).body
+			require.Less(t, len(body), 128<<10, version)
+		}
+		var doc document
+		require.NoError(t, json.Unmarshal(body, &doc))
+		require.Equal(t, want, ids(doc), version)
+	}
+
+	// In 1.0 a receiver that lags gets the whole task.
+	of := r.begin(hook(url, "1.0"))
+	evs := []*task.Event{large(), large()}
+	var want []string
+	for i := range 60 {
+		evs = append(evs, status(task.StateWorking, fmt.Sprint(i)))
+	}
+	for i := range 59 {
+		want = append(want, fmt.Sprint("m-", i))
+	}
+	r.emit(of, evs...)
+	var lagged struct{ Task document }
+	require.NoError(t, json.Unmarshal(waittest.Within(t, "the task", got).body, &lagged))
+	require.Equal(t, want, ids(lagged.Task))
 }
 
 func TestEveryEventArrivesInOrder(t *testing.T) {
@@ -477,6 +529,39 @@ func TestWebhooksAreDisabled(t *testing.T) {
 	for _, text := range []string{"first", "second", "third"} {
 		require.Equal(t, text, said(t, (<-got).body), "no event is lost meanwhile")
 	}
+}
+
+// A URL whose receiver never accepted anything is a mistake, or a host that does not want the deliveries.
+func TestAReceiverThatNeverAcceptsIsGivenUpEarly(t *testing.T) {
+	t.Parallel()
+	r := start(t, storetest.New(t).URL, func(o *push.Options) {
+		o.Schedule = push.Schedule{First: time.Millisecond, Most: time.Millisecond, GiveUpAfter: 24 * time.Hour, GiveUpFirstAfter: time.Nanosecond, MinAttempts: 4}
+	})
+	never, _ := receiver(t, answer(http.StatusNotFound))
+	of := r.begin(hook(never, "1.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	awaited(t, "end", func() bool { return !r.cursor(of.id).Config.DisabledAt.IsZero() })
+	require.Contains(t, r.cursor(of.id).Config.DisabledFor, "its receiver has never accepted a delivery: 4 failed, for")
+	require.Contains(t, r.cursor(of.id).Config.DisabledFor, "404 Not Found")
+	require.Len(t, r.attempts(of.id), 4)
+
+	once := atomic.Bool{}
+	flaky, _ := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		if once.Swap(true) {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	// The first event is delivered by the claim that also fails with the second, and later claims fail again.
+	of = r.begin(hook(flaky, "1.0"))
+	r.emit(of, status(task.StateWorking, "x"), status(task.StateWorking, "y"))
+	awaited(t, "more failures", func() bool { return r.cursor(of.id).Failures >= 8 })
+	require.True(t, r.cursor(of.id).Config.DisabledAt.IsZero(), "it may be down for a day")
+
+	unknown, _ := receiver(t, accept)
+	of = r.begin(hook(unknown, "7.0"))
+	r.emit(of, status(task.StateWorking, "x"))
+	awaited(t, "more failures", func() bool { return r.cursor(of.id).Failures >= 8 })
+	require.True(t, r.cursor(of.id).Config.DisabledAt.IsZero(), "the receiver was not asked")
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {

@@ -9,9 +9,11 @@ import (
 type Schedule struct {
 	First time.Duration // before the second attempt; doubles with each further one
 	Most  time.Duration // the longest pause between two attempts
-	// A configuration is disabled when it has failed for GiveUpAfter and at least MinAttempts times; 0: never.
-	GiveUpAfter time.Duration
-	MinAttempts int
+	// A configuration is disabled when it has failed for GiveUpAfter and at least MinAttempts times; 0: never. If its
+	// receiver has not accepted any delivery, GiveUpFirstAfter is enough.
+	GiveUpAfter      time.Duration
+	GiveUpFirstAfter time.Duration
+	MinAttempts      int
 }
 
 // longestRetryAfter is the longest Retry-After that we respect.
@@ -30,5 +32,14 @@ func (s Schedule) delay(failures int, retryAfter time.Duration) time.Duration {
 
 // over reports whether a failing configuration must be disabled.
 func (s Schedule) over(failures int, failingFor time.Duration) bool {
-	return s.GiveUpAfter > 0 && failures >= s.MinAttempts && failingFor >= s.GiveUpAfter
+	return s.ends(s.GiveUpAfter, failures, failingFor)
+}
+
+// overFirst reports the same for a configuration whose receiver has not accepted any delivery.
+func (s Schedule) overFirst(failures int, failingFor time.Duration) bool {
+	return s.ends(s.GiveUpFirstAfter, failures, failingFor)
+}
+
+func (s Schedule) ends(after time.Duration, failures int, failingFor time.Duration) bool {
+	return after > 0 && failures >= s.MinAttempts && failingFor >= after
 }

@@ -92,9 +92,11 @@ type Tally struct {
 // Hooked adds webhooks to clustertest.Settings.
 func Hooked(more a2atest.Object) string { return clustertest.Settings + Pushing(more) }
 
-// Pushing allows webhooks to this machine, with fast retries; more is added to push.
+// Pushing allows webhooks to this machine by plain HTTP, with fast retries; more is added to push.
 func Pushing(more a2atest.Object) string {
-	push := a2atest.Object{"allow_private": true, "retry_first": "20ms", "retry_most": "200ms"}
+	push := a2atest.Object{
+		"allow_private": true, "https_only": false, "validation_challenge": false, "retry_first": "20ms", "retry_most": "200ms",
+	}
 	maps.Copy(push, more)
 	return "\npush: " + string(a2atest.JSON(push)) + "\n"
 }

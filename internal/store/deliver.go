@@ -30,6 +30,7 @@ type PushDue struct {
 
 	Failures     int // failed attempts since the last success
 	FailingSince time.Time
+	Accepted     bool // the receiver has accepted a delivery at this URL
 
 	header *task.Task    // nil: not read yet
 	ahead  []*task.Event // the first events to deliver, read with the claim; nil: none were read
@@ -199,6 +200,7 @@ func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*PushDue, 
 	d := &PushDue{
 		Task: task.ID(r.Task), PublicID: r.PublicID, Claim: r.Claim, Caller: r.Caller, Next: task.Seq(r.NextSeq), Upto: task.Seq(r.DueSeq),
 		Failures: int(r.Attempts), FailingSince: r.FailingSince.Time,
+		Accepted: r.Accepted,
 	}
 	var err error
 	d.Config, err = pushConfig(&dbsqlc.PushConfig{

@@ -51,7 +51,7 @@ func TestReadsTakeTheirBytes(t *testing.T) {
 		account := budgets.Open("caller")
 		got, err := read(account)
 		require.NoError(t, err, name)
-		require.Len(t, got.Artifacts[0].Parts, 12, name)
+		require.Len(t, got.Artifacts[0].Parts[0].Text, 12<<20, name)
 		require.InDelta(t, 4*12<<20, budgets.Answers.Stat().Used, 4<<20, "%s: four times the log", name)
 		account.Close()
 		require.Zero(t, budgets.Answers.Stat().Used, name)
@@ -93,7 +93,7 @@ func TestListPassesLongLogs(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, page)
 		for _, got := range page {
-			require.Len(t, got.Artifacts[0].Parts, ids[got.PublicID])
+			require.Len(t, got.Artifacts[0].Parts[0].Text, 100*ids[got.PublicID])
 			delete(ids, got.PublicID)
 			l.After = Place{At: got.Status.At, ID: got.ID}
 		}

@@ -376,7 +376,7 @@ func TestEveryStatusMakesAWebhookDue(t *testing.T) {
 			require.NoError(t, as.Apply(e))
 		}
 		require.Equal(t, r.Upto, as.LastSeq)
-		require.Len(t, as.Artifacts[0].Parts, int(r.Upto)-3, "without later events")
+		require.Len(t, as.Artifacts[0].Parts[0].Text, int(r.Upto)-3, "without later events")
 	}
 	whole, err := f.Snapshot(t.Context(), as, true)
 	require.NoError(t, err)
@@ -534,6 +534,43 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tries, 3)
 	require.Empty(t, f.duePushes(5))
+}
+
+// A receiver that has accepted a delivery is known to want them. Another URL is another receiver.
+func TestAcceptanceBelongsToTheURL(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.running("a")
+	id := p.c.Task.ID
+	claim := func() *PushDue {
+		t.Helper()
+		p.must(t, status(task.StateWorking))
+		due := f.duePushes(5)
+		require.Len(t, due, 1)
+		return due[0]
+	}
+	f.setPush(id, hook("c", "h"))
+	d := claim()
+	require.False(t, d.Accepted)
+	f.record(failed(d, 0))
+	d = claim()
+	silent := delivered(d, 2)
+	silent.DeliveryID = "" // no request was made
+	f.record(silent)
+	d = claim()
+	require.False(t, d.Accepted)
+	f.record(delivered(d, d.Upto))
+	d = claim()
+	require.True(t, d.Accepted)
+	f.record(failed(d, 0))
+	f.setPush(id, hook("c", "h"))
+	d = claim()
+	require.True(t, d.Accepted, "the same URL again")
+	f.record(failed(d, 0))
+	other := hook("c", "h")
+	other.URL += "/other"
+	f.setPush(id, other)
+	require.False(t, claim().Accepted)
 }
 
 // A connection that dies during a commit leaves the outcome unknown, and the store sends the record again. The first copy

@@ -52,6 +52,23 @@ type Message struct {
 	References []string // referenceTaskIds
 }
 
+// overhead is about what a message or a part takes without its content: names of members, the ids of the task.
+const overhead = 256
+
+// Size returns about how many bytes the message takes. Files count decoded, not in base64.
+func (m *Message) Size() int64 {
+	n := int64(overhead + len(m.ID) + len(m.Metadata))
+	for i := range m.Parts {
+		n += overhead + m.Parts[i].Size()
+	}
+	for _, names := range [][]string{m.Extensions, m.References} {
+		for _, name := range names {
+			n += int64(len(name))
+		}
+	}
+	return n
+}
+
 // Artifact is an output of a task. In an event it is one chunk.
 type Artifact struct {
 	ID          string

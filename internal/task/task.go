@@ -3,6 +3,7 @@ package task
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -37,8 +38,13 @@ type Task struct {
 	Artifacts []Artifact
 
 	// statusAt is where the status message belongs in History once a newer
-	// status supersedes it: before the messages that arrived after it.
+	// status supersedes it: before the messages that arrived after it. Negative: TrimHistory has
+	// dropped some of those.
 	statusAt int
+
+	// growing has the texts of parts that chunks continue, by the position of the artifact whose last part it is. A
+	// string for each chunk would be copied for each chunk.
+	growing map[int]*strings.Builder
 }
 
 // Apply folds one event into the task. It ignores events at or below LastSeq, so a reader may apply
@@ -71,7 +77,7 @@ func (t *Task) Apply(e *Event) error {
 }
 
 func (t *Task) applyStatus(e *Event) {
-	if old := t.Status.Message; old != nil {
+	if old := t.Status.Message; old != nil && t.statusAt >= 0 {
 		at := min(t.statusAt, len(t.History))
 		t.History = append(t.History, Message{})
 		copy(t.History[at+1:], t.History[at:])
@@ -91,12 +97,16 @@ func (t *Task) applyArtifact(e *Event) {
 		}
 		if !e.Append {
 			index := have.Index
+			delete(t.growing, i)
 			*have = *a
 			have.Index = index
 			have.Parts = append([]Part(nil), a.Parts...)
 			return
 		}
-		have.Parts = append(have.Parts, a.Parts...)
+		if !t.continued(i, a.Parts) {
+			delete(t.growing, i)
+			have.Parts = append(have.Parts, a.Parts...)
+		}
 		if a.Name != "" {
 			have.Name = a.Name
 		}
@@ -117,13 +127,42 @@ func (t *Task) applyArtifact(e *Event) {
 	t.Artifacts = append(t.Artifacts, fresh)
 }
 
+// continued adds the parts of a chunk to the last part of artifact i. It does nothing and returns false unless they are a
+// piece of its text (decision 0044).
+func (t *Task) continued(i int, more []Part) bool {
+	parts := t.Artifacts[i].Parts
+	if len(parts) == 0 || len(more) != 1 {
+		return false
+	}
+	last, next := &parts[len(parts)-1], &more[0]
+	if !last.plain() || !next.plain() || last.MediaType != next.MediaType {
+		return false
+	}
+	text := t.growing[i]
+	if text == nil {
+		if t.growing == nil {
+			t.growing = map[int]*strings.Builder{}
+		}
+		text = &strings.Builder{}
+		text.WriteString(last.Text)
+		t.growing[i] = text
+	}
+	text.WriteString(next.Text)
+	last.Text = text.String()
+	return true
+}
+
+// plain reports whether the part is text that says nothing about itself but its media type.
+func (p *Part) plain() bool { return p.Kind == PartText && p.Filename == "" && p.Metadata == nil }
+
 // Fold applies events to a copy of the header and returns the task.
 func Fold(header Task, events []Event) (*Task, error) {
 	t := header
 	t.History = slices.Clone(t.History)
+	t.growing = nil
 	t.Artifacts = slices.Clone(t.Artifacts)
 	for i := range t.Artifacts {
-		t.Artifacts[i].Parts = slices.Clip(t.Artifacts[i].Parts)
+		t.Artifacts[i].Parts = slices.Clone(t.Artifacts[i].Parts)
 	}
 	for i := range events {
 		if err := t.Apply(&events[i]); err != nil {
@@ -131,6 +170,23 @@ func Fold(header Task, events []Event) (*Task, error) {
 		}
 	}
 	return &t, nil
+}
+
+// TrimHistory drops the oldest messages until the others have at most so many bytes (Message.Size) together. Later events
+// can still be applied.
+func (t *Task) TrimHistory(most int64) {
+	first := len(t.History)
+	for ; first > 0; first-- {
+		if most -= t.History[first-1].Size(); most < 0 {
+			break
+		}
+	}
+	if first == 0 {
+		return
+	}
+	// A copy: the old array would keep the dropped messages in memory.
+	t.History = append([]Message(nil), t.History[first:]...)
+	t.statusAt -= first
 }
 
 // Tail returns the last n messages of the history, oldest first.

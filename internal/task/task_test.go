@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -173,6 +174,40 @@ func TestHistoryOrdersSupersededStatusMessages(t *testing.T) {
 	require.Empty(t, got.Tail(0))
 }
 
+func TestTrimHistoryKeepsTheNewestMessages(t *testing.T) {
+	t.Parallel()
+	m := message(1, "u1")
+	one := m.Message.Size()
+	got, err := task.Fold(task.Task{}, []task.Event{
+		m,
+		status(2, task.StateWorking, "a1"),
+		message(3, "u2"),
+		message(4, "u3"),
+	})
+	require.NoError(t, err)
+	got.TrimHistory(3 * one)
+	require.Equal(t, []string{"u1", "u2", "u3"}, ids(got.History), "they fit")
+	got.TrimHistory(3*one - 1)
+	require.Equal(t, []string{"u2", "u3"}, ids(got.History))
+	late := status(5, task.StateWorking, "a2")
+	require.NoError(t, got.Apply(&late))
+	require.Equal(t, []string{"a1", "u2", "u3"}, ids(got.History), "at its place")
+
+	got.TrimHistory(one)
+	require.Equal(t, []string{"u3"}, ids(got.History))
+	next := message(6, "u4")
+	require.NoError(t, got.Apply(&next))
+	got.TrimHistory(0)
+	require.Empty(t, got.History)
+	last := status(7, task.StateCompleted, "a3")
+	require.NoError(t, got.Apply(&last))
+	require.Empty(t, got.History, "a2 is older than u4, which was dropped")
+	require.Equal(t, "a3", got.Status.Message.ID)
+	after := message(8, "u5")
+	require.NoError(t, got.Apply(&after))
+	require.Equal(t, []string{"u5"}, ids(got.History))
+}
+
 func TestFirstMessageMakesTaskSubmitted(t *testing.T) {
 	t.Parallel()
 	got, err := task.Fold(task.Task{}, []task.Event{message(1, "u1")})
@@ -224,7 +259,7 @@ func TestFoldRefusesGapsAndIgnoresOverlap(t *testing.T) {
 	require.Equal(t, task.Seq(1), x.LastSeq)
 	before := x
 	require.NoError(t, x.Apply(&m))
-	require.Empty(t, cmp.Diff(before, x, cmp.AllowUnexported(task.Task{})))
+	require.Empty(t, cmp.Diff(before, x, cmp.AllowUnexported(task.Task{}), cmpopts.IgnoreFields(task.Task{}, "growing")))
 }
 
 // log draws a valid log.
@@ -266,11 +301,76 @@ func deepCopy(evs []task.Event) []task.Event {
 	return out
 }
 
+// An agent that streams a text appends a chunk for each token. Readers of the task get the text in one part.
+func TestAppendedTextJoins(t *testing.T) {
+	t.Parallel()
+	text := task.Text
+	data := task.Part{Kind: task.PartData, Data: json.RawMessage(`1`)}
+	markdown := func(s string) task.Part { return task.Part{Kind: task.PartText, Text: s, MediaType: "text/markdown"} }
+	noted := task.Part{Kind: task.PartText, Text: "n", Metadata: json.RawMessage(`{"k":1}`)}
+	named := task.Part{Kind: task.PartText, Text: "f", Filename: "f.txt"}
+	type parts = []task.Part
+	for name, c := range map[string]struct {
+		chunks []parts
+		want   parts
+	}{
+		"one text in many chunks":                    {[]parts{{text("a")}, {text("b")}, {text("")}, {text("c")}}, parts{text("abc")}},
+		"parts of the first chunk stay apart":        {[]parts{{text("a"), text("b")}, {text("c")}}, parts{text("a"), text("bc")}},
+		"parts of an appended chunk stay apart":      {[]parts{{text("a")}, {text("b"), text("c")}, {text("d")}}, parts{text("a"), text("b"), text("cd")}},
+		"other content between texts":                {[]parts{{text("a")}, {data}, {text("b")}, {text("c")}}, parts{text("a"), data, text("bc")}},
+		"one media type":                             {[]parts{{markdown("a")}, {markdown("b")}}, parts{markdown("ab")}},
+		"another media type":                         {[]parts{{text("a")}, {markdown("b")}, {text("c")}}, parts{text("a"), markdown("b"), text("c")}},
+		"metadata and file names belong to one part": {[]parts{{noted}, {noted}, {named}, {named}, {text("a")}}, parts{noted, noted, named, named, text("a")}},
+		"data":              {[]parts{{data}, {data}}, parts{data, data}},
+		"an empty artifact": {[]parts{{}, {text("a")}, {text("b")}}, parts{text("ab")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			evs := []task.Event{message(1, "u1")}
+			for i, p := range c.chunks {
+				evs = append(evs, task.Event{
+					Seq: task.Seq(i + 2), Kind: task.EventArtifact, Append: i > 0, Artifact: &task.Artifact{ID: "a", Parts: p},
+				})
+			}
+			got, err := task.Fold(task.Task{}, evs)
+			require.NoError(t, err)
+			require.Equal(t, c.want, got.Artifacts[0].Parts)
+		})
+	}
+}
+
+// Replacing an artifact ends its text; texts of artifacts that grow in turns do not mix.
+func TestAppendedTextJoinsWithinItsArtifact(t *testing.T) {
+	t.Parallel()
+	got, err := task.Fold(task.Task{}, []task.Event{
+		message(1, "u1"), chunk(2, "a", "1", false), chunk(3, "b", "x", false), chunk(4, "a", "2", true), chunk(5, "b", "y", true),
+		chunk(6, "a", "new ", false), chunk(7, "b", "z", true), chunk(8, "a", "text", true),
+	})
+	require.NoError(t, err)
+	require.Equal(t, []task.Part{task.Text("new text")}, got.Artifacts[0].Parts)
+	require.Equal(t, []task.Part{task.Text("xyz")}, got.Artifacts[1].Parts)
+}
+
+// The work grows with the text, and not with its square: this test would take minutes.
+func TestAppendedTextOfManyChunks(t *testing.T) {
+	t.Parallel()
+	const chunks = 200_000
+	piece := strings.Repeat("x", 100)
+	evs := []task.Event{message(1, "u1")}
+	for i := range chunks {
+		evs = append(evs, chunk(task.Seq(i+2), "a", piece, i > 0))
+	}
+	got, err := task.Fold(task.Task{}, evs)
+	require.NoError(t, err)
+	require.Len(t, got.Artifacts[0].Parts, 1)
+	require.Len(t, got.Artifacts[0].Parts[0].Text, chunks*len(piece))
+}
+
 // Several readers may fold the same events in pieces, with overlaps: all get the same task, and the events stay
 // unchanged.
 func TestFoldInPiecesEqualsFold(t *testing.T) {
 	t.Parallel()
-	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.EquateEmpty()}
+	same := cmp.Options{cmp.AllowUnexported(task.Task{}), cmpopts.IgnoreFields(task.Task{}, "growing"), cmpopts.EquateEmpty()}
 	rapid.Check(t, func(t *rapid.T) {
 		evs := log(t)
 		shared := deepCopy(evs)

@@ -69,15 +69,15 @@ func TestTaskFailsWhenArtifactsExceedLimit(t *testing.T) {
 		got := p.become(p.create(agent, "x"), task.StateFailed)
 		require.Equal(t, "The agent's artifacts exceed the limit of 10230 bytes for one task.",
 			got.Status.Message.FirstText(), agent)
-		require.Len(t, got.Artifacts[0].Parts, 10, "events within the limit are stored: %s", agent)
+		require.Len(t, got.Artifacts[0].Parts[0].Text, 10*1000, "events within the limit are stored: %s", agent)
 	}
 	h := p.create("d", "first")
 	p.become(h, task.StateInputRequired)
 	p.say(h, "second")
-	require.Len(t, p.become(h, task.StateInputRequired).Artifacts[0].Parts, 10, "exactly the limit")
+	require.Len(t, p.become(h, task.StateInputRequired).Artifacts[0].Parts[0].Text, 10*1000, "exactly the limit")
 	p.say(h, "third")
-	require.Len(t, p.become(h, task.StateFailed).Artifacts[0].Parts, 10)
-	for agent, parts := range map[string]int{"e": 10, "f": 100} {
-		require.Len(t, p.become(p.create(agent, "x"), task.StateCompleted).Artifacts[0].Parts, parts)
+	require.Len(t, p.become(h, task.StateFailed).Artifacts[0].Parts[0].Text, 10*1000)
+	for agent, chunks := range map[string]int{"e": 10, "f": 100} {
+		require.Len(t, p.become(p.create(agent, "x"), task.StateCompleted).Artifacts[0].Parts[0].Text, chunks*1000)
 	}
 }

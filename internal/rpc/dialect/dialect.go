@@ -105,9 +105,15 @@ type Traits struct {
 	// TokenHeaders are the headers that carry the token of a webhook's configuration. There may be
 	// several: a receiver written for one document knows only that document's name.
 	TokenHeaders []string
+	// EventNames are the names that early clients of the version expect of the events of a stream, or
+	// nil. The first document of an Opening is then a status, the others are artifacts.
+	EventNames *EventNames
 	// AuthorizesKeys says that API keys of a webhook also go into Authorization.
 	AuthorizesKeys bool
 }
+
+// EventNames are the names of server-sent events.
+type EventNames struct{ Status, Artifact string }
 
 // Notify chooses a form of notifications where the A2A documents leave it open.
 type Notify struct {

@@ -64,6 +64,8 @@ type Options struct {
 	LegacyTaskIDs bool
 	// ReopenTerminal lets a message restart a task that has ended, in versions that allow it.
 	ReopenTerminal bool
+	// EventNames gives the events of streams names, in versions whose early clients read them.
+	EventNames bool
 	// ReturnByDefault answers a send as soon as it is stored, unless the request says to wait.
 	ReturnByDefault bool
 	// Ambiguous chooses the shape of answers to requests that fit several versions.

@@ -14,6 +14,8 @@ import (
 
 // Sink is a stream as its binding frames it. It belongs to one goroutine.
 type Sink interface {
+	// Name sets the name of the next event, for clients that tell events apart by it.
+	Name(name string)
 	// Event adds a document. id is the id from which a client resumes, 0 for none.
 	Event(id int64, document []byte)
 	// KeepAlive adds a keep-alive frame.
@@ -107,6 +109,9 @@ func (s *Stream) Follow(ctx context.Context, out Sink) error {
 	defer end(nil)
 	defer s.watch(end)()
 	f := &following{Stream: s, out: out}
+	if s.runner.opt.EventNames {
+		f.names = s.codec.Traits().EventNames
+	}
 	switch err := f.run(followed); {
 	case err == nil, ctx.Err() != nil, errors.As(err, new(writeError)):
 	case followed.Err() != nil:
@@ -136,7 +141,20 @@ func (o *Runner) opener(r *Request) (func(context.Context) (*engine.Stream, erro
 // following is a stream with its sink.
 type following struct {
 	*Stream
-	out Sink
+	out   Sink
+	names *dialect.EventNames // nil: events have no names
+}
+
+// add adds a document: a status, or an artifact.
+func (s *following) add(id int64, status bool, document []byte) {
+	switch {
+	case s.names == nil:
+	case status:
+		s.out.Name(s.names.Status)
+	default:
+		s.out.Name(s.names.Artifact)
+	}
+	s.out.Event(id, document)
 }
 
 // writeError marks a write that failed because the client is gone.
@@ -197,7 +215,7 @@ func (s *following) open() (ended bool, err error) {
 		if i == len(docs)-1 {
 			id = s.st.ID(t.LastSeq)
 		}
-		s.out.Event(id, doc)
+		s.add(id, i == 0, doc)
 	}
 	s.opened = true
 	s.st.Task = nil // frees its artifacts
@@ -244,7 +262,7 @@ func (s *following) show(ev *engine.Entry) (ended bool, err error) {
 		ended = ev.Kind == task.EventStatus && s.codec.Closes(s.op, ev.State)
 	}
 	if doc != nil && err == nil {
-		s.out.Event(s.st.ID(ev.Seq), doc)
+		s.add(s.st.ID(ev.Seq), ev.Kind == task.EventStatus, doc)
 	}
 	return ended, err
 }

@@ -210,6 +210,9 @@ func (c *call) Event(_ int64, document []byte) {
 	c.size += len(document)
 }
 
+// Name does nothing: messages have no names.
+func (c *call) Name(string) {}
+
 // KeepAlive adds nothing: the connection sends its own pings.
 func (c *call) KeepAlive() {}
 

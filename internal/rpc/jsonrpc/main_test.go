@@ -161,6 +161,7 @@ type options struct {
 	WriteTimeout    time.Duration
 	MaxStreams      int
 	LegacyTaskIDs   bool
+	EventNames      bool
 	ReturnByDefault bool
 	Ambiguous       dispatch.Ambiguous
 	StrictVersion   bool
@@ -175,7 +176,7 @@ func (o options) binding() *jsonrpc.Binding {
 	}
 	return jsonrpc.New(jsonrpc.Options{
 		Operations: dispatch.New(dispatch.Options{
-			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs,
+			Engine: o.Engine, KeepAlive: o.KeepAlive, MaxStreams: o.MaxStreams, LegacyTaskIDs: o.LegacyTaskIDs, EventNames: o.EventNames,
 			Memory: o.Memory, Quotas: o.Quotas, ReturnByDefault: o.ReturnByDefault, Ambiguous: o.Ambiguous, Agents: o.Agents, Observer: o.Observer,
 		}),
 		Limits: body.Limits{Size: o.MaxBody, Depth: o.MaxDepth, Timeout: o.BodyTimeout}, WriteTimeout: o.WriteTimeout,

@@ -55,6 +55,7 @@ type client struct {
 
 // frame is one event, or a comment.
 type frame struct {
+	name    string
 	id      int64 // 0 without an id
 	comment string
 	answer  *answer
@@ -91,7 +92,7 @@ func subscribe(id task.ID) string {
 	return request(`"s"`, "tasks/resubscribe", `{"id":"`+id.String()+`"}`)
 }
 
-// next reads one frame strictly: at most one id, one line of data, an empty line.
+// next reads one frame strictly: at most one name, at most one id, one line of data, an empty line.
 func (c *client) next(t testing.TB) frame {
 	t.Helper()
 	var f frame
@@ -99,6 +100,10 @@ func (c *client) next(t testing.TB) frame {
 	if strings.HasPrefix(line, ": ") {
 		f.comment = line[2:]
 	} else {
+		if name, ok := strings.CutPrefix(line, "event: "); ok {
+			f.name = name
+			line = c.line(t)
+		}
 		if digits, ok := strings.CutPrefix(line, "id: "); ok {
 			var err error
 			f.id, err = strconv.ParseInt(digits, 10, 64)
@@ -181,6 +186,9 @@ func shown(f frame) string {
 		return err.Error()
 	}
 	words := []string{seq}
+	if f.name != "" {
+		words = append(words, f.name)
+	}
 	if kind := cmp.Or(wrapper, r.Kind); kind != "" {
 		words = append(words, kind)
 	}

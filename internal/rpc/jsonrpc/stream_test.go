@@ -83,7 +83,7 @@ func TestSubscribe(t *testing.T) {
 			name: "a working task", before: []task.Event{status(task.StateWorking), chunk("x"), chunk("y")},
 			then: []task.Event{chunk("z"), status(task.StateFailed)},
 			// Only the end of the opening has an id: a client that lost the end gets the whole opening again.
-			v01: []string{"- working", "4 artifact x y", "5 artifact z", "6 failed final"},
+			v01: []string{"- working", "4 artifact xy", "5 artifact z", "6 failed final"},
 			v03: []string{"4 task working", "5 artifact-update artifact z", "6 status-update failed final"},
 		},
 		{
@@ -509,4 +509,33 @@ func TestStreamEndsWithRequestContext(t *testing.T) {
 	cancel()
 	wait(t, s.closed)
 	require.NoError(t, resp.Body.Close())
+}
+
+// Early clients of 0.1 tell events apart by their names.
+func TestEventNames(t *testing.T) {
+	t.Parallel()
+	s := serveStreams(t, options{EventNames: true, KeepAlive: time.Millisecond})
+	for version, want := range map[string][]string{
+		"0.1": {
+			"- task_status_update working", "3 task_artifact_update artifact x", "4 task_artifact_update artifact y",
+			"5 task_status_update completed final",
+		},
+		"0.3": {"3 task working", "4 artifact-update artifact y", "5 status-update completed final"},
+	} {
+		id := s.task(version, status(task.StateWorking), chunk("x"))
+		c := s.open(t, subscribe(id))
+		said := func() string {
+			for {
+				if f := c.next(t); f.comment == "" {
+					return shown(f)
+				}
+			}
+		}
+		got := []string{said()}
+		s.add(id, chunk("y"), status(task.StateCompleted))
+		for len(got) < len(want) {
+			got = append(got, said())
+		}
+		require.Equal(t, want, got)
+	}
 }

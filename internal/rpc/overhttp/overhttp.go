@@ -119,6 +119,9 @@ func (x *Exchange) Stream(b *Binding, a Answerer) {
 	})
 }
 
+// Name sets the name of the next event.
+func (x *Exchange) Name(name string) { x.Out.Name(name) }
+
 // KeepAlive adds a comment to the stream.
 func (x *Exchange) KeepAlive() { x.Out.KeepAlive() }
 

@@ -76,6 +76,12 @@ func (s *Writer) Event(id int64, data ...[]byte) {
 	*s.buf = append(b, '\n', '\n')
 }
 
+// Name sets the name of the next event.
+func (s *Writer) Name(name string) {
+	b := append(s.added(), "event: "...)
+	*s.buf = append(append(b, name...), '\n')
+}
+
 // KeepAlive adds a comment: clients ignore it, and proxies see activity.
 func (s *Writer) KeepAlive() { *s.buf = append(s.added(), ": keep-alive\n\n"...) }
 

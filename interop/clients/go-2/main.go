@@ -646,12 +646,14 @@ func (f *follower) take(ev a2a.Event) {
 	}
 }
 
+// chunkSize is the size of the chunks that scenarios ask for.
+const chunkSize = 64
+
+// chunksOf takes the text of a task, which a read task has in one part, apart.
 func chunksOf(task *a2a.Task) []string {
 	var chunks []string
-	for _, artifact := range task.Artifacts {
-		for _, p := range artifact.Parts {
-			chunks = append(chunks, p.Text())
-		}
+	for chunk := range slices.Chunk([]byte(textOf(task)), chunkSize) {
+		chunks = append(chunks, string(chunk))
 	}
 	return chunks
 }

@@ -121,6 +121,8 @@ type PushCursor struct {
 	// Since when nothing is delivered, for the reason in disabled_for. Events are still marked.
 	DisabledAt  pgtype.Timestamptz
 	DisabledFor pgtype.Text
+	// Its receiver has accepted a delivery at this URL.
+	Accepted bool
 }
 
 // The current state of each task: the projection of its log in task_events.

@@ -169,7 +169,7 @@ WITH front AS MATERIALIZED (
         SELECT x.task, x.config_id, x.host, x.caller, x.due_at
           FROM lane
          CROSS JOIN LATERAL (
-            SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for FROM holdfast.push_cursors k
+            SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, k.accepted FROM holdfast.push_cursors k
              WHERE k.parked AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
              ORDER BY k.due_at LIMIT $7::integer
          ) x
@@ -197,9 +197,10 @@ WITH front AS MATERIALIZED (
        SET claim = gen_random_uuid(), worker_id = $10::uuid, locked_until = now() + $11::interval, due_at = now() + $11::interval,
            parked = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
-    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.artifacts
+    RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.accepted, k.artifacts
 )
-SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.artifacts,
+SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.accepted,
+       won.artifacts,
        c.dialect, c.url, c.schemes, c.secrets, c.created_at, c.public_id, c.agent
   FROM won
  CROSS JOIN LATERAL (
@@ -231,6 +232,7 @@ type PushClaimRow struct {
 	DueSeq       int64
 	Attempts     int32
 	FailingSince pgtype.Timestamptz
+	Accepted     bool
 	Artifacts    bool
 	Dialect      string
 	Url          string
@@ -278,6 +280,7 @@ func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) (
 			&i.DueSeq,
 			&i.Attempts,
 			&i.FailingSince,
+			&i.Accepted,
 			&i.Artifacts,
 			&i.Dialect,
 			&i.Url,
@@ -339,7 +342,11 @@ WITH room AS MATERIALIZED (
        SET public_id = excluded.public_id, dialect = excluded.dialect, url = excluded.url, schemes = excluded.schemes, secrets = excluded.secrets
     RETURNING created_at
 ), old AS MATERIALIZED (
-    SELECT k.next_seq FROM holdfast.push_cursors k WHERE k.task = $1 AND k.config_id = $3 FOR NO KEY UPDATE
+    SELECT k.next_seq, k.accepted AND c.url = $5 AS accepted
+      FROM holdfast.push_cursors k
+      JOIN holdfast.push_configs c ON c.task = k.task AND c.config_id = k.config_id
+     WHERE k.task = $1 AND k.config_id = $3
+       FOR NO KEY UPDATE OF k
 ), due AS MATERIALIZED (
     -- A replaced configuration may want other events from now on.
     SELECT coalesce((SELECT e.seq FROM holdfast.task_events e
@@ -349,7 +356,7 @@ WITH room AS MATERIALIZED (
     INSERT INTO holdfast.push_cursors (task, config_id, host, caller, artifacts, next_seq)
     SELECT id, $3, $9, caller, $8, $10 FROM room
     ON CONFLICT (task, config_id) DO UPDATE
-       SET host = excluded.host, artifacts = excluded.artifacts,
+       SET host = excluded.host, artifacts = excluded.artifacts, accepted = (SELECT accepted FROM old),
            due_seq = (SELECT seq FROM due),
            due_at = CASE WHEN (SELECT seq FROM due) > 0 THEN now() END,
            due_since = CASE WHEN (SELECT seq FROM due) > 0 THEN coalesce(push_cursors.due_since, now()) END,
@@ -498,7 +505,7 @@ func (q *Queries) PushDisable(ctx context.Context, db DBTX, arg PushDisableParam
 
 const pushEnable = `-- name: PushEnable :one
 WITH l AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
+    SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, k.accepted, CASE WHEN k.due_seq >= k.next_seq THEN greatest(now(), k.locked_until) END AS at
       FROM holdfast.push_cursors k WHERE k.task = $1 AND k.config_id = $2 FOR NO KEY UPDATE
 )
 UPDATE holdfast.push_cursors k
@@ -588,7 +595,7 @@ func (q *Queries) PushLanes(ctx context.Context, db DBTX, arg PushLanesParams) (
 }
 
 const pushList = `-- name: PushList :many
-SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, t.client_id, t.agent, t.tenant, t.owner
+SELECT c.task, c.config_id, c.agent, c.public_id, c.dialect, c.url, c.schemes, c.secrets, c.created_at, k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, k.accepted, t.client_id, t.agent, t.tenant, t.owner
   FROM holdfast.push_configs c
   JOIN holdfast.push_cursors k ON k.task = c.task AND k.config_id = c.config_id
   JOIN holdfast.tasks t ON t.id = c.task AND t.id <= $1::uuid
@@ -675,6 +682,7 @@ func (q *Queries) PushList(ctx context.Context, db DBTX, arg PushListParams) ([]
 			&i.PushCursor.LockedUntil,
 			&i.PushCursor.DisabledAt,
 			&i.PushCursor.DisabledFor,
+			&i.PushCursor.Accepted,
 			&i.ClientID,
 			&i.Agent,
 			&i.Tenant,
@@ -852,26 +860,26 @@ WITH inp AS MATERIALIZED (
            unnest($14::interval[]) AS delay,
            unnest($15::text[]) AS disable
 ), lck AS MATERIALIZED (
-    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error,
+    SELECT k.task, k.config_id, k.claim, k.worker_id, k.locked_until, k.next_seq, k.due_seq, k.due_since, k.attempts, k.failing_since, k.last_error, k.accepted,
            CASE WHEN i.disable <> '' THEN coalesce(k.disabled_at, now()) ELSE k.disabled_at END AS disabled_at,
            CASE WHEN i.disable <> '' AND k.disabled_at IS NULL THEN i.disable ELSE k.disabled_for END AS disabled_for,
            (i.delivered AND k.next_seq <> i.from_seq) AS repeated, i.from_seq, i.to_seq, i.delivery_id, i.status, i.error, i.class, i.took, i.delivered, i.failed, i.keep AND NOT i.failed AS keep, i.delay
       FROM (SELECT task, config_id, claim, from_seq, to_seq, delivery_id, status, error, class, took, delivered, failed, keep, delay, disable FROM inp ORDER BY task, config_id) i
      CROSS JOIN LATERAL (
-        SELECT task, config_id, host, caller, artifacts, next_seq, due_seq, due_at, due_since, parked, attempts, failing_since, last_error, claim, worker_id, locked_until, disabled_at, disabled_for FROM holdfast.push_cursors x
+        SELECT task, config_id, host, caller, artifacts, next_seq, due_seq, due_at, due_since, parked, attempts, failing_since, last_error, claim, worker_id, locked_until, disabled_at, disabled_for, accepted FROM holdfast.push_cursors x
          WHERE x.task = i.task AND x.config_id = i.config_id AND x.claim = i.claim
            FOR NO KEY UPDATE
      ) k
      WHERE NOT (i.delivered OR i.failed) OR k.next_seq = i.from_seq OR i.delivered AND i.keep AND k.next_seq = i.to_seq + 1
 ), eff AS MATERIALIZED (
-    SELECT l.task, l.config_id, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.disabled_at, l.disabled_for, l.repeated, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
-      FROM (SELECT lck.task, lck.config_id, lck.claim, lck.worker_id, lck.locked_until, lck.next_seq, lck.due_seq, lck.due_since, lck.attempts, lck.failing_since, lck.last_error, lck.disabled_at, lck.disabled_for, lck.repeated, lck.from_seq, lck.to_seq, lck.delivery_id, lck.status, lck.error, lck.class, lck.took, lck.delivered, lck.failed, lck.keep, lck.delay, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
+    SELECT l.task, l.config_id, l.claim, l.worker_id, l.locked_until, l.next_seq, l.due_seq, l.due_since, l.attempts, l.failing_since, l.last_error, l.accepted, l.disabled_at, l.disabled_for, l.repeated, l.from_seq, l.to_seq, l.delivery_id, l.status, l.error, l.class, l.took, l.delivered, l.failed, l.keep, l.delay, l.more, CASE WHEN l.more THEN CASE WHEN l.delivered AND l.keep THEN l.locked_until ELSE now() + l.delay END END AS due_at
+      FROM (SELECT lck.task, lck.config_id, lck.claim, lck.worker_id, lck.locked_until, lck.next_seq, lck.due_seq, lck.due_since, lck.attempts, lck.failing_since, lck.last_error, lck.accepted, lck.disabled_at, lck.disabled_for, lck.repeated, lck.from_seq, lck.to_seq, lck.delivery_id, lck.status, lck.error, lck.class, lck.took, lck.delivered, lck.failed, lck.keep, lck.delay, disabled_at IS NULL AND NOT (delivered AND due_seq <= to_seq) AS more FROM lck) l
 ), upd AS (
     -- All from the locked row: an UPDATE with an older snapshot is first computed on the version in
     -- that snapshot.
     UPDATE holdfast.push_cursors k
        SET next_seq = CASE WHEN e.delivered THEN e.to_seq + 1 ELSE e.next_seq END,
-           due_at = e.due_at, parked = false,
+           due_at = e.due_at, parked = false, accepted = e.accepted OR e.delivered AND e.delivery_id <> '',
            due_since = CASE WHEN NOT e.delivered THEN e.due_since WHEN e.due_seq > e.to_seq THEN now() END,
            attempts = CASE WHEN e.delivered THEN 0 WHEN e.failed THEN e.attempts + 1 ELSE e.attempts END,
            failing_since = CASE WHEN e.failed THEN coalesce(e.failing_since, now()) WHEN NOT e.delivered THEN e.failing_since END,

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/holdfast-a2a/holdfast/internal/executor"
+)
+
+// Main runs the command line of this process, with the agents that the program implements, by name. It returns the exit
+// code.
+func Main(agents map[string]executor.Executor) int {
+	ctx, stop := UntilSignal(context.Background())
+	defer stop()
+	return Run(ctx, os.Args[1:], IO{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ,
+	}, Live(os.Stdout, agents))
+}
+
+// UntilSignal returns a context that ends at SIGINT, SIGTERM or SIGHUP. A process that dies of one of them leaves its
+// embedded PostgreSQL running. stop ends the handling of signals.
+func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, stopHangup := parent, func() {}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		// A terminal that closes may send it twice, so it never ends the process at once.
+		ctx, stopHangup = signal.NotifyContext(ctx, syscall.SIGHUP)
+	}
+	ctx, stopOthers := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	// The first signal starts a graceful stop; a second one ends the process at once.
+	context.AfterFunc(ctx, stopOthers)
+	return ctx, func() {
+		stopOthers()
+		stopHangup()
+	}
+}
