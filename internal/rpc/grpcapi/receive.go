@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 )
 
-// What a client can send before the binding reads it, in bytes: on a stream, and on a connection.
+// The windows bound the bytes that a client can send before the binding reads them.
 const (
 	streamWindow     = 64 << 10
 	connectionWindow = 1 << 20
