@@ -156,6 +156,8 @@ var defects = []exception{
 		client: "java-0.3", binding: "rest", scenario: "get",
 		why: "asks for historyLength=%201, which is no URL to its own HTTP client (Java SDK 0.3.3, RestTransport.java:129: %2d)",
 	},
+	{client: "rust", binding: "jsonrpc", scenario: "parts", why: smallIntegers},
+	{client: "rust", binding: "rest", scenario: "parts", why: smallIntegers},
 	{client: "java-0.3", binding: "rest", scenario: "error-not-found", why: classNames},
 	{client: "java-0.3", binding: "rest", scenario: "error-terminal", why: classNames},
 	{client: "java-0.3", binding: "rest", scenario: "push-config", why: classNames},
@@ -191,3 +193,7 @@ const neverAppends = "drops append from artifact updates (@a2a-js/sdk 0.3.14, Fr
 // unnamedFiles is its representation of files there. The proto file of 0.3.0 has no name for them.
 const unnamedFiles = "neither sends nor reads the name of a file (@a2a-js/sdk 0.3.14, dist/chunk-5ONEQMOQ.js:1927, 1229; " +
 	"https://github.com/a2aproject/A2A/issues/984)"
+
+// smallIntegers is what the Rust SDK reads as data in ProtoJSON. Agents that send larger integers should send text.
+const smallIntegers = "refuses integers of 2^53 and more in data (pbjson-types 0.9.0, src/value.rs:152, 193; " +
+	"https://github.com/influxdata/pbjson/issues/139)"
