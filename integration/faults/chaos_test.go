@@ -435,6 +435,9 @@ func (c *rig) wrongClocks() {
 		c.progress(5 * len(c.replicas))
 		c.finish(r, reading)
 	}
+	// The time in an id decides how long the task is kept.
+	require.Zero(c.t, query[int](c, `SELECT count(*) FROM holdfast.tasks WHERE id NOT BETWEEN
+		holdfast.uuid_at(created_at - interval '10 min') AND holdfast.uuid_at(created_at + interval '10 min')`), "tasks have the database's time")
 }
 
 // restart stops a replica as an operator would, and starts it with other options.

@@ -19,6 +19,7 @@ import (
 
 // Store is the database as one caller sees it.
 type Store interface {
+	NewTaskID() task.ID
 	Create(ctx context.Context, n *store.NewTask) (*task.Event, error)
 	Existing(ctx context.Context, n *store.NewTask) (t *task.Task, byKey bool, err error)
 	FindTask(ctx context.Context, publicID string) (*task.Task, error)

@@ -122,7 +122,7 @@ func (v *View) newTask(r *SendRequest, agent *Agent) *store.NewTask {
 	message := *r.Message
 	n := &store.NewTask{
 		Task: task.Task{
-			ID: store.NewID(), PublicID: r.TaskID, Agent: v.agent, Tenant: v.caller.Tenant,
+			ID: v.store.NewTaskID(), PublicID: r.TaskID, Agent: v.agent, Tenant: v.caller.Tenant,
 			Owner: v.caller.Subject, ContextID: r.ContextID, Dialect: r.Dialect, Metadata: r.Metadata,
 		},
 		ClientID: r.TaskID != "",

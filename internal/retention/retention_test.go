@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -210,11 +211,14 @@ func TestSweepDropsPeriodAndKeepsTasks(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// partitions lists the partitions of the past and the present.
 func (f *fixture) partitions() []partition.Partition {
 	f.t.Helper()
 	all, err := f.Partitions(f.t.Context(), partition.Tasks)
 	require.NoError(f.t, err)
-	return all
+	now, err := f.Now(f.t.Context())
+	require.NoError(f.t, err)
+	return slices.DeleteFunc(all, func(p partition.Partition) bool { return p.From.After(now) })
 }
 
 // If another agent has a longer retention, a period stays, and rows are deleted.

@@ -71,6 +71,9 @@ func (m *Log) append(id task.ID, e task.Event) *task.Event {
 	return &e
 }
 
+// NewTaskID returns a new id.
+func (m *Log) NewTaskID() task.ID { return store.NewID() }
+
 // Add plays the agent: it stores events, then publishes them.
 func (m *Log) Add(id task.ID, evs ...task.Event) {
 	m.mu.Lock()

@@ -188,8 +188,12 @@ func (s *Store) writeCreates(ctx context.Context, items []*create) (blocked []*c
 	start := time.Now()
 	arg := createParams(items)
 	for try := 0; ; try++ {
+		began := time.Now()
 		rows, err := s.q.TaskCreate(ctx, s.write, arg)
 		if err == nil {
+			if len(rows) > 0 && rows[0].Refused == 0 {
+				s.clock.learn(rows[0].CreatedAt, began)
+			}
 			s.flushed("create", len(items), start)
 			s.finishCreates(ctx, items, rows)
 			return nil

@@ -83,6 +83,10 @@ func (s *Store) Resolve(ctx context.Context, id string) (*task.Task, error) {
 // Now returns the time of the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var now time.Time
-	err := s.hot.QueryRow(ctx, "SELECT now()").Scan(&now)
-	return now, translate("clock", err)
+	began := time.Now()
+	if err := s.hot.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
+		return time.Time{}, translate("clock", err)
+	}
+	s.clock.learn(now, began)
+	return now, nil
 }

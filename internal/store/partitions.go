@@ -24,7 +24,6 @@ func (s *Store) EnsurePartitions(ctx context.Context) (created []string, err err
 }
 
 // ensurePartitions creates the missing partitions ahead of now, and around the time of a task's id.
-// No client's clock sets that time, but this process's clock may be wrong.
 func (s *Store) ensurePartitions(ctx context.Context, now, at time.Time) (created []string, err error) {
 	var failed error
 	for _, f := range partition.Families {

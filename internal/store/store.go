@@ -97,6 +97,7 @@ type Store struct {
 	moves   failover
 
 	turns turnstile
+	clock clock
 
 	withoutAudit       bool
 	rowSecurity        bool
@@ -333,5 +334,5 @@ func (s *Store) stuck(kind string) func(task.ID) {
 	}
 }
 
-// NewID returns a new task id: a UUIDv7, whose leading time decides the partition.
+// NewID returns a new id: a UUIDv7 with the local time. Tasks get theirs from NewTaskID.
 func NewID() task.ID { return task.ID(uuid.Must(uuid.NewV7())) }

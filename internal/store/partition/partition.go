@@ -26,6 +26,7 @@ import (
 type Family struct {
 	Name   string
 	tables []table
+	behind time.Duration          // EnsureAhead also creates the partitions of this time before now
 	bound  func(time.Time) string // formats a partition bound like PostgreSQL in UTC
 	parse  func(string) (time.Time, error)
 }
@@ -41,22 +42,23 @@ type table struct {
 // The families.
 var (
 	// Tasks are ended tasks and the logs of all tasks, by the time in the task's id.
-	Tasks = Family{Name: "tasks", bound: idBound, parse: parseID, tables: []table{
+	Tasks = Family{Name: "tasks", behind: late, bound: idBound, parse: parseID, tables: []table{
 		{name: "tasks_dated", prefix: "tasks", model: "tasks_kept"},
 		{name: "events_log", prefix: "events", model: "events_kept"},
 		{name: "events_artifacts", prefix: "artifacts", model: "events_kept"},
 	}}
-	// Keys are idempotency keys, by the day of their use.
-	Keys = Family{Name: "idempotency_keys", bound: dayBound, parse: parseDay, tables: []table{
+	// Keys are idempotency keys, by the day of their use. Within five minutes of midnight, holdfast.key_days writes a key on
+	// both days.
+	Keys = Family{Name: "idempotency_keys", behind: 5*time.Minute + late, bound: dayBound, parse: parseDay, tables: []table{
 		{name: "idempotency_keys", prefix: "keys", model: "idempotency_keys"},
 	}}
-	// Attempts are delivery attempts of webhooks, by their start.
-	Attempts = Family{Name: "delivery_attempts", bound: timeBound, parse: parseTime, tables: []table{
+	// Attempts are delivery attempts of webhooks, by their start. An attempt takes up to two minutes and is stored at its end.
+	Attempts = Family{Name: "delivery_attempts", behind: 2*time.Minute + late, bound: timeBound, parse: parseTime, tables: []table{
 		{name: "push_attempts", prefix: "attempts", model: "push_attempts"},
 	}}
 	// Audit is the audit log. Each partition needs its own triggers: those of the partitioned table
 	// do not guard it.
-	Audit = Family{Name: "audit", bound: timeBound, parse: parseTime, tables: []table{
+	Audit = Family{Name: "audit", behind: late, bound: timeBound, parse: parseTime, tables: []table{
 		{name: "audit_log", prefix: "audit", model: "audit_log", after: []string{
 			"CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION holdfast.audit_refuse()",
 			"ALTER TABLE %s ENABLE ALWAYS TRIGGER append_only",
@@ -89,11 +91,11 @@ func Ensure(ctx context.Context, db DB, f Family, w Width, from, to time.Time) (
 // less than two thirds of that time have partitions. So it creates several at once: each time, all
 // sessions plan their statements again.
 func EnsureAhead(ctx context.Context, db DB, f Family, w Width, now time.Time) (created []string, err error) {
-	return ensure(ctx, db, f, w, now.Add(-behind), now.Add(w.Ahead()*2/3), now.Add(w.Ahead()))
+	return ensure(ctx, db, f, w, now.Add(-f.behind), now.Add(w.Ahead()*2/3), now.Add(w.Ahead()))
 }
 
-// behind covers clocks that are a little slow, and creates that were delayed.
-const behind = time.Minute
+// late covers clocks that are a little slow, and creates that were delayed.
+const late = time.Minute
 
 // ensure creates the missing partitions between from and to if one between from and soon is missing.
 func ensure(ctx context.Context, db DB, f Family, w Width, from, soon, to time.Time) (created []string, err error) {
@@ -226,11 +228,48 @@ func Detached(ctx context.Context, db DB, f Family) (names []string, err error) 
 // ends, but no statement waits for it. After an interruption the next call continues. It must run
 // outside of a transaction, directly or through a pooler.
 func Detach(ctx context.Context, conn *pgx.Conn, p Partition) error {
+	if err := spare(ctx, conn, p.Parent); err != nil {
+		return err
+	}
 	how := "CONCURRENTLY"
 	if p.Detaching {
 		how = "FINALIZE"
 	}
 	_, err := conn.Exec(ctx, fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s %s", quoted(p.Parent), quoted(p.Table), how))
+	return err
+}
+
+// spare makes sure that the last partition of a table is empty, and is for a time to come. While a partition is being detached, PostgreSQL (14 to 18)
+// may leave the last one out of statements that choose partitions when they run, such as lists: it numbers the partitions
+// without the detached one in the plan, and with it in the execution.
+func spare(ctx context.Context, db DB, parent string) error {
+	i := slices.IndexFunc(Families, func(f Family) bool {
+		return slices.ContainsFunc(f.tables, func(t table) bool { return t.name == parent })
+	})
+	f := Families[i]
+	var last Partition
+	var now time.Time
+	var used bool
+	err := begin(ctx, db, func(tx pgx.Tx) error {
+		there, err := list(ctx, tx, f, table{name: parent})
+		if err != nil || len(there) == 0 {
+			return err
+		}
+		last = there[len(there)-1]
+		return tx.QueryRow(ctx, "SELECT now(), EXISTS (SELECT FROM "+quoted(last.Table)+")").Scan(&now, &used)
+	})
+	if err != nil || !used && last.From.After(now) {
+		return err
+	}
+	w := Width(last.To.Sub(last.From))
+	if Month.Next(last.From).Equal(last.To) {
+		w = Month
+	}
+	from := last.To
+	if !from.After(now) {
+		from = w.Next(now)
+	}
+	_, err = Ensure(ctx, db, f, w, from, from.Add(time.Millisecond))
 	return err
 }
 

@@ -263,6 +263,66 @@ func TestDetachAndDrop(t *testing.T) {
 	}
 }
 
+// Partitions are created beside a session that reads all tables for long. If a maintenance command is in the way, the
+// creator waits, and no reader or writer waits with it.
+func TestCreationDelaysNoStatement(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	look, reader, maintainer, creator := connect(t, db.URL), connect(t, db.URL), connect(t, db.URL), connect(t, db.URL)
+	exec(t, reader, "BEGIN; SELECT count(*) FROM holdfast.task_events; SELECT count(*) FROM holdfast.tasks; SELECT count(*) FROM holdfast.idempotency_keys")
+	for _, f := range partition.Families {
+		names, err := partition.Ensure(t.Context(), creator, f, partition.Day, old, old.Add(time.Hour))
+		require.NoError(t, err)
+		require.NotEmpty(t, names)
+	}
+	exec(t, maintainer, "BEGIN; LOCK TABLE holdfast.events_log IN SHARE UPDATE EXCLUSIVE MODE") // as ANALYZE does
+	created := make(chan error, 1)
+	go func() {
+		_, err := partition.Ensure(context.Background(), creator, partition.Tasks, partition.Month, next, next.Add(time.Hour))
+		created <- err
+	}()
+	blocked(t, look, creator.PgConn().PID())
+	work(t, db.URL)
+	require.ErrorContains(t, <-created, "lock timeout")
+	exec(t, maintainer, "COMMIT")
+	require.NoError(t, storetest.Partitions(t.Context(), db.URL, next, next.Add(time.Hour)))
+}
+
+// While a partition is being detached, lists show the rows of all others. PostgreSQL leaves the last partition out of such
+// statements then.
+func TestListsAreWholeDuringDetach(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	future := time.Date(2093, 1, 10, 0, 0, 0, 0, time.UTC) // of a server with a wrong clock
+	for _, at := range []time.Time{old, next, future} {
+		require.NoError(t, storetest.Partitions(t.Context(), db.URL, at, at.Add(time.Hour)))
+	}
+	look, reader, detacher := connect(t, db.URL), connect(t, db.URL), connect(t, db.URL)
+	want := []string{"tasks_20200201", "tasks_20930101"}
+	for _, at := range []time.Time{next, future} {
+		_, err := look.Exec(t.Context(), `INSERT INTO holdfast.tasks (id, agent, context_id, state, last_seq, status_seq, dialect)
+			VALUES ($1, 'a', 'c', 5, 1, 1, '1.0')`, partition.FirstID(at))
+		require.NoError(t, err)
+	}
+	const listed = `SELECT p.tableoid::regclass::text FROM unnest('{5,1}'::smallint[]) s (state) CROSS JOIN LATERAL (
+		SELECT t.tableoid, t.id FROM holdfast.tasks t WHERE t.state = s.state AND t.agent = 'a' ORDER BY t.status_at DESC, t.id LIMIT 10) p ORDER BY p.id`
+	exec(t, look, "SET search_path = holdfast")
+	require.Equal(t, want, rows[string](t, look, listed), "before the detach")
+
+	exec(t, reader, "BEGIN; SELECT count(*) FROM holdfast.tasks_dated")
+	detached := make(chan error, 1)
+	p := ofOld(t, look, "tasks_dated")
+	go func() { detached <- partition.Detach(context.Background(), detacher, p) }()
+	blocked(t, look, detacher.PgConn().PID())
+	require.Equal(t, want, rows[string](t, look, listed), "during the detach")
+	require.Equal(t, []bool{true}, rows[bool](t, look, "SELECT pg_cancel_backend($1)", detacher.PgConn().PID()))
+	require.ErrorContains(t, <-detached, "cancel")
+	require.Equal(t, want, rows[string](t, look, listed), "after a detach that was canceled")
+	exec(t, reader, "COMMIT")
+	require.NoError(t, partition.Detach(t.Context(), detacher, ofOld(t, look, "tasks_dated")))
+	require.Equal(t, want, rows[string](t, look, listed), "after the detach")
+}
+
 // A write that finds no partition has it created, for any time of its row.
 func TestWritesCreateMissingPartitions(t *testing.T) {
 	t.Parallel()
@@ -314,4 +374,28 @@ func TestForeignBounds(t *testing.T) {
 	exec(t, c, "CREATE TABLE holdfast.mine PARTITION OF holdfast.push_attempts FOR VALUES FROM (MINVALUE) TO ('2001-01-01')")
 	_, err := partition.List(t.Context(), c, partition.Attempts)
 	require.ErrorContains(t, err, "partition mine has bounds that Holdfast did not set")
+}
+
+// A server that starts near midnight, after days without a server, creates the partitions of both days on which keys
+// are written then.
+func TestKeysHavePartitionsAroundMidnight(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	c := connect(t, db.URL)
+	midnight := old
+	for _, from := range []time.Duration{-6 * time.Minute, -5 * time.Minute, -time.Second, 0, time.Second, 2 * time.Minute, 5 * time.Minute, 6 * time.Minute, 12 * time.Hour} {
+		starts := midnight.Add(from)
+		_, err := partition.EnsureAhead(t.Context(), c, partition.Keys, partition.Day, starts)
+		require.NoError(t, err)
+		all, err := partition.List(t.Context(), c, partition.Keys)
+		require.NoError(t, err)
+		// A write may have begun a while before the server created the partitions for it.
+		for _, writes := range []time.Time{starts.Add(-30 * time.Second), starts} {
+			for _, day := range rows[time.Time](t, c, "SELECT holdfast.key_days($1)", writes) {
+				require.True(t, slices.ContainsFunc(all, func(p partition.Partition) bool { return !p.From.After(day) && p.To.After(day) }),
+					"no partition of %s for a key at %s", day.Format(time.DateOnly), writes)
+			}
+		}
+		midnight = midnight.AddDate(0, 0, 30)
+	}
 }

@@ -84,7 +84,7 @@ func direct(ctx context.Context, databaseURL string) error {
 
 // Migrate migrates the schema to the version of this binary. Any number of processes may call it at
 // once: one migrates, and the others block until it is done. It waits up to a minute for a database
-// that is not up yet.
+// that is not up yet. Steps have no time limit.
 //
 // The URL must lead to PostgreSQL itself or a pooler in session mode, since the lock belongs to a session.
 func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
@@ -92,7 +92,7 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	db := stdlib.OpenDB(*cfg) // goose speaks database/sql
+	db := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(unlimited)) // goose speaks database/sql
 	defer func() { _ = db.Close() }()
 
 	// goose keeps its table in the schema, and looks for it before the first step runs.
@@ -148,6 +148,15 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 		}
 		return nil
 	})
+}
+
+// unlimited lets a session take as long as a step needs, whatever the role, the database and the URL set: a step on a
+// large table takes minutes. It sends no startup parameters, because poolers refuse them. Each step sets its lock_timeout
+// itself.
+func unlimited(ctx context.Context, c *pgx.Conn) error {
+	_, err := c.Exec(ctx, `SELECT set_config(name, '0', false) FROM pg_settings
+		WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')`)
+	return err
 }
 
 // persist retries an idempotent step for up to a minute while its error is temporary.

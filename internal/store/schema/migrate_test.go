@@ -1,0 +1,86 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of goose
+	"github.com/pressly/goose/v3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-a2a/holdfast/internal/store/schema"
+	"github.com/holdfast-a2a/holdfast/internal/store/storetest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+	"github.com/holdfast-a2a/holdfast/migrations"
+)
+
+// A migration takes as long as it needs, whatever limits the role has for its sessions.
+func TestMigrationHasNoStatementTimeout(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{"statement_timeout", "transaction_timeout"} {
+		t.Run(limit, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			look, reader := connect(t, db.URL), connect(t, db.URL)
+			var known bool
+			require.NoError(t, look.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_settings WHERE name = $1)", limit).Scan(&known))
+			if !known {
+				t.Skip("this PostgreSQL has no " + limit)
+			}
+			older(t, db.URL)
+			_, err := look.Exec(t.Context(), fmt.Sprintf("ALTER ROLE CURRENT_USER IN DATABASE %s SET %s = '50ms'", db.Name, limit))
+			require.NoError(t, err)
+
+			// Another session reads the table that a step changes, so the step waits.
+			tx, err := reader.Begin(t.Context())
+			require.NoError(t, err)
+			_, err = tx.Exec(t.Context(), "SELECT FROM holdfast.task_queue")
+			require.NoError(t, err)
+			migrated := make(chan error, 1)
+			go func() { migrated <- schema.Migrate(t.Context(), db.URL, slog.New(slog.DiscardHandler)) }()
+			waittest.Eventually(t, "a step has waited for longer than the limit", func() error {
+				select {
+				case err := <-migrated:
+					require.NoError(t, err)
+					t.Fatal("the step did not wait")
+				default:
+				}
+				var waits bool
+				err := look.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+					AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '200 ms')`).Scan(&waits)
+				require.NoError(t, err)
+				return waittest.Unless(waits, "no step waits")
+			})
+			require.NoError(t, tx.Rollback(t.Context()))
+			require.NoError(t, waittest.Within(t, "the migration", migrated))
+			v, err := schema.ReadVersion(t.Context(), look)
+			require.NoError(t, err)
+			require.True(t, v.Current())
+		})
+	}
+}
+
+// older takes the newest steps back, down to the one before message_bytes.
+func older(t *testing.T, databaseURL string) {
+	t.Helper()
+	db, err := sql.Open("pgx", databaseURL)
+	require.NoError(t, err)
+	defer func() { _ = db.Close() }()
+	g, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+		goose.WithTableName(schema.VersionTable), goose.WithDisableGlobalRegistry(true))
+	require.NoError(t, err)
+	_, err = g.DownTo(t.Context(), 10)
+	require.NoError(t, err)
+}
+
+func connect(t *testing.T, databaseURL string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), databaseURL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
