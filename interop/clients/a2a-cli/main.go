@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -180,7 +181,7 @@ func (s *session) a2a(ctx context.Context, into any, at agent, verb string, args
 func (s *session) command(ctx context.Context, at agent, verb string, args ...string) *exec.Cmd {
 	line := append(strings.Fields(verb), at[0])
 	line = append(line, args...)
-	return exec.CommandContext(ctx, s.program, append(append(line, at[1:]...), "--output=json")...) //nolint:gosec // the scenario's own arguments
+	return exec.CommandContext(ctx, s.program, append(append(line, at[1:]...), "--output=json")...)
 }
 
 // follow runs a command that prints events. It ends with the command, whose failure it returns.
@@ -508,14 +509,24 @@ func (s *session) getTask(ctx context.Context, at agent, id string, flags ...str
 }
 
 // textOf is the text of a task's artifacts.
-func textOf(t task) string { return strings.Join(chunksOf(t), "") }
-
-func chunksOf(t task) []string {
-	var chunks []string
+func textOf(t task) string {
+	var b strings.Builder
 	for _, a := range t.Artifacts {
 		for _, p := range a.Parts {
-			chunks = append(chunks, p.Text)
+			b.WriteString(p.Text)
 		}
+	}
+	return b.String()
+}
+
+// chunkSize is the size of the chunks that scenarios ask for.
+const chunkSize = 64
+
+// chunksOf takes the text of a task, which a read task has in one part, apart.
+func chunksOf(t task) []string {
+	var chunks []string
+	for chunk := range slices.Chunk([]byte(textOf(t)), chunkSize) {
+		chunks = append(chunks, string(chunk))
 	}
 	return chunks
 }

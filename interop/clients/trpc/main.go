@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -535,7 +536,13 @@ func sendTask(
 
 // textOf is the text of a task's artifacts.
 func textOf(task *protocol.Task) string {
-	return strings.Join(chunksOf(task), "")
+	var b strings.Builder
+	for _, artifact := range task.Artifacts {
+		for _, p := range artifact.Parts {
+			b.WriteString(text(p))
+		}
+	}
+	return b.String()
 }
 
 // text is the text of a part, or "".
@@ -568,12 +575,14 @@ func (f *follower) take(ev protocol.StreamingMessageEvent) {
 	}
 }
 
+// chunkSize is the size of the chunks that scenarios ask for.
+const chunkSize = 64
+
+// chunksOf takes the text of a task, which a read task has in one part, apart.
 func chunksOf(task *protocol.Task) []string {
 	var chunks []string
-	for _, artifact := range task.Artifacts {
-		for _, p := range artifact.Parts {
-			chunks = append(chunks, text(p))
-		}
+	for chunk := range slices.Chunk([]byte(textOf(task)), chunkSize) {
+		chunks = append(chunks, string(chunk))
 	}
 	return chunks
 }
