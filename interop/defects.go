@@ -24,6 +24,10 @@ var unsupported = []exception{
 	{client: "adk-1", binding: "grpc", why: notHTTP},
 	{client: "adk-2", binding: "grpc", why: notHTTP},
 	{client: "agent-framework", binding: "grpc", why: noGRPC},
+	{
+		client: "crewai", binding: "grpc",
+		why: "each call fails in the client: its interceptor gives gRPC None as metadata (crewai 1.15.30, a2a/utils/delegation.py:694)",
+	},
 	{client: "langchain4j", binding: "rest", why: "langchain4j-agentic-a2a 1.14.1: DefaultA2AClientBuilder configures JSON-RPC only"},
 	{client: "langchain4j", binding: "grpc", why: "langchain4j-agentic-a2a 1.14.1: DefaultA2AClientBuilder configures JSON-RPC only"},
 	{client: "langgraph-a2a-client", binding: "rest", why: onlyJSONRPC},
@@ -156,6 +160,8 @@ var defects = []exception{
 		client: "java-0.3", binding: "rest", scenario: "get",
 		why: "asks for historyLength=%201, which is no URL to its own HTTP client (Java SDK 0.3.3, RestTransport.java:129: %2d)",
 	},
+	{client: "rust", binding: "jsonrpc", scenario: "parts", why: smallIntegers},
+	{client: "rust", binding: "rest", scenario: "parts", why: smallIntegers},
 	{client: "java-0.3", binding: "rest", scenario: "error-not-found", why: classNames},
 	{client: "java-0.3", binding: "rest", scenario: "error-terminal", why: classNames},
 	{client: "java-0.3", binding: "rest", scenario: "push-config", why: classNames},
@@ -191,3 +197,7 @@ const neverAppends = "drops append from artifact updates (@a2a-js/sdk 0.3.14, Fr
 // unnamedFiles is its representation of files there. The proto file of 0.3.0 has no name for them.
 const unnamedFiles = "neither sends nor reads the name of a file (@a2a-js/sdk 0.3.14, dist/chunk-5ONEQMOQ.js:1927, 1229; " +
 	"https://github.com/a2aproject/A2A/issues/984)"
+
+// smallIntegers is what the Rust SDK reads as data in ProtoJSON. Agents that send larger integers should send text.
+const smallIntegers = "refuses integers of 2^53 and more in data (pbjson-types 0.9.0, src/value.rs:152, 193; " +
+	"https://github.com/influxdata/pbjson/issues/139)"

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/memory"
 )
 
-// What a client can send before the binding reads it, in bytes: on a stream, and on a connection.
+// The library takes this many bytes from a client before the binding reads: on a stream, and on a connection.
 const (
 	streamWindow     = 64 << 10
 	connectionWindow = 1 << 20

@@ -83,7 +83,7 @@ func TestMessageTakesMemoryBeforeItArrives(t *testing.T) {
 	require.NoError(t, framer.WriteData(1, false, binary.BigEndian.AppendUint32([]byte{0}, size)))
 	waittest.Eventually(t, "the call", func() error { return waittest.Unless(budgets.Small.Stat().Used > 0, "no bytes in use") })
 	require.Zero(t, budgets.Requests.Stat().Used, "an announced message holds nothing")
-	// What the window allows, and the rest of what is small after the server has read that.
+	// The client fills the window, and sends the rest of what is small when the server has read that.
 	data := make([]byte, memory.Small)
 	for len(data) > 5 {
 		n := min(len(data)-5, 16<<10)

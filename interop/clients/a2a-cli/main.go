@@ -181,7 +181,7 @@ func (s *session) a2a(ctx context.Context, into any, at agent, verb string, args
 func (s *session) command(ctx context.Context, at agent, verb string, args ...string) *exec.Cmd {
 	line := append(strings.Fields(verb), at[0])
 	line = append(line, args...)
-	return exec.CommandContext(ctx, s.program, append(append(line, at[1:]...), "--output=json")...) //nolint:gosec // the scenario's own arguments
+	return exec.CommandContext(ctx, s.program, append(append(line, at[1:]...), "--output=json")...)
 }
 
 // follow runs a command that prints events. It ends with the command, whose failure it returns.

@@ -68,6 +68,9 @@ public final class Main {
     /** The seconds that a scenario may take. */
     private static final int LIMIT = 30;
 
+    /** The size of the chunks that scenarios ask for. */
+    private static final int CHUNK_SIZE = 64;
+
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final HttpClient HTTP = HttpClient.newHttpClient();
 
@@ -178,7 +181,7 @@ public final class Main {
     private void send() throws Exception {
         Task task = sendTask(a, A2A.toUserMessage("echo:hello"));
         want("state", task.getStatus().state(), TaskState.COMPLETED);
-        want("text", String.join("", chunksOf(task)), "hello");
+        want("text", textOf(task), "hello");
     }
 
     private void returnImmediately() throws Exception {
@@ -229,7 +232,7 @@ public final class Main {
         Task done = sendTask(b, answer(task, "the blue one"));
         want("task", done.getId(), task.getId());
         want("state", done.getStatus().state(), TaskState.COMPLETED);
-        String said = String.join("", chunksOf(done));
+        String said = textOf(done);
         if (!said.contains("the blue one")) {
             throw new Exception(said + " does not quote the answer");
         }
@@ -393,7 +396,7 @@ public final class Main {
             Task task = tasks.get(i).get();
             ids.add(task.getId());
             want("state", task.getStatus().state(), TaskState.COMPLETED);
-            want("text", String.join("", chunksOf(task)), String.valueOf(i));
+            want("text", textOf(task), String.valueOf(i));
         }
         want("tasks", ids.size(), sends);
     }
@@ -466,15 +469,21 @@ public final class Main {
         }
     }
 
-    /** Takes the text of a task, which a read task has in one part, apart into the chunks of 64 that scenarios ask for. */
-    private static List<String> chunksOf(Task task) {
-        StringBuilder all = new StringBuilder();
+    /** The text of a task's artifacts. */
+    private static String textOf(Task task) {
+        StringBuilder text = new StringBuilder();
         if (task.getArtifacts() != null) {
-            task.getArtifacts().forEach(artifact -> artifact.parts().forEach(p -> all.append(text(p))));
+            task.getArtifacts().forEach(artifact -> artifact.parts().forEach(p -> text.append(text(p))));
         }
+        return text.toString();
+    }
+
+    /** Takes the text of a task, which a read task has in one part, apart. */
+    private static List<String> chunksOf(Task task) {
         List<String> chunks = new ArrayList<>();
-        for (int i = 0; i < all.length(); i += 64) {
-            chunks.add(all.substring(i, Math.min(i + 64, all.length())));
+        String text = textOf(task);
+        for (int at = 0; at < text.length(); at += CHUNK_SIZE) {
+            chunks.add(text.substring(at, Math.min(at + CHUNK_SIZE, text.length())));
         }
         return chunks;
     }
