@@ -42,8 +42,8 @@ const (
 	// bodyFactor: the body, its members, the message, its stored form, and that in a statement's
 	// arguments.
 	bodyFactor = 6
-	// logFactor: the row, the task, and its document.
-	logFactor = 4
+	// logFactor: a page of rows, the task, and its document.
+	logFactor = 3
 )
 
 // Small is the size of a body and of an answer, in bytes, up to which requests do not compete with

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/rpc/grpcapi"
 	"github.com/holdfast-a2a/holdfast/internal/rpctest"
 	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // shown describes a message of either version in short: its id, its kind, and whether it is final.
@@ -144,7 +145,9 @@ func TestStreamHoldsALargeEventUntilItIsSent(t *testing.T) {
 	s.Add(id, status(task.StateCompleted))
 	expect(t, c, "status completed")
 	ends(t, c)
-	require.Positive(t, budget.Stat().Used, "the other client has not read the event")
+	waittest.Eventually(t, "the other client has not read the event", func() error {
+		return waittest.Unless(budget.Stat().Used > 0, "its bytes are free")
+	})
 	leave()
 	s.idle(t)
 	require.Zero(t, budget.Stat().Used)

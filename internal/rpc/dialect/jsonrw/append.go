@@ -107,3 +107,19 @@ func Size(parts []task.Part) int {
 	}
 	return n
 }
+
+// TaskSize is Size for the document of a task with a history. It has room for escapes: a large document
+// that grows while it is written is copied.
+func TaskSize(t *task.Task, history []task.Message) int {
+	n := 512
+	for i := range history {
+		n += 256 + Size(history[i].Parts)
+	}
+	for i := range t.Artifacts {
+		n += 256 + Size(t.Artifacts[i].Parts)
+	}
+	if t.Status.Message != nil {
+		n += Size(t.Status.Message.Parts)
+	}
+	return n + n/8
+}

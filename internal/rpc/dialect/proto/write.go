@@ -1,6 +1,7 @@
 package proto
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -50,19 +51,22 @@ type Style struct {
 // Result renders a Task. For a send it renders a SendMessageResponse: the task or the agent's bare
 // message.
 func (s *Style) Result(op engine.Op, t *task.Task, v dialect.View) []byte {
-	dst := make([]byte, 0, 512)
 	switch {
 	case op != engine.OpSend:
-		return s.appendTask(dst, t, v)
+		return s.appendTask(nil, t, v)
 	case t.Direct && t.Status.Message != nil:
-		return s.appendBare(dst, t, t.Status.Message)
+		return s.appendBare(make([]byte, 0, 512), t, t.Status.Message)
 	}
-	return append(s.appendTask(append(dst, `{"task":`...), t, v), '}')
+	return append(s.appendTask([]byte(`{"task":`), t, v), '}')
 }
 
 // Page renders a ListTasksResponse. All of its members are always present.
 func (s *Style) Page(p *engine.Page, v dialect.View) []byte {
-	dst := append(make([]byte, 0, 512*(len(p.Tasks)+1)), `{"tasks":`...)
+	size := 512
+	for _, t := range p.Tasks {
+		size += jsonrw.TaskSize(t, shown(t, v))
+	}
+	dst := append(make([]byte, 0, size), `{"tasks":`...)
 	dst = jsonrw.AppendArray(dst, p.Tasks, func(dst []byte, t **task.Task) []byte {
 		return s.appendTask(dst, *t, v)
 	})
@@ -110,8 +114,17 @@ func (s *Style) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 	return append(s.appendMessage(append(dst, `{"message":`...), &bare), '}')
 }
 
+// shown is the part of the history that a view shows.
+func shown(t *task.Task, v dialect.View) []task.Message {
+	if v.History == engine.AllHistory {
+		return t.History
+	}
+	return t.Tail(v.History)
+}
+
 func (s *Style) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
-	dst = append(dst, `{"id":`...)
+	history := shown(t, v)
+	dst = append(slices.Grow(dst, jsonrw.TaskSize(t, history)), `{"id":`...)
 	dst = jsonrw.AppendString(dst, t.PublicID)
 	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
 	dst = jsonrw.AppendMember(dst, "status")
@@ -119,10 +132,6 @@ func (s *Style) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 	if len(t.Artifacts) > 0 {
 		dst = jsonrw.AppendMember(dst, "artifacts")
 		dst = jsonrw.AppendArray(dst, t.Artifacts, s.appendArtifact)
-	}
-	history := t.History
-	if v.History != engine.AllHistory {
-		history = t.Tail(v.History)
 	}
 	if len(history) > 0 {
 		dst = jsonrw.AppendMember(dst, "history")

@@ -21,13 +21,14 @@ const stateMark = "a2a_state"
 // Result renders the task. An agent's bare message becomes a completed task. The message is in its
 // status, and an artifact has the same parts, so that clients find the message wherever they look.
 func (Codec) Result(_ engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
-	dst := append(make([]byte, 0, 512), `{"id":`...)
+	history := shown(t, v)
+	dst := append(make([]byte, 0, jsonrw.TaskSize(t, history)), `{"id":`...)
 	dst = jsonrw.AppendString(dst, t.PublicID)
 	dst = jsonrw.AppendStringMember(dst, "sessionId", t.ContextID)
 	dst = jsonrw.AppendMember(dst, "status")
 	dst = appendStatus(dst, t.Status.State, t.Status.Message, t.Status.At)
 	dst = appendArtifacts(dst, t)
-	if history := shown(t, v); len(history) > 0 {
+	if len(history) > 0 {
 		dst = jsonrw.AppendMember(dst, "history")
 		dst = jsonrw.AppendArray(dst, history, appendMessage)
 	}

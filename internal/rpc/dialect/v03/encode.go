@@ -1,6 +1,7 @@
 package v03
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,7 +57,7 @@ func (f *form) result(op engine.Op, t *task.Task, v dialect.View) []byte {
 	if op == engine.OpSend && t.Direct && t.Status.Message != nil {
 		return f.appendBare(nil, t, t.Status.Message)
 	}
-	return f.appendTask(make([]byte, 0, 512), t, v)
+	return f.appendTask(nil, t, v)
 }
 
 func (f *form) opening(op engine.Op, t *task.Task) [][]byte {
@@ -91,7 +92,11 @@ func (f *form) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 }
 
 func (f *form) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
-	dst = append(dst, `{"kind":"task","id":`...)
+	history := t.History
+	if v.History != engine.AllHistory {
+		history = t.Tail(v.History)
+	}
+	dst = append(slices.Grow(dst, jsonrw.TaskSize(t, history)), `{"kind":"task","id":`...)
 	dst = jsonrw.AppendString(dst, t.PublicID)
 	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
 	if f.both {
@@ -104,10 +109,6 @@ func (f *form) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
 		dst = jsonrw.AppendArray(dst, t.Artifacts, func(dst []byte, a *task.Artifact) []byte {
 			return f.appendArtifact(dst, a, "")
 		})
-	}
-	history := t.History
-	if v.History != engine.AllHistory {
-		history = t.Tail(v.History)
 	}
 	if len(history) > 0 || v.ShowEmpty {
 		dst = jsonrw.AppendMember(dst, "history")
