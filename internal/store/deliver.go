@@ -47,10 +47,12 @@ type PushClaim struct {
 	// BusyCallers.
 	Busy func(won []*PushDue) (hosts []string, callers []int64)
 	Lock time.Duration // until other processes may claim them
+	// Ahead is how far to look for the next one; 0: without a limit.
+	Ahead time.Duration
 }
 
 // ClaimPush claims due configurations. next is the time until another one is due: 0 if there may be
-// more now, negative if no other one waits. If due configurations of busy hosts and callers hide
+// more now, negative if no other one waits, or none within c.Ahead. If due configurations of busy hosts and callers hide
 // the others, it parks them.
 func (s *Store) ClaimPush(ctx context.Context, c *PushClaim) (due []*PushDue, next time.Duration, err error) {
 	// Not nil: with a NULL array, = ANY is neither true nor false.
@@ -59,18 +61,26 @@ func (s *Store) ClaimPush(ctx context.Context, c *PushClaim) (due []*PushDue, ne
 	if err != nil {
 		return nil, 0, translate("claim pushes", err)
 	}
+	since, looked := s.front.begin()
 	// Several processes may claim at the same time; each skips the rows that another has locked.
 	arg := dbsqlc.PushClaimParams{
+		Since:      since,
 		WindowRows: int32(8*c.Limit + 64), PerHost: int32(c.PerHost), PerCaller: int32(c.PerCaller), MaxRows: int32(c.Limit),
 		LaneCallers: lanes.callers, LaneHosts: lanes.hosts, AnyParked: lanes.any, BusyHosts: hosts, BusyCallers: callers,
 		Worker: uuid.UUID(c.Worker), Lock: c.Lock,
 	}
-	if due, err = s.claimPush(ctx, arg); err != nil || len(due) == c.Limit {
+	due, oldest, err := s.claimPush(ctx, arg)
+	if err != nil {
 		return due, 0, err
 	}
+	looked(oldest)
+	if len(due) == c.Limit {
+		return due, 0, nil
+	}
 	rest, err := s.q.PushNext(ctx, s.hot, dbsqlc.PushNextParams{
-		Most: arg.WindowRows - int32(len(due)) + 1, BusyHosts: hosts, BusyCallers: callers,
+		Most: arg.WindowRows - int32(len(due)) + 1, BusyHosts: hosts, BusyCallers: callers, Since: since, Ahead: cmp.Or(c.Ahead, farAhead),
 	})
+	looked(rest.Oldest)
 	next = time.Duration(rest.Seconds * float64(time.Second))
 	again := lanes.more
 	if err == nil && rest.Hidden {
@@ -80,7 +90,7 @@ func (s *Store) ClaimPush(ctx context.Context, c *PushClaim) (due []*PushDue, ne
 			hosts, callers = c.Busy(due)
 		}
 		var parked bool
-		if parked, err = s.park(ctx, hosts, callers); parked {
+		if parked, err = s.park(ctx, hosts, callers, since); parked {
 			return due, 0, nil
 		}
 		again = true
@@ -96,22 +106,24 @@ func (s *Store) ClaimPush(ctx context.Context, c *PushClaim) (due []*PushDue, ne
 }
 
 // park parks due configurations of these hosts and callers.
-func (s *Store) park(ctx context.Context, hosts []string, callers []int64) (parked bool, err error) {
+func (s *Store) park(ctx context.Context, hosts []string, callers []int64, since time.Time) (parked bool, err error) {
 	if len(hosts)+len(callers) == 0 {
 		return false, nil
 	}
-	n, err := s.q.PushPark(ctx, s.hot, dbsqlc.PushParkParams{WindowRows: parkRows, BusyHosts: hosts, BusyCallers: callers})
+	n, err := s.q.PushPark(ctx, s.hot, dbsqlc.PushParkParams{WindowRows: parkRows, BusyHosts: hosts, BusyCallers: callers, Since: since})
 	if n > 0 {
 		s.lanes.filled()
 	}
 	return n > 0, err
 }
 
-func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due []*PushDue, err error) {
+// claimPush makes a claim. oldest is when the first of the due configurations that it saw became due;
+// zero if it won none.
+func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due []*PushDue, oldest time.Time, err error) {
 	start := time.Now()
 	rows, err := s.q.PushClaim(ctx, s.hot, arg)
 	if err != nil {
-		return nil, translate("claim pushes", err)
+		return nil, oldest, translate("claim pushes", err)
 	}
 	s.flushed("push_claim", len(rows), start)
 	for i := range rows {
@@ -120,10 +132,56 @@ func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due 
 		if err != nil {
 			d.Unreadable = fmt.Errorf("its secrets cannot be read: %w", err)
 		}
-		due = append(due, d)
+		due, oldest = append(due, d), r.Oldest
 	}
 	s.readAhead(ctx, due)
-	return due, nil
+	return due, oldest, nil
+}
+
+// front is where claims begin to look for due configurations. While a session keeps an old snapshot,
+// for example a dump, vacuum removes no index entry of a delivered one, and a look from the first entry
+// reads all of them. So a claim begins a little before the oldest one that the last claim saw. It is
+// safe for concurrent use.
+type front struct {
+	mu    sync.Mutex
+	since time.Time
+	whole time.Time // when a claim looks from the first entry again
+}
+
+const (
+	// frontSlack covers marks that became visible later than their due time.
+	frontSlack = 2 * time.Second
+	// wholeEvery bounds how late a mark is found that became visible even later. The due time is
+	// when the marking transaction began.
+	wholeEvery = 5 * time.Second
+	// restFactor is how many times as long as a look at dead entries took the next one waits.
+	restFactor = 20
+
+	// farAhead is a limit that does not limit.
+	farAhead = 100 * 365 * 24 * time.Hour
+)
+
+// begin returns where a claim begins to look. The claim calls looked with what each of its statements
+// found to be the oldest.
+func (f *front) begin() (since time.Time, looked func(oldest time.Time)) {
+	begun := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	whole := !begun.Before(f.whole)
+	if !whole {
+		since = f.since
+	}
+	return since, func(oldest time.Time) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if whole {
+			ended := time.Now()
+			f.whole = ended.Add(max(wholeEvery, restFactor*ended.Sub(begun)))
+		}
+		if !oldest.IsZero() {
+			f.since = oldest.Add(-frontSlack)
+		}
+	}
 }
 
 const (
@@ -141,7 +199,7 @@ const (
 type lanes struct {
 	mu    sync.Mutex
 	after dbsqlc.PushLanesParams // where the next look begins
-	empty time.Time              // when all lanes were last found empty
+	empty time.Time              // until when they count as empty
 }
 
 // beforeLanes is the position before the first lane.
@@ -156,12 +214,14 @@ type openLanes struct {
 }
 
 // next finds lanes that are not busy. Each call continues where the previous one ended, so every
-// lane gets its turn. Usually nothing is parked, so an empty result is kept for laneTime.
+// lane gets its turn. Usually nothing is parked, so an empty result is kept for laneTime, or for longer if
+// the look took long: then it read many dead entries, as front describes.
 func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCallers []int64) (openLanes, error) {
 	open := openLanes{callers: []int64{}, hosts: []string{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Since(l.empty) < laneTime {
+	begun := time.Now()
+	if begun.Before(l.empty) {
 		open.more = true // another process may have parked something
 		return open, nil
 	}
@@ -184,7 +244,8 @@ func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCall
 		l.after.Caller, l.after.Host, open.more = last.Caller, last.Host, true
 	}
 	if !open.any {
-		l.empty = time.Now()
+		ended := time.Now()
+		l.empty = ended.Add(max(laneTime, restFactor*ended.Sub(begun)))
 	}
 	return open, nil
 }

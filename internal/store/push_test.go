@@ -966,7 +966,7 @@ func TestABacklogHidesNobody(t *testing.T) {
 func (f *fixture) parksByPlace() {
 	f.t.Helper()
 	update := scan[string](f, "SELECT substring(prosrc FROM 'UPDATE[^;]*') FROM pg_proc WHERE oid = 'holdfast.push_park'::regproc")
-	for name, param := range map[string]string{"window_rows": "$1::integer", "busy_hosts": "$2::text[]", "busy_callers": "$3::bigint[]"} {
+	for name, param := range map[string]string{"window_rows": "$1::integer", "busy_hosts": "$2::text[]", "busy_callers": "$3::bigint[]", "since": "$4::timestamptz"} {
 		require.Contains(f.t, update, name)
 		update = strings.ReplaceAll(update, name, param)
 	}

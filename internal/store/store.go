@@ -108,6 +108,7 @@ type Store struct {
 	ringMu     sync.Mutex
 	ring       *seal.Keys // created on first use
 	lanes      lanes
+	front      front
 
 	base    context.Context // of the writers
 	cancel  context.CancelFunc

@@ -10,9 +10,11 @@ import (
 )
 
 func main() {
-	for _, build := range []func() (string, error){
-		func() (string, error) { return clustertest.Build("holdfast") }, clustertest.BuildOffClock,
-	} {
+	builds := []func() (string, error){func() (string, error) { return clustertest.Build("holdfast") }, clustertest.BuildOffClock}
+	for _, pkg := range clustertest.Programs {
+		builds = append(builds, func() (string, error) { return clustertest.BuildProgram(pkg) })
+	}
+	for _, build := range builds {
 		if _, err := build(); err != nil {
 			fmt.Fprintln(os.Stderr, "prebuild:", err)
 			os.Exit(1)

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ from crewai.events.base_events import BaseEvent
 from crewai.events.types.a2a_events import (
     A2AAgentCardFetchedEvent,
     A2AArtifactReceivedEvent,
+    A2APollingStartedEvent,
     A2APollingStatusEvent,
     A2AResponseReceivedEvent,
 )
@@ -79,11 +81,12 @@ async def delegated(job: Job, *messages: str, **options: Any) -> str:
 
 
 @contextmanager
-def events(kind: type[BaseEvent]) -> Iterator[list[Any]]:
-    """The events of a kind that CrewAI emits, complete at the end."""
+def events(*kinds: type[BaseEvent]) -> Iterator[list[Any]]:
+    """The events of these kinds that CrewAI emits: complete at the end, in any order, since threads handle them."""
     seen: list[Any] = []
     with crewai_event_bus.scoped_handlers():
-        crewai_event_bus.on(kind)(lambda _source, event: seen.append(event))
+        for kind in kinds:
+            crewai_event_bus.on(kind)(lambda _source, event: seen.append(event))
         yield seen
         crewai_event_bus.flush()
 
@@ -99,16 +102,17 @@ async def send(job: Job) -> None:
 
 
 async def return_immediately(job: Job) -> None:
-    with events(A2APollingStatusEvent) as polls:
+    with events(A2APollingStartedEvent, A2APollingStatusEvent) as seen:
         await delegated(job, "sleep=300ms", updates=PollingConfig(interval=0.05))
-    expect(len(polls) > 1, f"{len(polls)} polls: the answer came late")
-    equal(polls[-1].state, "completed", "last state")
+    expect(any(isinstance(e, A2APollingStartedEvent) for e in seen), "no polling: the task was over in the answer")
+    expect(any(isinstance(e, A2APollingStatusEvent) and e.state == "completed" for e in seen), "no poll saw the end")
 
 
 async def stream(job: Job) -> None:
     with events(A2AArtifactReceivedEvent) as chunks:
         answer = await delegated(job, "chunks=20 size=64 delay=5ms")
-    equal([(c.append, c.last_chunk) for c in chunks], [(i > 0, i == 19) for i in range(20)], "chunks")
+    shown = Counter((c.append, c.last_chunk) for c in chunks)
+    equal(shown, {(False, False): 1, (True, False): 18, (True, True): 1}, "chunks that begin, append and end")
     # CrewAI puts a space between them.
     equal_chunks([answer[i : i + 64] for i in range(0, len(answer), 65)], 20, 64)
 
@@ -116,7 +120,7 @@ async def stream(job: Job) -> None:
 async def multi_turn(job: Job) -> None:
     with events(A2AResponseReceivedEvent) as responses:
         answer = await delegated(job, "ask:which?", "the blue one")
-    equal([(r.response, r.status) for r in responses][:1], [("which?", "input_required")], "question")
+    expect(("which?", "input_required") in {(r.response, r.status) for r in responses}, "no question")
     equal(answer, "You answered: the blue one", "answer")
 
 

@@ -154,12 +154,12 @@ func (q *Queries) PushAttempts(ctx context.Context, db DBTX, arg PushAttemptsPar
 const pushClaim = `-- name: PushClaim :many
 WITH front AS MATERIALIZED (
     SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
-     WHERE NOT k.parked AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
+     WHERE NOT k.parked AND k.due_at >= $1::timestamptz AND k.due_at <= now() ORDER BY k.due_at LIMIT $2::integer
 ), lane AS MATERIALIZED (
-    SELECT unnest($2::bigint[]) AS caller, unnest($3::text[]) AS host
+    SELECT unnest($3::bigint[]) AS caller, unnest($4::text[]) AS host
      UNION
     SELECT f.caller, f.host FROM front f
-     WHERE $4::boolean AND f.host <> ALL($5::text[]) AND f.caller <> ALL($6::bigint[])
+     WHERE $5::boolean AND f.host <> ALL($6::text[]) AND f.caller <> ALL($7::bigint[])
 ), ready AS MATERIALIZED (
     SELECT r.task, r.config_id, r.due_at, r.caller, row_number() OVER (PARTITION BY r.host ORDER BY r.due_at) AS of_host,
            row_number() OVER (PARTITION BY r.caller ORDER BY r.due_at) AS of_caller
@@ -171,37 +171,38 @@ WITH front AS MATERIALIZED (
          CROSS JOIN LATERAL (
             SELECT k.task, k.config_id, k.host, k.caller, k.artifacts, k.next_seq, k.due_seq, k.due_at, k.due_since, k.parked, k.attempts, k.failing_since, k.last_error, k.claim, k.worker_id, k.locked_until, k.disabled_at, k.disabled_for, k.accepted FROM holdfast.push_cursors k
              WHERE k.parked AND k.caller = lane.caller AND k.host = lane.host AND k.due_at <= now()
-             ORDER BY k.due_at LIMIT $7::integer
+             ORDER BY k.due_at LIMIT $8::integer
          ) x
       ) r
-     WHERE r.host <> ALL($5::text[]) AND r.caller <> ALL($6::bigint[])
+     WHERE r.host <> ALL($6::text[]) AND r.caller <> ALL($7::bigint[])
 ), mine AS MATERIALIZED (
     -- Only rows that are still due as read: the snapshot does not see the new configuration of one
     -- that was replaced meanwhile.
     SELECT x.task, x.config_id
       FROM (SELECT task, config_id, due_at, caller, of_host, of_caller FROM ready
-             WHERE of_host <= $7::integer AND (of_caller <= $8::integer OR caller = 0)
+             WHERE of_host <= $8::integer AND (of_caller <= $9::integer OR caller = 0)
              ORDER BY due_at) r
      CROSS JOIN LATERAL (
         SELECT k.task, k.config_id FROM holdfast.push_cursors k
          WHERE k.task = r.task AND k.config_id = r.config_id AND k.due_at = r.due_at
            FOR NO KEY UPDATE SKIP LOCKED
      ) x
-     LIMIT $9::integer
+     LIMIT $10::integer
 ), many AS MATERIALIZED (
     -- Through arrays, because the planner expects several rows of them. It expects one row of a
     -- claim, and would then look up each row by the array of all ids.
     SELECT unnest(ARRAY(SELECT task FROM mine)) AS task, unnest(ARRAY(SELECT config_id FROM mine)) AS config_id
 ), won AS (
     UPDATE holdfast.push_cursors k
-       SET claim = gen_random_uuid(), worker_id = $10::uuid, locked_until = now() + $11::interval, due_at = now() + $11::interval,
+       SET claim = gen_random_uuid(), worker_id = $11::uuid, locked_until = now() + $12::interval, due_at = now() + $12::interval,
            parked = false
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.accepted, k.artifacts
 )
 SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.accepted,
        won.artifacts,
-       c.dialect, c.url, c.schemes, c.secrets, c.created_at, c.public_id, c.agent
+       c.dialect, c.url, c.schemes, c.secrets, c.created_at, c.public_id, c.agent,
+       (SELECT coalesce(min(front.due_at), now()) FROM front)::timestamptz AS oldest
   FROM won
  CROSS JOIN LATERAL (
     SELECT task, config_id, agent, public_id, dialect, url, schemes, secrets, created_at FROM holdfast.push_configs x WHERE x.task = won.task AND x.config_id = won.config_id OFFSET 0
@@ -209,6 +210,7 @@ SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, 
 `
 
 type PushClaimParams struct {
+	Since       time.Time
 	WindowRows  int32
 	LaneCallers []int64
 	LaneHosts   []string
@@ -241,16 +243,19 @@ type PushClaimRow struct {
 	CreatedAt    time.Time
 	PublicID     string
 	Agent        string
+	Oldest       time.Time
 }
 
 // Claims due configurations for a process: at most max_rows, with at most per_host of one host and
 // per_caller of one caller, so that slow ones do not fill the claim. It looks at the @window_rows
-// that have been due longest, including busy ones (index push_cursors_due). If configurations are
-// parked, it also looks into the lanes of these rows and into the lanes that it is given (index
+// that have been due longest, including busy ones (index push_cursors_due). @since skips the dead
+// entries in front of them, which vacuum cannot remove while another session has an old snapshot;
+// oldest is where the first of them is. If configurations are parked, it also looks into the lanes of these rows and into the lanes that it is given (index
 // push_cursors_lanes). The end of the claim becomes the next due time, so a claim does not have to
 // skip the configurations that others have claimed.
 func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) ([]PushClaimRow, error) {
 	rows, err := db.Query(ctx, pushClaim,
+		arg.Since,
 		arg.WindowRows,
 		arg.LaneCallers,
 		arg.LaneHosts,
@@ -289,6 +294,7 @@ func (q *Queries) PushClaim(ctx context.Context, db DBTX, arg PushClaimParams) (
 			&i.CreatedAt,
 			&i.PublicID,
 			&i.Agent,
+			&i.Oldest,
 		); err != nil {
 			return nil, err
 		}
@@ -795,48 +801,69 @@ func (q *Queries) PushLog(ctx context.Context, db DBTX, arg PushLogParams) ([]Pu
 }
 
 const pushNext = `-- name: PushNext :one
-SELECT (SELECT count(*) = $1::integer FROM (
-            SELECT FROM holdfast.push_cursors k WHERE NOT k.parked AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
-       ) due)::boolean AS hidden,
+WITH due AS MATERIALIZED (
+    SELECT k.due_at FROM holdfast.push_cursors k
+     WHERE NOT k.parked AND k.due_at >= $5::timestamptz AND k.due_at <= now() ORDER BY k.due_at LIMIT $1::integer
+)
+SELECT (SELECT count(*) = $1::integer FROM due)::boolean AS hidden,
+       (SELECT coalesce(min(due.due_at), now()) FROM due)::timestamptz AS oldest,
        coalesce((SELECT extract(epoch FROM min(w.due_at) - now()) FROM (
-            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k WHERE NOT k.parked AND k.due_at > now() ORDER BY k.due_at LIMIT 64
-       ) w WHERE w.host <> ALL($2::text[]) AND w.caller <> ALL($3::bigint[])), -1)::float8 AS seconds
+            SELECT k.host, k.caller, k.due_at FROM holdfast.push_cursors k
+             WHERE NOT k.parked AND k.due_at > now() AND k.due_at <= now() + $2::interval ORDER BY k.due_at LIMIT 64
+       ) w WHERE w.host <> ALL($3::text[]) AND w.caller <> ALL($4::bigint[])), -1)::float8 AS seconds
 `
 
 type PushNextParams struct {
 	Most        int32
+	Ahead       time.Duration
 	BusyHosts   []string
 	BusyCallers []int64
+	Since       time.Time
 }
 
 type PushNextRow struct {
 	Hidden  bool
+	Oldest  time.Time
 	Seconds float64
 }
 
-// Whether at least @most are due, and in how many seconds the next one is. Negative: unknown,
-// because the first few are all busy. Index push_cursors_due.
+// Whether at least @most are due, when the first of them became due (none: now), and in how many
+// seconds, up to @ahead, the next one is. Negative: none is, or unknown, because the first few are all
+// busy. Index push_cursors_due; @since as in PushClaim. The ends of claims that were released are dead
+// entries, too, so it does not look further ahead than its caller wants to sleep.
 func (q *Queries) PushNext(ctx context.Context, db DBTX, arg PushNextParams) (PushNextRow, error) {
-	row := db.QueryRow(ctx, pushNext, arg.Most, arg.BusyHosts, arg.BusyCallers)
+	row := db.QueryRow(ctx, pushNext,
+		arg.Most,
+		arg.Ahead,
+		arg.BusyHosts,
+		arg.BusyCallers,
+		arg.Since,
+	)
 	var i PushNextRow
-	err := row.Scan(&i.Hidden, &i.Seconds)
+	err := row.Scan(&i.Hidden, &i.Oldest, &i.Seconds)
 	return i, err
 }
 
 const pushPark = `-- name: PushPark :one
-SELECT holdfast.push_park($1::integer, $2::text[], $3::bigint[])::integer AS n
+SELECT holdfast.push_park($1::integer, $2::text[], $3::bigint[], $4::timestamptz)::integer AS n
 `
 
 type PushParkParams struct {
 	WindowRows  int32
 	BusyHosts   []string
 	BusyCallers []int64
+	Since       time.Time
 }
 
 // Parks due configurations of busy hosts and callers, among the @window_rows that have been due
-// longest, and returns their number.
+// longest since @since, and returns their number.
 func (q *Queries) PushPark(ctx context.Context, db DBTX, arg PushParkParams) (int32, error) {
-	row := db.QueryRow(ctx, pushPark, arg.WindowRows, arg.BusyHosts, arg.BusyCallers)
+	row := db.QueryRow(ctx, pushPark,
+		arg.WindowRows,
+		arg.BusyHosts,
+		arg.BusyCallers,
+		arg.Since,
+	)
 	var n int32
 	err := row.Scan(&n)
 	return n, err
