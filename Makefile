@@ -23,7 +23,7 @@ export BENCH_STORED
 # Whether PACKAGES include tests that run servers.
 INTEGRATION = $(findstring ./...,$(PACKAGES))$(findstring ./integration,$(PACKAGES))
 
-.PHONY: help run build test test-postgres race chaos interop interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
+.PHONY: help run build test test-postgres race chaos memory interop interop-ring check lint prose fmt fixture generate sqlc-vet vuln bench fuzz model conformance cover clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ race: ## the tests under the race detector (needs a C compiler)
 chaos: ## break a cluster under load for CHAOS (10m), everything that docs/reliability.md names; SEED repeats an order
 	go test -count=1 -timeout 0 -run '^TestChaos$$' -v ./integration/faults -chaos $(CHAOS) -chaos.seed $(or $(SEED),0) \
 		-chaos.report chaos.md
+
+memory: ## large loads on a server with 512 MiB of memory (minutes; needs 8 GiB and 10 GB of disk)
+	go test -count=1 -timeout 30m -run '^TestMemory$$' -v ./integration/limits -memory.whole
 
 interop: ## the official clients against two replicas (needs npm, and python3 with venv; downloads the clients once)
 	go test -tags interop -count=1 -timeout 20m -v ./interop

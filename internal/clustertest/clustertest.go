@@ -99,7 +99,7 @@ func BuildProgram(pkg string) (string, error) {
 }
 
 func build(pkg, name string, flags ...string) (string, error) {
-	if underRace() {
+	if UnderRace() {
 		name, flags = name+"-race", append(flags, "-race")
 	}
 	module, err := output("", "go", "list", "-m", "-f", "{{.Dir}}")
@@ -139,8 +139,8 @@ func output(dir, program string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// underRace reports whether this test was built with the race detector; the server then is, too.
-func underRace() bool {
+// UnderRace reports whether this test was built with the race detector; the server then is, too.
+func UnderRace() bool {
 	info, _ := debug.ReadBuildInfo()
 	for _, s := range info.Settings {
 		if s.Key == "-race" {
