@@ -196,7 +196,7 @@ func (c *client) operate(name string, do func(*client, context.Context) error) {
 	err := do(c, ctx)
 	c.mu.Lock()
 	c.kinds[name]++
-	if err != nil && !(c.lossy && gone(err)) {
+	if err != nil && (!c.lossy || !gone(err)) {
 		c.trouble = append(c.trouble, fmt.Errorf("%s in %s: %w", name, c.d, err))
 	}
 	c.mu.Unlock()
