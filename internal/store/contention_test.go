@@ -1,0 +1,247 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-a2a/holdfast/internal/task"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
+)
+
+// A contention is a lock of another session, and the work that needs it. All other work must go on.
+type contention struct {
+	name string
+	lock string   // $1 is a task with a run, a webhook, a name and a key
+	held []string // the bystanders that the lock holds up, too
+}
+
+// Bystanders, each with tasks of its own.
+const (
+	streams   = "streams"
+	statuses  = "statuses"
+	creates   = "creates"
+	keys      = "creates with a key"
+	names     = "creates with a name"
+	messages  = "messages"
+	cancels   = "cancels"
+	claims    = "claims"
+	webhooks  = "webhooks"
+	configs   = "webhooks' configurations"
+	leases    = "leases"
+	processes = "processes"
+	reads     = "reads"
+)
+
+func contentions() []contention {
+	all := []contention{
+		{name: "row of tasks", lock: "SELECT FROM holdfast.tasks WHERE id = $1 FOR UPDATE"},
+		{name: "row of task_queue", lock: "SELECT FROM holdfast.task_queue WHERE id = $1 FOR UPDATE"},
+		{name: "row of push_cursors", lock: "SELECT FROM holdfast.push_cursors WHERE task = $1 FOR UPDATE"},
+		{name: "row of push_configs", lock: "SELECT FROM holdfast.push_configs WHERE task = $1 FOR UPDATE"},
+		{name: "row of idempotency_keys", lock: "SELECT FROM holdfast.idempotency_keys WHERE task = $1 FOR UPDATE"},
+		{name: "row of task_names", lock: "SELECT FROM holdfast.task_names WHERE task = $1 FOR UPDATE"},
+		{name: "rows of processes", lock: "SELECT FROM holdfast.processes WHERE $1::uuid IS NOT NULL FOR UPDATE"},
+		{name: "row of workers", lock: "SELECT FROM holdfast.workers w JOIN holdfast.tasks t ON t.worker_id = w.id WHERE t.id = $1 FOR UPDATE OF w"},
+		{name: "row of audit_chains", lock: "SELECT FROM holdfast.audit_chains WHERE chain = 1 AND $1::uuid IS NOT NULL FOR UPDATE"},
+		{name: "new event", lock: "INSERT INTO holdfast.task_events (task, seq, kind, attempt) VALUES ($1, 1000000, 1, 0)"},
+	}
+	// As CREATE INDEX takes it: readers go on, and writers of the table wait. A statement locks each table that it may
+	// write, so every create waits for the tables of webhooks, keys, names and the audit log.
+	made := slices.Clip([]string{creates, keys, names, cancels, claims})
+	for table, held := range map[string][]string{
+		"push_configs":     append(made, configs),
+		"push_cursors":     append(made, configs, webhooks),
+		"push_attempts":    {webhooks},
+		"idempotency_keys": append(made, messages),
+		"task_names":       made,
+		"processes":        {processes},
+		"workers":          {processes, leases},
+		"events_artifacts": {streams},
+		"audit_log":        append(made, messages, configs),
+	} {
+		all = append(all, contention{"table " + table, "LOCK TABLE holdfast." + table + " IN SHARE MODE", held})
+	}
+	return all
+}
+
+// A lock under load holds up only the work that needs it. Each kind of work that does not, finishes again and again
+// while the lock is held.
+func TestLockUnderLoadDelaysNoBystander(t *testing.T) {
+	t.Parallel()
+	for _, c := range contentions() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, 5)
+		})
+	}
+}
+
+// BenchmarkContention reports the longest time that each kind of work took beside a lock.
+func BenchmarkContention(b *testing.B) {
+	for _, c := range contentions() {
+		b.Run(strings.ReplaceAll(c.name, " ", "_"), func(b *testing.B) {
+			for b.Loop() {
+				for kind, longest := range c.run(b, 50) {
+					b.ReportMetric(float64(longest.Microseconds())/1000, strings.ReplaceAll(kind, " ", "_")+"-ms")
+				}
+			}
+		})
+	}
+}
+
+// run holds the lock until every bystander has finished n times, and returns the longest time of each.
+func (c contention) run(t testing.TB, n int64) map[string]time.Duration {
+	t.Helper()
+	f := newFixture(t)
+	named := keyed(chosen("victim", "victim"), "victim", "1")
+	named.Push = hook("victim", "victim")
+	f.create(named)
+	victim := &pen{s: f.Store, c: f.claim(f.worker(time.Hour), "victim", 1)[0]}
+	work := f.bystanders()
+
+	ctx := context.Background()
+	tx, err := f.conn().Begin(ctx)
+	require.NoError(t, err)
+	var args []any
+	if strings.Contains(c.lock, "$1") {
+		args = append(args, uuid.UUID(victim.c.Task.ID))
+	}
+	_, err = tx.Exec(ctx, c.lock, args...)
+	require.NoError(t, err)
+
+	var all errgroup.Group
+	var over atomic.Bool
+	done, longest := map[string]*atomic.Int64{}, map[string]*atomic.Int64{}
+	for kind, do := range work {
+		count, most := new(atomic.Int64), new(atomic.Int64)
+		done[kind], longest[kind] = count, most
+		all.Go(func() error {
+			for i := 0; !over.Load(); i++ {
+				began := time.Now()
+				err := do(i)
+				if err != nil && !over.Load() && slices.Contains(c.held, kind) {
+					continue // refused after some seconds
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", kind, err)
+				}
+				if !over.Load() {
+					most.Store(max(most.Load(), int64(time.Since(began))))
+				}
+				count.Add(1)
+			}
+			return nil
+		})
+	}
+	written := victim.write(status(task.StateWorking), chunk("x"))
+	waittest.Eventually(t, "every bystander finishes", func() error {
+		for kind := range work {
+			if m := done[kind].Load(); m < n && !slices.Contains(c.held, kind) {
+				return fmt.Errorf("%s have finished %d times", kind, m)
+			}
+		}
+		return nil
+	})
+	out := map[string]time.Duration{}
+	for kind := range work {
+		if !slices.Contains(c.held, kind) {
+			out[kind] = time.Duration(longest[kind].Load())
+		}
+	}
+	over.Store(true)
+	require.NoError(t, tx.Rollback(ctx))
+	require.NoError(t, all.Wait())
+	require.NoError(t, await(t, written).err)
+	return out
+}
+
+// bystanders are kinds of work. Each is done by one goroutine.
+func (f *fixture) bystanders() map[string]func(i int) error {
+	ctx := context.Background()
+	stream, steps, hooked := f.running("stream"), f.running("statuses"), f.running("webhooks")
+	configured, read := f.create(fresh("configs")), f.create(fresh("reads"))
+	parked := f.running("messages")
+	parked.must(f.t, status(task.StateInputRequired))
+	f.setPush(hooked.c.Task.ID, hook("c", "h"))
+	worker := f.worker(time.Hour)
+	create := func(n *NewTask) error {
+		_, err := ownerOf(n).bare(f.Store).Create(ctx, n)
+		return err
+	}
+	win := func(agent string) (*pen, error) {
+		won, err := f.Claim(ctx, worker, []Demand{{Agent: agent, Slots: 1}})
+		if err == nil && len(won) != 1 {
+			err = fmt.Errorf("%d claims of %s", len(won), agent)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &pen{s: f.Store, c: won[0]}, nil
+	}
+	return map[string]func(int) error{
+		streams:  func(int) error { return (<-stream.write(chunk("x"))).err },
+		statuses: func(int) error { return (<-steps.write(status(task.StateWorking))).err },
+		creates:  func(int) error { return create(fresh("creates")) },
+		keys:     func(i int) error { return create(keyed(fresh("keys"), fmt.Sprint("key ", i), "1")) },
+		names:    func(i int) error { return create(chosen("names", fmt.Sprint("name ", i))) },
+		claims: func(int) error {
+			if err := create(fresh("claims")); err != nil {
+				return err
+			}
+			p, err := win("claims")
+			if err == nil {
+				err = (<-p.write(status(task.StateCompleted))).err
+			}
+			return err
+		},
+		messages: func(int) error {
+			_, err := f.AddMessage(ctx, &NewMessage{Task: parked.c.Task, Message: user("more"), Enqueue: true, RequestID: NewID()})
+			if err != nil {
+				return err
+			}
+			p, err := win("messages")
+			if err == nil {
+				err = (<-p.write(status(task.StateInputRequired))).err
+			}
+			return err
+		},
+		cancels: func(int) error {
+			n := fresh("cancels")
+			if err := create(n); err != nil {
+				return err
+			}
+			h, err := f.Header(ctx, n.Task.ID)
+			if err == nil {
+				_, err = f.Cancel(ctx, h)
+			}
+			return err
+		},
+		webhooks: func(int) error {
+			if err := (<-hooked.write(status(task.StateWorking))).err; err != nil {
+				return err
+			}
+			due, _, err := f.ClaimPush(ctx, &PushClaim{Worker: worker, Limit: 32, PerHost: 8, PerCaller: 32, Lock: time.Hour})
+			for _, d := range due {
+				if d.Task == hooked.c.Task.ID && err == nil {
+					_, _, err = f.RecordPush(ctx, delivered(d, d.Upto))
+				}
+			}
+			return err
+		},
+		configs: func(i int) error { return f.SetPush(ctx, configured.ID, hook("c", fmt.Sprint("h", i)), 20) },
+		leases:  func(int) error { return f.Renew(ctx, worker, time.Hour) },
+		processes: func(int) error {
+			return f.Register(ctx, Process{ID: NewID(), Name: "test", Version: "1", Roles: "worker"}, time.Hour)
+		},
+		reads: func(int) error { _, err := f.Header(ctx, read.ID); return err },
+	}
+}
