@@ -29,3 +29,4 @@ func BenchmarkIdentity(b *testing.B)       { identity(b) }
 func BenchmarkReplicas(b *testing.B)       { replicated(b) }
 func BenchmarkStored(b *testing.B)         { stored(b) }
 func BenchmarkRetention(b *testing.B)      { retention(b) }
+func BenchmarkOldSnapshot(b *testing.B)    { oldSnapshot(b) }

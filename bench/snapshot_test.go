@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-a2a/holdfast/internal/pgembed"
+)
+
+// oldSnapshot measures each statement of a server before and after another session has held a snapshot for
+// BENCH_SNAPSHOT (2m), as a long pg_dump does: nothing can be vacuumed meanwhile. Eight clients send tasks with webhooks
+// all the time. Both windows are a tenth of the time. Statements that take less than 1 % of either are left out.
+func oldSnapshot(b *testing.B) {
+	b.Helper()
+	during, err := time.ParseDuration(cmp.Or(os.Getenv("BENCH_SNAPSHOT"), "2m"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	window := during / 10
+	b.Run(during.String(), func(b *testing.B) {
+		url := newMeteredServer(b)
+		c := &cluster{dbURL: url, config: pushConfig("")}
+		c.replicas = append(c.replicas, c.start(b, everything))
+		c.db = connect(b, url)
+		exec1(b, c.db, "CREATE EXTENSION pg_stat_statements")
+		warmUp(b, c.replicas[0].target)
+		to := newReceiver(b, 8)
+
+		var over atomic.Bool
+		var tasks atomic.Int64
+		var all sync.WaitGroup
+		for range 8 {
+			client := newHookClient(b, c.replicas[0])
+			all.Go(func() {
+				for !over.Load() {
+					n := tasks.Add(1)
+					text := "echo:hello"
+					if n%8 == 0 {
+						text = chunks(20)
+					}
+					if err := client.send(text, to.hook(int(n)), true); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		b.Cleanup(func() { over.Store(true); all.Wait() })
+		before := c.statements(b, window)
+		snapshot := connect(b, url)
+		exec1(b, snapshot, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+		exec1(b, snapshot, "SELECT FROM holdfast.tasks LIMIT 1")
+		first := tasks.Load()
+		time.Sleep(during - window)
+		after := c.statements(b, window)
+		metric(b, float64(tasks.Load()-first), "tasks")
+		for name, ms := range after {
+			metric(b, before[name], name+"-before-ms")
+			metric(b, ms, name+"-after-ms")
+		}
+	})
+}
+
+// newMeteredServer starts a PostgreSQL that counts its statements, and returns the URL of an empty database.
+func newMeteredServer(b *testing.B) string {
+	b.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-bench") //nolint:usetesting // as root, PostgreSQL's user cannot enter b.TempDir
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	server, err := pgembed.Start(b.Context(), pgembed.Options{
+		Dir: dir, Log: slog.New(slog.DiscardHandler), Settings: map[string]string{"shared_preload_libraries": "pg_stat_statements"},
+	})
+	if err != nil {
+		b.Skipf("PostgreSQL with pg_stat_statements: %v", err)
+	}
+	b.Cleanup(func() { _ = server.Destroy(context.Background()) })
+	return server.DSN()
+}
+
+// statements returns the mean time of each named statement during a window, in ms.
+func (c *cluster) statements(b *testing.B, window time.Duration) map[string]float64 {
+	b.Helper()
+	exec1(b, c.db, "SELECT pg_stat_statements_reset()")
+	time.Sleep(window)
+	return one[map[string]float64](b, c.db, `
+		SELECT json_object_agg(name, ms) FROM (
+		    SELECT substring(query FROM '-- name: (\w+)') AS name, sum(total_exec_time) / sum(calls) AS ms
+		      FROM pg_stat_statements WHERE query LIKE '-- name:%' GROUP BY name
+		    HAVING sum(total_exec_time) > 0.01 * (SELECT sum(total_exec_time) FROM pg_stat_statements)
+		) s`)
+}
