@@ -83,7 +83,7 @@ func TestReplacedPositionEndsSubscriptions(t *testing.T) {
 	lost := log[9].Position()
 	follows := a.hub.Subscribe(u.h)
 	defer follows.Close()
-	follows.Start(log[0].Position())
+	follows.Resume(log[0].Position(), lost)
 	require.NoError(t, read(t.Context(), follows, 10))
 
 	conn, err := pgx.Connect(t.Context(), url)
