@@ -291,7 +291,7 @@ func paste(t *testing.T, script string, env ...string) string {
 	return string(out)
 }
 
-var idLine = regexp.MustCompile(`(?m)^id: (\d+)$`)
+var idLine = regexp.MustCompile(`(?m)^id: (\d+)-[0-9a-f]+$`)
 
 func streamIDs(t *testing.T, out string) []int {
 	t.Helper()

@@ -84,6 +84,10 @@ func viewed(log []logged) view {
 			if !e.add {
 				chunks[e.artifact] = nil
 			}
+			if all := chunks[e.artifact]; e.add && len(all) > 0 && len(e.texts) == 1 {
+				all[len(all)-1] += e.texts[0] // a read task has appended text in one part
+				break
+			}
 			chunks[e.artifact] = append(chunks[e.artifact], e.texts...)
 		}
 	}

@@ -441,7 +441,10 @@ func (e *estate) sameNames() {
 	require.Equal(e.T, before, e.rowsOf("acme", "alice"))
 }
 
-var anInstant = regexp.MustCompile(`"20\d\d-[^"]+Z"`)
+var (
+	anInstant = regexp.MustCompile(`"20\d\d-[^"]+Z"`)
+	aMark     = regexp.MustCompile(`(?m)^(id: \d+)-[0-9a-f]+$`)
+)
 
 // unnamed is an answer without the values that are new in each.
 func unnamed(t testing.TB, r a2atest.Shown) string {
@@ -451,7 +454,7 @@ func unnamed(t testing.TB, r a2atest.Shown) string {
 	if context != "" {
 		whole = strings.ReplaceAll(whole, context, "CONTEXT")
 	}
-	return anInstant.ReplaceAllString(whole, `"AT"`)
+	return aMark.ReplaceAllString(anInstant.ReplaceAllString(whole, `"AT"`), "$1-MARK")
 }
 
 // streams of two tasks with the same client-chosen id, of two owners, show each owner's own events.
