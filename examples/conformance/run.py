@@ -18,6 +18,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -104,6 +105,12 @@ def environment(tree):
     return python
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 class Server:
     """The agent on a Holdfast server of its own, while a with statement lasts."""
 
@@ -112,10 +119,12 @@ class Server:
         self.log = work / f"{edition}.log"
 
     def __enter__(self):
+        grpc = f"127.0.0.1:{free_port()}"
         env = os.environ | {
             "HOLDFAST_CONFIG": str(HERE / f"{self.edition}.yaml"),
             "HOLDFAST_LISTEN": "127.0.0.1:0",
-            "HOLDFAST_GRPC_LISTEN": "127.0.0.1:0",
+            "HOLDFAST_GRPC_LISTEN": grpc,
+            "HOLDFAST_PUBLIC_GRPC_ADDRESS": grpc,  # cards announce gRPC only with it
             "HOLDFAST_ADMIN_LISTEN": "127.0.0.1:0",
             "HOLDFAST_DATA_DIR": str(self.work / f"{self.edition}.data"),
         }
