@@ -41,3 +41,7 @@ SELECT pg_notify('holdfast', p) FROM unnest(@payloads::text[]) AS p;
 -- Makes PostgreSQL discard the notifications that every listener has read, as a side effect of this
 -- function. Once the queue is full, nothing else does.
 SELECT pg_notification_queue_usage();
+
+-- name: SessionBusy :one
+-- Whether a session with this process id and name executes a statement.
+SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = @pid::integer AND application_name = @name::text AND state = 'active');

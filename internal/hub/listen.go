@@ -16,6 +16,11 @@ import (
 const (
 	pingTimeout = 4 * time.Second
 	selfTest    = 3 * time.Second
+	// listenTimeout is the longest wait for a LISTEN that the database executes. It reads the whole
+	// notification queue first, up to 8 GiB.
+	listenTimeout = 10 * time.Minute
+
+	sessionName = "holdfast listener"
 )
 
 // listen keeps a LISTEN connection until ctx ends. After an error it opens a new connection, with
@@ -46,7 +51,7 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg.RuntimeParams["application_name"] = "holdfast listener"
+	cfg.RuntimeParams["application_name"] = sessionName
 	// A statement that is prepared here would stay in a pooler's session.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, cfg)
@@ -58,10 +63,10 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	asking, cancel := context.WithTimeout(ctx, pingTimeout)
-	_, err = conn.Exec(asking, "LISTEN "+store.Channel)
-	cancel()
-	if err != nil {
+	if err := h.patiently(ctx, conn, func(ctx context.Context) error {
+		_, err := conn.Exec(ctx, "LISTEN "+store.Channel)
+		return err
+	}); err != nil {
 		return err
 	}
 	// Hints sent before this moment did not reach this process.
@@ -88,10 +93,11 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 		case errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err):
 			// A dead server is silent, too, and so is a full queue, so ask. The connection stays
 			// usable after a wait that timed out.
-			ping, cancel := context.WithTimeout(ctx, pingTimeout)
-			again, err := store.Relisten(ping, conn)
-			cancel()
-			if err != nil {
+			again := false
+			if err := h.patiently(ctx, conn, func(ctx context.Context) (err error) {
+				again, err = store.Relisten(ctx, conn)
+				return err
+			}); err != nil {
 				return err
 			}
 			if again {
@@ -113,6 +119,35 @@ func (h *Hub) listenOnce(ctx context.Context) error {
 			tested = time.Now()
 		}
 	}
+}
+
+// patiently waits for statements of the listener as long as the database executes them. If it gave up
+// such a statement, the database would go on with it all the same, and the next try would compete with
+// it: after a while no LISTEN would end.
+func (h *Hub) patiently(ctx context.Context, conn *pgx.Conn, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(pingTimeout):
+			if !h.executes(ctx, conn.PgConn().PID()) {
+				cancel()
+			}
+		}
+	}
+}
+
+// executes reports whether a session executes a statement. A database that does not tell is not
+// reached, and the listener must try again.
+func (h *Hub) executes(ctx context.Context, pid uint32) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	busy, err := store.SessionBusy(ctx, h.opt.URL, pid, sessionName)
+	return busy && err == nil
 }
 
 // test sends a notification that this process must receive itself.

@@ -79,6 +79,21 @@ func Relisten(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return true, translate("listen", err)
 }
 
+// SessionBusy reports whether a session with this process id and name executes a statement.
+func SessionBusy(ctx context.Context, url string, pid uint32, name string) (bool, error) {
+	cfg, err := pgurl.Parse(url)
+	if err != nil {
+		return false, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return false, translate("look for a session", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	busy, err := dbsqlc.New().SessionBusy(ctx, conn, dbsqlc.SessionBusyParams{Pid: int32(pid), Name: name})
+	return busy, translate("look for a session", err)
+}
+
 func (n *Notifier) send(ctx context.Context, payloads []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -281,3 +281,20 @@ func (q *Queries) OpsTasksSince(ctx context.Context, db DBTX, arg OpsTasksSinceP
 	}
 	return items, nil
 }
+
+const sessionBusy = `-- name: SessionBusy :one
+SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = $1::integer AND application_name = $2::text AND state = 'active')
+`
+
+type SessionBusyParams struct {
+	Pid  int32
+	Name string
+}
+
+// Whether a session with this process id and name executes a statement.
+func (q *Queries) SessionBusy(ctx context.Context, db DBTX, arg SessionBusyParams) (bool, error) {
+	row := db.QueryRow(ctx, sessionBusy, arg.Pid, arg.Name)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
