@@ -115,6 +115,7 @@ func TestChaos(t *testing.T) {
 				t.Skip("this PostgreSQL's queue takes 8 GiB; -chaos fills it")
 			}
 			c.round(f.name, f.do)
+			c.load.end() // before the standbys, which end first, are gone
 			t.Log(c.table())
 		})
 	}
@@ -145,6 +146,7 @@ func unleash(t *testing.T, seed uint64) {
 			}
 		}
 	}
+	c.load.end() // before the standbys, which end first, are gone
 	t.Log("\n" + c.table())
 	if *chaosReport != "" {
 		require.NoError(t, os.WriteFile(*chaosReport, []byte(c.table()), 0o644))
