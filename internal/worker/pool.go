@@ -345,17 +345,15 @@ func (p *Pool) demand() []store.Demand {
 	if p.closing {
 		return nil
 	}
-	free := p.opt.Memory.Free()
-	if free <= 0 {
-		return nil // the end of a run rings
-	}
+	// A small message never waits for the memory of large ones.
+	fits := max(p.opt.Memory.Free()/messageFactor, memory.Small)
 	var want []store.Demand
 	for name, s := range p.agents {
 		if !s.ready || s.free == 0 {
 			continue
 		}
 		now := time.Now()
-		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: max(free/messageFactor, 1), Further: p.opt.Memory.InUse()}
+		d := store.Demand{Agent: name, Slots: min(s.free, p.opt.ClaimBatch), Since: s.since, NoSuspect: p.gate != nil, Bytes: fits, Further: p.opt.Memory.InUse()}
 		if d = s.breaker.demand(now, d, s.UnreachableFor); d.Slots == 0 {
 			continue
 		}
@@ -421,8 +419,8 @@ func (p *Pool) start(s *slots, c *store.Claimed, expired bool) {
 		r.run()
 		p.opt.Memory.Give("", held)
 		if held > memory.Small {
-			// The claim may have left tasks whose messages did not fit.
-			p.Wake(s.Name)
+			// Claims may have left tasks of any agent whose messages did not fit.
+			p.Wake("")
 		}
 		p.pass(r)
 		p.begin(r, true)

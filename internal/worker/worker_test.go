@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
+	"github.com/holdfast-a2a/holdfast/internal/memory"
 	"github.com/holdfast-a2a/holdfast/internal/store"
 	"github.com/holdfast-a2a/holdfast/internal/store/invarianttest"
 	"github.com/holdfast-a2a/holdfast/internal/store/pgproxytest"
@@ -80,6 +81,7 @@ type setup struct {
 	through string                          // a proxy
 	wrap    func(*store.Store) worker.Store // replaces the pool's store
 	grace   time.Duration                   // of a stop
+	memory  *memory.Budget
 }
 
 // start runs agents, named a, b, c unless they have a name.
@@ -113,7 +115,7 @@ func start(t testing.TB, s setup, agents ...worker.Agent) *process {
 	}
 	p.pool = worker.New(worker.Options{
 		Store: seen, Agents: agents, PollInterval: 100 * time.Millisecond, StopGrace: s.grace,
-		Worker: func() task.ID { return *p.id.Load() },
+		Worker: func() task.ID { return *p.id.Load() }, Memory: s.memory,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
@@ -250,6 +252,26 @@ func TestRunCompletes(t *testing.T) {
 	log := p.log(got)
 	require.Equal(t, task.StateWorking, log[1].State, "working comes first")
 	require.Len(t, log, 4)
+}
+
+// Large messages are run one at a time if no more of them fit the memory; small ones do not wait for them.
+func TestSmallMessagesPassLargeOnes(t *testing.T) {
+	t.Parallel()
+	block := make(chan struct{})
+	release := sync.OnceFunc(func() { close(block) })
+	defer release()
+	holds := does(func(context.Context, *executor.Run, executor.Emitter) error { <-block; return nil })
+	passes := does(func(context.Context, *executor.Run, executor.Emitter) error { return nil })
+	holds.Concurrency, passes.Concurrency = 4, 4
+	p := start(t, setup{memory: memory.NewBudget(1 << 20)}, holds, passes)
+	large := strings.Repeat("x", 1<<20)
+	first, second := p.create("a", large), p.create("a", large)
+	p.become(first, task.StateWorking)
+	p.become(p.create("b", "small"), task.StateCompleted)
+	require.Equal(t, task.StateSubmitted, p.become(second, task.StateSubmitted).Status.State)
+	release()
+	p.become(first, task.StateCompleted)
+	p.become(second, task.StateCompleted)
 }
 
 func TestConcurrencyIsPerAgent(t *testing.T) {
