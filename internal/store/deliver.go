@@ -52,8 +52,8 @@ type PushClaim struct {
 }
 
 // ClaimPush claims due configurations. next is the time until another one is due: 0 if there may be
-// more now, negative if no other one waits, or none within c.Ahead. If due configurations of busy hosts and callers hide
-// the others, it parks them.
+// more now, negative if no other one waits, or none within c.Ahead. If due configurations of busy
+// hosts and callers hide the others, it parks them.
 func (s *Store) ClaimPush(ctx context.Context, c *PushClaim) (due []*PushDue, next time.Duration, err error) {
 	// Not nil: with a NULL array, = ANY is neither true nor false.
 	hosts, callers := append([]string{}, c.BusyHosts...), append([]int64{}, c.BusyCallers...)
@@ -138,14 +138,12 @@ func (s *Store) claimPush(ctx context.Context, arg dbsqlc.PushClaimParams) (due 
 	return due, oldest, nil
 }
 
-// front is where claims begin to look for due configurations. While a session keeps an old snapshot,
-// for example a dump, vacuum removes no index entry of a delivered one, and a look from the first entry
-// reads all of them. So a claim begins a little before the oldest one that the last claim saw. It is
-// safe for concurrent use.
+// front is where claims begin to look for due configurations: a little before the oldest one that the
+// last claim saw, so that they do not read dead entries (see Rest). It is safe for concurrent use.
 type front struct {
 	mu    sync.Mutex
 	since time.Time
-	whole time.Time // when a claim looks from the first entry again
+	whole Rest // of claims that look from the first entry
 }
 
 const (
@@ -154,8 +152,6 @@ const (
 	// wholeEvery bounds how late a mark is found that became visible even later. The due time is
 	// when the marking transaction began.
 	wholeEvery = 5 * time.Second
-	// restFactor is how many times as long as a look at dead entries took the next one waits.
-	restFactor = 20
 
 	// farAhead is a limit that does not limit.
 	farAhead = 100 * 365 * 24 * time.Hour
@@ -167,7 +163,7 @@ func (f *front) begin() (since time.Time, looked func(oldest time.Time)) {
 	begun := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	whole := !begun.Before(f.whole)
+	whole := f.whole.Over(begun)
 	if !whole {
 		since = f.since
 	}
@@ -175,8 +171,7 @@ func (f *front) begin() (since time.Time, looked func(oldest time.Time)) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if whole {
-			ended := time.Now()
-			f.whole = ended.Add(max(wholeEvery, restFactor*ended.Sub(begun)))
+			f.whole.Begin(begun, wholeEvery)
 		}
 		if !oldest.IsZero() {
 			f.since = oldest.Add(-frontSlack)
@@ -199,7 +194,7 @@ const (
 type lanes struct {
 	mu    sync.Mutex
 	after dbsqlc.PushLanesParams // where the next look begins
-	empty time.Time              // until when they count as empty
+	empty Rest                   // while it lasts, they count as empty
 }
 
 // beforeLanes is the position before the first lane.
@@ -214,14 +209,14 @@ type openLanes struct {
 }
 
 // next finds lanes that are not busy. Each call continues where the previous one ended, so every
-// lane gets its turn. Usually nothing is parked, so an empty result is kept for laneTime, or for longer if
-// the look took long: then it read many dead entries, as front describes.
+// lane gets its turn. Usually nothing is parked, so an empty result is kept for laneTime, or for longer
+// if the look took long.
 func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCallers []int64) (openLanes, error) {
 	open := openLanes{callers: []int64{}, hosts: []string{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun := time.Now()
-	if begun.Before(l.empty) {
+	if !l.empty.Over(begun) {
 		open.more = true // another process may have parked something
 		return open, nil
 	}
@@ -244,8 +239,7 @@ func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCall
 		l.after.Caller, l.after.Host, open.more = last.Caller, last.Host, true
 	}
 	if !open.any {
-		ended := time.Now()
-		l.empty = ended.Add(max(laneTime, restFactor*ended.Sub(begun)))
+		l.empty.Begin(begun, laneTime)
 	}
 	return open, nil
 }
@@ -254,7 +248,7 @@ func (l *lanes) next(ctx context.Context, s *Store, busyHosts []string, busyCall
 func (l *lanes) filled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.empty = time.Time{}
+	l.empty = Rest{}
 }
 
 func (s *Store) pushDue(ctx context.Context, r *dbsqlc.PushClaimRow) (*PushDue, error) {

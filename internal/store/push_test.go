@@ -466,7 +466,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	ours, more := f.record(held(due[0], 3*time.Hour))
 	require.True(t, ours)
 	require.True(t, more)
-	f.lanes.empty = time.Time{} // or it would ask again after a moment
+	f.lanes.empty = Rest{} // or it would ask again after a moment
 	_, next = f.claimPushes(PushClaim{Worker: worker, Limit: 5})
 	require.Greater(t, next, 2*time.Hour)
 
@@ -486,7 +486,7 @@ func TestFailuresWaitAndSuccessGoesOn(t *testing.T) {
 	require.False(t, k.FailingSince.IsZero())
 	require.Equal(t, "500 Internal Server Error", k.LastError)
 	require.True(t, k.LockedUntil.IsZero())
-	f.lanes.empty = time.Time{}
+	f.lanes.empty = Rest{}
 	_, next = f.claimPushes(PushClaim{Worker: worker, Limit: 5})
 	require.Greater(t, next, 59*time.Minute, "the next attempt")
 	ours, _ = f.record(held(due[0], time.Hour))
@@ -1110,12 +1110,12 @@ func TestWebhooksParkedByAnotherProcessAreFound(t *testing.T) {
 	f := newFixture(t)
 	f.ended(fresh("a"), "host")
 	require.Empty(t, f.duePushes(1, "host:80"))
-	f.lanes.empty = time.Now().Add(time.Hour) // the look is as good as now
+	f.lanes.empty.until = time.Now().Add(time.Hour) // the look is as good as now
 	require.Equal(t, 1, scan[int](f, "SELECT holdfast.push_park(2000, '{host:80}', '{}')"))
 	due, next := f.claimPushes(PushClaim{})
 	require.Empty(t, due)
 	require.Equal(t, laneTime, next)
-	f.lanes.empty = time.Now().Add(-laneTime)
+	f.lanes.empty.until = time.Now().Add(-laneTime)
 	require.Len(t, f.duePushes(32), 1)
 }
 

@@ -38,7 +38,7 @@ func TestPushClaimsBesideAnOldSnapshot(t *testing.T) {
 	f.deliveredBesideASnapshot(20_000)
 	f.ended(fresh("a"), "good")
 	require.Len(t, f.duePushes(5), 1)
-	require.Greater(t, time.Until(f.front.whole), time.Duration(0))
+	require.Greater(t, time.Until(f.front.whole.until), time.Duration(0))
 	f.ended(fresh("a"), "good")
 	pages := func(since time.Time, claimed int) (n int) {
 		x := &explained{f: f}

@@ -38,7 +38,7 @@ type Keeper struct {
 	opt     KeeperOptions
 	id      atomic.Pointer[task.ID]
 	healthy atomic.Int64 // unix nanoseconds of the first of the unbroken renewals; 0 while they fail
-	scan    rest
+	scan    store.Rest
 }
 
 // NewKeeper returns a keeper. Start registers its process.
@@ -155,10 +155,10 @@ func (k *Keeper) tryRenew(ctx context.Context) bool {
 
 func (k *Keeper) rescue(ctx context.Context) {
 	begun := time.Now()
-	scan := k.scan.over(begun)
+	scan := k.scan.Over(begun)
 	dead, runs, err := k.opt.Store.Rescue(ctx, k.opt.Grace, scan)
 	if err == nil && len(runs) == 0 { // otherwise there may be more
-		k.scan.begin(begun, time.Now())
+		k.scan.Begin(begun, 0)
 	}
 	if len(dead) > 0 {
 		k.opt.Log.Warn("declared processes dead that stopped renewing their leases", "processes", dead)

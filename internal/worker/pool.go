@@ -96,7 +96,7 @@ type Pool struct {
 	// Results of the previous Reconcile, used only there: runs that only the database knows, and
 	// runs that only this process knows.
 	missing, unknown map[task.ID]task.Attempt
-	scan             rest
+	scan             store.Rest
 }
 
 // slots counts the places for one agent's runs. Pool.mu guards its fields.
@@ -465,7 +465,7 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	if !p.scan.over(begun) {
+	if !p.scan.Over(begun) {
 		p.checkCancels()
 		return nil
 	}
@@ -473,7 +473,7 @@ func (p *Pool) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.scan.begin(begun, time.Now())
+	p.scan.Begin(begun, 0)
 	p.missing = map[task.ID]task.Attempt{}
 	if err := p.disown(ctx, owned); err != nil {
 		return err
