@@ -32,6 +32,14 @@ type View struct {
 	ShowEmpty bool
 }
 
+// Messages is the part of the history that the reply shows.
+func (v View) Messages(t *task.Task) []task.Message {
+	if v.History == engine.AllHistory {
+		return t.History
+	}
+	return t.Tail(v.History)
+}
+
 // Call is a decoded request: the operation, the one request that belongs to it, and the view of its
 // reply.
 type Call struct {

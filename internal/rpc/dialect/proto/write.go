@@ -64,7 +64,7 @@ func (s *Style) Result(op engine.Op, t *task.Task, v dialect.View) []byte {
 func (s *Style) Page(p *engine.Page, v dialect.View) []byte {
 	size := 512
 	for _, t := range p.Tasks {
-		size += jsonrw.TaskSize(t, shown(t, v))
+		size += jsonrw.TaskSize(t, v.Messages(t))
 	}
 	dst := append(make([]byte, 0, size), `{"tasks":`...)
 	dst = jsonrw.AppendArray(dst, p.Tasks, func(dst []byte, t **task.Task) []byte {
@@ -114,16 +114,8 @@ func (s *Style) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 	return append(s.appendMessage(append(dst, `{"message":`...), &bare), '}')
 }
 
-// shown is the part of the history that a view shows.
-func shown(t *task.Task, v dialect.View) []task.Message {
-	if v.History == engine.AllHistory {
-		return t.History
-	}
-	return t.Tail(v.History)
-}
-
 func (s *Style) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
-	history := shown(t, v)
+	history := v.Messages(t)
 	dst = append(slices.Grow(dst, jsonrw.TaskSize(t, history)), `{"id":`...)
 	dst = jsonrw.AppendString(dst, t.PublicID)
 	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)

@@ -21,7 +21,7 @@ const stateMark = "a2a_state"
 // Result renders the task. An agent's bare message becomes a completed task. The message is in its
 // status, and an artifact has the same parts, so that clients find the message wherever they look.
 func (Codec) Result(_ engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
-	history := shown(t, v)
+	history := v.Messages(t)
 	dst := append(make([]byte, 0, jsonrw.TaskSize(t, history)), `{"id":`...)
 	dst = jsonrw.AppendString(dst, t.PublicID)
 	dst = jsonrw.AppendStringMember(dst, "sessionId", t.ContextID)
@@ -34,13 +34,6 @@ func (Codec) Result(_ engine.Op, t *task.Task, v dialect.View) ([]byte, error) {
 	}
 	dst = jsonrw.AppendRawMember(dst, "metadata", marked(t.Metadata, t.Status.State, t.Status.Message))
 	return append(dst, '}'), nil
-}
-
-func shown(t *task.Task, v dialect.View) []task.Message {
-	if v.History == engine.AllHistory {
-		return t.History
-	}
-	return t.Tail(v.History)
 }
 
 func appendArtifacts(dst []byte, t *task.Task) []byte {

@@ -92,10 +92,7 @@ func (f *form) appendBare(dst []byte, t *task.Task, m *task.Message) []byte {
 }
 
 func (f *form) appendTask(dst []byte, t *task.Task, v dialect.View) []byte {
-	history := t.History
-	if v.History != engine.AllHistory {
-		history = t.Tail(v.History)
-	}
+	history := v.Messages(t)
 	dst = append(slices.Grow(dst, jsonrw.TaskSize(t, history)), `{"kind":"task","id":`...)
 	dst = jsonrw.AppendString(dst, t.PublicID)
 	dst = jsonrw.AppendString(jsonrw.AppendMember(dst, "contextId"), t.ContextID)
