@@ -76,9 +76,9 @@ DELETE FROM holdfast.push_configs c WHERE c.task = @task AND c.config_id = @conf
 -- per_caller of one caller, so that slow ones do not fill the claim. It looks at the @window_rows
 -- that have been due longest, including busy ones (index push_cursors_due). @since skips the dead
 -- entries in front of them, which vacuum cannot remove while another session has an old snapshot;
--- oldest is where the first of them is. If configurations are parked, it also looks into the lanes of these rows and into the lanes that it is given (index
--- push_cursors_lanes). The end of the claim becomes the next due time, so a claim does not have to
--- skip the configurations that others have claimed.
+-- oldest is where the first of them is. If configurations are parked, it also looks into the lanes of
+-- these rows and into the lanes that it is given (index push_cursors_lanes). The end of the claim becomes
+-- the next due time, so a claim does not have to skip the configurations that others have claimed.
 WITH front AS MATERIALIZED (
     SELECT k.task, k.config_id, k.host, k.caller, k.due_at FROM holdfast.push_cursors k
      WHERE NOT k.parked AND k.due_at >= @since::timestamptz AND k.due_at <= now() ORDER BY k.due_at LIMIT @window_rows::integer
@@ -126,8 +126,8 @@ WITH front AS MATERIALIZED (
       FROM many WHERE k.task = ANY(ARRAY(SELECT task FROM mine)) AND k.task = many.task AND k.config_id = many.config_id
     RETURNING k.task, k.config_id, k.host, k.caller, k.claim, k.next_seq, k.due_seq, k.attempts, k.failing_since, k.accepted, k.artifacts
 )
-SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts, won.failing_since, won.accepted,
-       won.artifacts,
+SELECT won.task, won.config_id, won.host, won.caller, won.claim::uuid AS claim, won.next_seq, won.due_seq, won.attempts,
+       won.failing_since, won.accepted, won.artifacts,
        c.dialect, c.url, c.schemes, c.secrets, c.created_at, c.public_id, c.agent,
        (SELECT coalesce(min(front.due_at), now()) FROM front)::timestamptz AS oldest
   FROM won

@@ -132,13 +132,14 @@ func (d *database) reach(ctx context.Context, url string) (found []Finding, err 
 		current_setting('server_encoding'), pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool`).
 		Scan(&number, &version, &encoding, &standby, &readOnly)
 	var unreached *schema.Unreached
+	unsupported := schema.CheckServer(number)
 	switch {
 	case errors.As(schema.Explain(err), &unreached) && ctx.Err() == nil:
 		return fails("%s", unreached.Detail).advise("%s", unreached.Advice), nil
 	case err != nil:
 		return nil, err
-	case schema.CheckServer(number) != nil:
-		return fails("%s: %v", where, schema.CheckServer(number)).advise("upgrade PostgreSQL; the data stays with another release of the same major version"), nil
+	case unsupported != nil:
+		return fails("%s: %v", where, unsupported).advise("upgrade PostgreSQL; the data stays with another release of the same major version"), nil
 	case standby:
 		return fails("%s is a standby", where).advise("point Holdfast at the primary, because it writes with every request"), nil
 	case readOnly:

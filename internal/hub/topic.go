@@ -327,7 +327,8 @@ func paced(rows, most, bytes, aim int) int {
 }
 
 // Next blocks until there are new events and returns them in order, without a gap. They belong to the
-// subscriber until the next call, and count against the budget if they are large. Errors: that of ctx, ErrClosed, ErrRewound, ErrCutOff, or task.NotFound if the task was deleted.
+// subscriber until the next call, and count against the budget if they are large. Errors: that of ctx,
+// ErrClosed, ErrRewound, ErrCutOff, or task.NotFound if the task was deleted.
 func (s *Subscription) Next(ctx context.Context) ([]*Entry, error) {
 	s.release()
 	for {

@@ -239,9 +239,10 @@ func Detach(ctx context.Context, conn *pgx.Conn, p Partition) error {
 	return err
 }
 
-// spare makes sure that the last partition of a table is empty, and is for a time to come. While a partition is being detached, PostgreSQL (14 to 18)
-// may leave the last one out of statements that choose partitions when they run, such as lists: it numbers the partitions
-// without the detached one in the plan, and with it in the execution.
+// spare makes sure that the last partition of a table is empty, and is for a time to come. While a
+// partition is being detached, PostgreSQL (14 to 18) may leave the last one out of statements that
+// choose partitions when they run, such as lists: it numbers the partitions without the detached one in
+// the plan, and with it in the execution.
 func spare(ctx context.Context, db DB, parent string) error {
 	i := slices.IndexFunc(Families, func(f Family) bool {
 		return slices.ContainsFunc(f.tables, func(t table) bool { return t.name == parent })
