@@ -56,7 +56,7 @@ var ring2 = flag.Bool("ring2", false, "run the clients of the second ring only")
 
 func TestClients(t *testing.T) {
 	t.Parallel()
-	clients := slices.DeleteFunc(folders(t), func(folder string) bool { return !isClient(t, folder) })
+	clients := slices.DeleteFunc(folders(t), func(folder string) bool { return !isClient(folder) })
 	requireNeeded(t, clients)
 	clients = slices.DeleteFunc(clients, func(folder string) bool {
 		return exists(t, filepath.Join("clients", folder, "ring2")) != *ring2

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { generateText, streamText } from 'ai';
 import { a2a } from 'a2a-ai-provider';
-import { absent, expectChunks, job, run, sampleFile, sent } from '../js-common/run.mjs';
+import { absent, expectChunks, job, otherCalls, run, sampleFile, sent } from '../js-common/run.mjs';
 
 globalThis.AI_SDK_LOG_WARNINGS = false; // it says for each call that the provider has the interface of AI SDK 5
 
@@ -51,14 +51,5 @@ await run({
   },
   'multi-turn': absent('a model sends no id of a task'),
   metadata: absent('a model sends no metadata'),
-  'return-immediately': noSuchCall,
-  get: noSuchCall,
-  list: noSuchCall,
-  cancel: noSuchCall,
-  resubscribe: noSuchCall,
-  'error-not-found': noSuchCall,
-  'error-terminal': noSuchCall,
-  'push-config': noSuchCall,
-  push: noSuchCall,
-  'extended-card': noSuchCall,
+  ...otherCalls(noSuchCall),
 });

@@ -21,3 +21,7 @@ require (
 	google.golang.org/grpc v1.82.1 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
+
+require github.com/holdfast-a2a/holdfast/interop/clients/go-common v0.0.0
+
+replace github.com/holdfast-a2a/holdfast/interop/clients/go-common => ../go-common

@@ -9,62 +9,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	interop "github.com/holdfast-a2a/holdfast/interop/clients/go-common"
 )
 
-// limit is the time that a scenario may take.
-const limit = 30 * time.Second
+// noSuchCall ends a scenario.
+const noSuchCall = interop.Absent("a2a has no such command")
 
-type job struct {
-	Binding     string `json:"binding"`
-	A           string `json:"a"`
-	B           string `json:"b"`
-	Through     string `json:"through"`
-	Cut         string `json:"cut"`
-	GRPCA       string `json:"grpc_a"`
-	GRPCB       string `json:"grpc_b"`
-	GRPCThrough string `json:"grpc_through"`
-}
+func main() { interop.Main(scenarios) }
 
-type result struct {
-	Scenario string `json:"scenario"`
-	Outcome  string `json:"outcome"`
-	Detail   string `json:"detail"`
-}
-
-// errAbsent ends a scenario for which there is no command.
-var errAbsent = errors.New("a2a has no such command")
-
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
-	content, err := os.ReadFile(os.Args[1])
-	if err != nil {
-		return err
-	}
+func scenarios(j interop.Job) ([]interop.Scenario, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s := &session{program: filepath.Join(filepath.Dir(self), "a2a")}
-	if err := json.Unmarshal(content, &s.job); err != nil {
-		return err
-	}
+	s := &session{job: j, program: filepath.Join(filepath.Dir(self), "a2a")}
 	// The command picks JSON-RPC by the card. The other bindings have to be named, with the address.
-	switch j := s.job; j.Binding {
+	switch j.Binding {
 	case "jsonrpc":
 		s.a, s.b, s.through = agent{j.A}, agent{j.B}, agent{j.Through, "--transport=jsonrpc"} // the card names A, not the proxy
 	case "rest":
@@ -73,52 +40,32 @@ func run() error {
 		s.a, s.b, s.through = agent{j.GRPCA, "--transport=grpc", "--insecure"}, agent{j.GRPCB, "--transport=grpc", "--insecure"},
 			agent{j.GRPCThrough, "--transport=grpc", "--insecure"}
 	}
-	out := json.NewEncoder(os.Stdout)
-	for _, c := range []struct {
-		name string
-		play func(context.Context) error
-	}{
-		{"card", s.theCard},
-		{"send", s.send},
-		{"return-immediately", s.returnImmediately},
-		{"stream", s.stream},
-		{"get", s.get},
-		{"list", s.list},
-		{"cancel", s.cancel},
-		{"multi-turn", s.multiTurn},
-		{"resubscribe", s.resubscribe},
-		{"parts", s.parts},
-		{"metadata", s.metadata},
-		{"error-not-found", s.errorNotFound},
-		{"error-terminal", s.errorTerminal},
-		{"push-config", absent},
-		{"push", absent},
-		{"extended-card", s.extendedCard},
-		{"concurrent", s.concurrent},
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		r := result{Scenario: c.name, Outcome: "passed"}
-		switch err := c.play(ctx); {
-		case errors.Is(err, errAbsent):
-			r.Outcome, r.Detail = "absent", err.Error()
-		case err != nil:
-			r.Outcome, r.Detail = "failed", err.Error()
-		}
-		cancel()
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return []interop.Scenario{
+		{Name: "card", Play: s.theCard},
+		{Name: "send", Play: s.send},
+		{Name: "return-immediately", Play: s.returnImmediately},
+		{Name: "stream", Play: s.stream},
+		{Name: "get", Play: s.get},
+		{Name: "list", Play: s.list},
+		{Name: "cancel", Play: s.cancel},
+		{Name: "multi-turn", Play: s.multiTurn},
+		{Name: "resubscribe", Play: s.resubscribe},
+		{Name: "parts", Play: s.parts},
+		{Name: "metadata", Play: s.metadata},
+		{Name: "error-not-found", Play: s.errorNotFound},
+		{Name: "error-terminal", Play: s.errorTerminal},
+		{Name: "push-config", Play: noSuchCall.Play},
+		{Name: "push", Play: noSuchCall.Play},
+		{Name: "extended-card", Play: s.extendedCard},
+		{Name: "concurrent", Play: s.concurrent},
+	}, nil
 }
-
-func absent(context.Context) error { return errAbsent }
 
 // agent is the URL of a replica, and the flags to reach it.
 type agent []string
 
 type session struct {
-	job           job
+	job           interop.Job
 	program       string
 	a, b, through agent
 }
@@ -225,7 +172,7 @@ func (s *session) theCard(ctx context.Context) error {
 	if err := s.a2a(ctx, &card, agent{s.job.A}, "discover"); err != nil {
 		return err
 	}
-	return want("name", card.Name, "demo")
+	return interop.Want("name", card.Name, "demo")
 }
 
 func (s *session) send(ctx context.Context) error {
@@ -233,7 +180,7 @@ func (s *session) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(want("state", t.Status.State, completed), want("text", textOf(t), "hello"))
+	return errors.Join(interop.Want("state", t.Status.State, completed), interop.Want("text", textOf(t), "hello"))
 }
 
 func (s *session) returnImmediately(ctx context.Context) error {
@@ -258,7 +205,7 @@ func (s *session) stream(ctx context.Context) error {
 	if err := s.follow(ctx, &seen, nothing, s.a, "send", "chunks=20 size=64 delay=5ms", "--stream"); err != nil {
 		return err
 	}
-	return errors.Join(want("state", seen.state, completed), inOrder(seen.chunks, 20))
+	return errors.Join(interop.Want("state", seen.state, completed), interop.InOrder(seen.chunks, 20))
 }
 
 func (s *session) get(ctx context.Context) error {
@@ -284,8 +231,8 @@ func (s *session) get(ctx context.Context) error {
 	if len(short.History) != 1 {
 		return fmt.Errorf("--history=1 returned %d messages", len(short.History))
 	}
-	return errors.Join(want("history", said, []string{"ask:what?", "what?", "that"}), want("artifacts", len(whole.Artifacts), 1),
-		want("the newest message", short.History[0].ID, whole.History[2].ID))
+	return errors.Join(interop.Want("history", said, []string{"ask:what?", "what?", "that"}), interop.Want("artifacts", len(whole.Artifacts), 1),
+		interop.Want("the newest message", short.History[0].ID, whole.History[2].ID))
 }
 
 func (s *session) list(ctx context.Context) error {
@@ -322,8 +269,8 @@ func (s *session) list(ctx context.Context) error {
 			return fmt.Errorf("task %s is listed %d times", id, times)
 		}
 	}
-	return errors.Join(want("tasks", len(made), 3), want("first page", len(pages[0].Tasks), 2),
-		want("total", pages[0].TotalSize, 3), want("token after the last page", pages[1].NextPageToken, ""))
+	return errors.Join(interop.Want("tasks", len(made), 3), interop.Want("first page", len(pages[0].Tasks), 2),
+		interop.Want("total", pages[0].TotalSize, 3), interop.Want("token after the last page", pages[1].NextPageToken, ""))
 }
 
 func (s *session) cancel(ctx context.Context) error {
@@ -335,7 +282,7 @@ func (s *session) cancel(ctx context.Context) error {
 	if err := s.a2a(ctx, &canceled, s.a, "cancel", t.ID); err != nil {
 		return err
 	}
-	return want("state", canceled.Status.State, "TASK_STATE_CANCELED")
+	return interop.Want("state", canceled.Status.State, "TASK_STATE_CANCELED")
 }
 
 func (s *session) multiTurn(ctx context.Context) error {
@@ -343,10 +290,10 @@ func (s *session) multiTurn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := want("state", t.Status.State, "TASK_STATE_INPUT_REQUIRED"); err != nil {
+	if err := interop.Want("state", t.Status.State, "TASK_STATE_INPUT_REQUIRED"); err != nil {
 		return err
 	}
-	if err := want("question", t.Status.Message.Parts[0].Text, "which?"); err != nil {
+	if err := interop.Want("question", t.Status.Message.Parts[0].Text, "which?"); err != nil {
 		return err
 	}
 	done, err := s.sendText(ctx, s.b, "the blue one", "--task="+t.ID)
@@ -356,7 +303,7 @@ func (s *session) multiTurn(ctx context.Context) error {
 	if !strings.Contains(textOf(done), "the blue one") {
 		return fmt.Errorf("%q does not quote the answer", textOf(done))
 	}
-	return errors.Join(want("task", done.ID, t.ID), want("state", done.Status.State, completed))
+	return errors.Join(interop.Want("task", done.ID, t.ID), interop.Want("state", done.Status.State, completed))
 }
 
 func (s *session) resubscribe(ctx context.Context) error {
@@ -368,7 +315,7 @@ func (s *session) resubscribe(ctx context.Context) error {
 			return nil
 		}
 		cut = true
-		return s.cutConnections(ctx)
+		return s.job.CutConnections(ctx)
 	}, s.through, "send", fmt.Sprintf("chunks=%d size=64 delay=50ms", chunks), "--stream")
 	if err == nil || !cut || seen.state == completed {
 		return fmt.Errorf("not cut in the middle: %d chunks, %s: %w", len(seen.chunks), seen.state, err)
@@ -381,21 +328,7 @@ func (s *session) resubscribe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(want("state", rest.state, completed), inOrder(rest.chunks, chunks), inOrder(chunksOf(t), chunks))
-}
-
-// cutConnections has the proxy close every connection.
-func (s *session) cutConnections(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.job.Cut, http.NoBody)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	return want("status of the cut", resp.StatusCode, http.StatusOK)
+	return errors.Join(interop.Want("state", rest.state, completed), interop.InOrder(rest.chunks, chunks), interop.InOrder(interop.Chunks(textOf(t)), chunks))
 }
 
 func (s *session) parts(ctx context.Context) error {
@@ -432,10 +365,10 @@ func (s *session) parts(ctx context.Context) error {
 	}
 	object, _ := data.Artifacts[0].Parts[0].Data.(map[string]any)
 	return errors.Join(
-		want("parts", got.History[0].Parts, sent),
-		want("file", file.Artifacts[0].Parts[0],
+		interop.Want("parts", got.History[0].Parts, sent),
+		interop.Want("file", file.Artifacts[0].Parts[0],
 			part{Raw: []byte("Hello from Holdfast.\n"), Filename: "hello.txt", MediaType: "text/plain"}),
-		want("data", object["greeting"], any("hello")),
+		interop.Want("data", object["greeting"], any("hello")),
 	)
 }
 
@@ -455,7 +388,7 @@ func (s *session) metadata(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return want("metadata", got.History[0].Metadata, m.Metadata)
+	return interop.Want("metadata", got.History[0].Metadata, m.Metadata)
 }
 
 func (s *session) errorNotFound(ctx context.Context) error {
@@ -476,7 +409,7 @@ func (s *session) extendedCard(ctx context.Context) error {
 	if err := s.a2a(ctx, &card, s.a, "discover", "--extended"); err != nil {
 		return err
 	}
-	return want("name", card.Name, "demo")
+	return interop.Want("name", card.Name, "demo")
 }
 
 func (s *session) concurrent(ctx context.Context) error {
@@ -493,11 +426,11 @@ func (s *session) concurrent(ctx context.Context) error {
 	ids := map[string]bool{}
 	for i, t := range tasks {
 		ids[t.ID] = true
-		if err := errors.Join(want("state", t.Status.State, completed), want("text", textOf(t), fmt.Sprint(i))); err != nil {
+		if err := errors.Join(interop.Want("state", t.Status.State, completed), interop.Want("text", textOf(t), fmt.Sprint(i))); err != nil {
 			return err
 		}
 	}
-	return want("tasks", len(ids), sends)
+	return interop.Want("tasks", len(ids), sends)
 }
 
 func (s *session) sendText(ctx context.Context, at agent, text string, flags ...string) (t task, err error) {
@@ -519,18 +452,6 @@ func textOf(t task) string {
 	return b.String()
 }
 
-// chunkSize is the size of the chunks that scenarios ask for.
-const chunkSize = 64
-
-// chunksOf takes the text of a task, which a read task has in one part, apart.
-func chunksOf(t task) []string {
-	var chunks []string
-	for chunk := range slices.Chunk([]byte(textOf(t)), chunkSize) {
-		chunks = append(chunks, string(chunk))
-	}
-	return chunks
-}
-
 // follower assembles the events of a stream.
 type follower struct {
 	task   string
@@ -541,7 +462,7 @@ type follower struct {
 func (f *follower) take(e event) {
 	switch {
 	case e.Task != nil:
-		f.task, f.state, f.chunks = e.Task.ID, e.Task.Status.State, chunksOf(*e.Task)
+		f.task, f.state, f.chunks = e.Task.ID, e.Task.Status.State, interop.Chunks(textOf(*e.Task))
 	case e.StatusUpdate != nil:
 		f.state = e.StatusUpdate.Status.State
 	case e.ArtifactUpdate != nil:
@@ -549,23 +470,6 @@ func (f *follower) take(e event) {
 			f.chunks = append(f.chunks, p.Text)
 		}
 	}
-}
-
-// inOrder holds if there are n chunks, each beginning with its index.
-func inOrder(chunks []string, n int) error {
-	for i, c := range chunks {
-		if !strings.HasPrefix(c, fmt.Sprintf("%08d ", i)) {
-			return fmt.Errorf("chunk %d is %q", i, c)
-		}
-	}
-	return want("chunks", len(chunks), n)
-}
-
-func want[T any](what string, got, expected T) error {
-	if !reflect.DeepEqual(got, expected) {
-		return fmt.Errorf("%s: got %v, want %v", what, got, expected)
-	}
-	return nil
 }
 
 // wantError holds if the command failed and says why.

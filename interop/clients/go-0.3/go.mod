@@ -16,3 +16,7 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20250715232539-7130f93afb79 // indirect
 	google.golang.org/protobuf v1.36.6 // indirect
 )
+
+require github.com/holdfast-a2a/holdfast/interop/clients/go-common v0.0.0
+
+replace github.com/holdfast-a2a/holdfast/interop/clients/go-common => ../go-common

@@ -7,9 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -18,96 +15,48 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2aclient"
 	"github.com/a2aproject/a2a-go/a2aclient/agentcard"
+	interop "github.com/holdfast-a2a/holdfast/interop/clients/go-common"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// limit is the time that a scenario may take.
-const limit = 30 * time.Second
+func main() { interop.Main(scenarios) }
 
-type job struct {
-	Binding     string `json:"binding"`
-	A           string `json:"a"`
-	B           string `json:"b"`
-	Through     string `json:"through"`
-	Cut         string `json:"cut"`
-	GRPCA       string `json:"grpc_a"`
-	GRPCB       string `json:"grpc_b"`
-	GRPCThrough string `json:"grpc_through"`
-	Receiver    string `json:"receiver"`
-}
-
-type result struct {
-	Scenario string `json:"scenario"`
-	Outcome  string `json:"outcome"`
-	Detail   string `json:"detail"`
-}
-
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
-	content, err := os.ReadFile(os.Args[1])
-	if err != nil {
-		return err
-	}
-	var j job
-	if err := json.Unmarshal(content, &j); err != nil {
-		return err
-	}
+func scenarios(j interop.Job) ([]interop.Scenario, error) {
 	s, err := connect(j)
 	if err != nil {
-		return fmt.Errorf("build the clients: %w", err)
+		return nil, err
 	}
-	out := json.NewEncoder(os.Stdout)
-	for _, c := range []struct {
-		name string
-		play func(context.Context) error
-	}{
-		{"card", s.theCard},
-		{"send", s.send},
-		{"return-immediately", s.returnImmediately},
-		{"stream", s.stream},
-		{"get", s.get},
-		{"list", s.list},
-		{"cancel", s.cancel},
-		{"multi-turn", s.multiTurn},
-		{"resubscribe", s.resubscribe},
-		{"parts", s.parts},
-		{"metadata", s.metadata},
-		{"error-not-found", s.errorNotFound},
-		{"error-terminal", s.errorTerminal},
-		{"push-config", s.pushConfig},
-		{"push", s.push},
-		{"extended-card", s.extendedCard},
-		{"concurrent", s.concurrent},
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		r := result{Scenario: c.name, Outcome: "passed"}
-		if err := c.play(ctx); err != nil {
-			r.Outcome, r.Detail = "failed", err.Error()
-		}
-		cancel()
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return []interop.Scenario{
+		{Name: "card", Play: s.theCard},
+		{Name: "send", Play: s.send},
+		{Name: "return-immediately", Play: s.returnImmediately},
+		{Name: "stream", Play: s.stream},
+		{Name: "get", Play: s.get},
+		{Name: "list", Play: s.list},
+		{Name: "cancel", Play: s.cancel},
+		{Name: "multi-turn", Play: s.multiTurn},
+		{Name: "resubscribe", Play: s.resubscribe},
+		{Name: "parts", Play: s.parts},
+		{Name: "metadata", Play: s.metadata},
+		{Name: "error-not-found", Play: s.errorNotFound},
+		{Name: "error-terminal", Play: s.errorTerminal},
+		{Name: "push-config", Play: s.pushConfig},
+		{Name: "push", Play: s.push},
+		{Name: "extended-card", Play: s.extendedCard},
+		{Name: "concurrent", Play: s.concurrent},
+	}, nil
 }
 
 // session has the clients for a scenario: for replica A, for B, and for A through the proxy.
 type session struct {
-	job           job
+	job           interop.Job
 	card          *a2a.AgentCard
 	a, b, through *a2aclient.Client
 }
 
-func connect(j job) (*session, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func connect(j interop.Job) (*session, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), interop.Limit)
 	defer cancel()
 	card, err := agentcard.DefaultResolver.Resolve(ctx, j.A)
 	if err != nil {
@@ -154,7 +103,7 @@ func (s *session) clientAt(ctx context.Context, httpURL, grpcAddr string) (*a2ac
 }
 
 func (s *session) theCard(context.Context) error {
-	return want("name", s.card.Name, "demo")
+	return interop.Want("name", s.card.Name, "demo")
 }
 
 func (s *session) send(ctx context.Context) error {
@@ -162,7 +111,7 @@ func (s *session) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(want("state", task.Status.State, a2a.TaskStateCompleted), want("text", textOf(task), "hello"))
+	return errors.Join(interop.Want("state", task.Status.State, a2a.TaskStateCompleted), interop.Want("text", textOf(task), "hello"))
 }
 
 func (s *session) returnImmediately(ctx context.Context) error {
@@ -181,7 +130,7 @@ func (s *session) returnImmediately(ctx context.Context) error {
 			return err
 		}
 	}
-	return want("state", task.Status.State, a2a.TaskStateCompleted)
+	return interop.Want("state", task.Status.State, a2a.TaskStateCompleted)
 }
 
 func (s *session) stream(ctx context.Context) error {
@@ -192,7 +141,7 @@ func (s *session) stream(ctx context.Context) error {
 		}
 		seen.take(ev)
 	}
-	return errors.Join(want("state", seen.state, a2a.TaskStateCompleted), inOrder(seen.chunks, 20))
+	return errors.Join(interop.Want("state", seen.state, a2a.TaskStateCompleted), interop.InOrder(seen.chunks, 20))
 }
 
 func (s *session) get(ctx context.Context) error {
@@ -220,8 +169,8 @@ func (s *session) get(ctx context.Context) error {
 	if len(short.History) != 1 {
 		return fmt.Errorf("historyLength 1 returned %d messages", len(short.History))
 	}
-	return errors.Join(want("history", said, []string{"ask:what?", "what?", "that"}), want("artifacts", len(whole.Artifacts), 1),
-		want("the newest message", short.History[0].ID, whole.History[2].ID))
+	return errors.Join(interop.Want("history", said, []string{"ask:what?", "what?", "that"}), interop.Want("artifacts", len(whole.Artifacts), 1),
+		interop.Want("the newest message", short.History[0].ID, whole.History[2].ID))
 }
 
 func (s *session) list(ctx context.Context) error {
@@ -252,8 +201,8 @@ func (s *session) list(ctx context.Context) error {
 			return fmt.Errorf("task %s is listed %d times", id, times)
 		}
 	}
-	return errors.Join(want("tasks", len(made), 3), want("first page", len(first.Tasks), 2),
-		want("total", first.TotalSize, 3), want("token after the last page", second.NextPageToken, ""))
+	return errors.Join(interop.Want("tasks", len(made), 3), interop.Want("first page", len(first.Tasks), 2),
+		interop.Want("total", first.TotalSize, 3), interop.Want("token after the last page", second.NextPageToken, ""))
 }
 
 func (s *session) cancel(ctx context.Context) error {
@@ -267,7 +216,7 @@ func (s *session) cancel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return want("state", canceled.Status.State, a2a.TaskStateCanceled)
+	return interop.Want("state", canceled.Status.State, a2a.TaskStateCanceled)
 }
 
 func (s *session) multiTurn(ctx context.Context) error {
@@ -275,10 +224,10 @@ func (s *session) multiTurn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := want("state", task.Status.State, a2a.TaskStateInputRequired); err != nil {
+	if err := interop.Want("state", task.Status.State, a2a.TaskStateInputRequired); err != nil {
 		return err
 	}
-	if err := want("question", task.Status.Message.Parts[0].(a2a.TextPart).Text, "which?"); err != nil {
+	if err := interop.Want("question", task.Status.Message.Parts[0].(a2a.TextPart).Text, "which?"); err != nil {
 		return err
 	}
 	answer := a2a.NewMessageForTask(a2a.MessageRoleUser, task, a2a.TextPart{Text: "the blue one"})
@@ -289,7 +238,7 @@ func (s *session) multiTurn(ctx context.Context) error {
 	if !strings.Contains(textOf(done), "the blue one") {
 		return fmt.Errorf("%q does not quote the answer", textOf(done))
 	}
-	return errors.Join(want("task", done.ID, task.ID), want("state", done.Status.State, a2a.TaskStateCompleted))
+	return errors.Join(interop.Want("task", done.ID, task.ID), interop.Want("state", done.Status.State, a2a.TaskStateCompleted))
 }
 
 func (s *session) resubscribe(ctx context.Context) error {
@@ -304,7 +253,7 @@ func (s *session) resubscribe(ctx context.Context) error {
 		}
 		seen.take(ev)
 		if len(seen.chunks) == 5 && !cut {
-			if err := s.cutConnections(ctx); err != nil {
+			if err := s.job.CutConnections(ctx); err != nil {
 				return err
 			}
 			cut = true
@@ -324,22 +273,8 @@ func (s *session) resubscribe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(want("state", rest.state, a2a.TaskStateCompleted), inOrder(rest.chunks, chunks),
-		inOrder(chunksOf(task), chunks))
-}
-
-// cutConnections has the proxy close every connection.
-func (s *session) cutConnections(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.job.Cut, http.NoBody)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	return want("status of the cut", resp.StatusCode, http.StatusOK)
+	return errors.Join(interop.Want("state", rest.state, a2a.TaskStateCompleted), interop.InOrder(rest.chunks, chunks),
+		interop.InOrder(interop.Chunks(textOf(task)), chunks))
 }
 
 func (s *session) parts(ctx context.Context) error {
@@ -381,9 +316,9 @@ func (s *session) parts(ctx context.Context) error {
 	}
 	d, _ := data.Artifacts[0].Parts[0].(a2a.DataPart)
 	return errors.Join(
-		same("parts", []a2a.Part(got.History[0].Parts), sent),
-		want("file", string(content), "Hello from Holdfast.\n"), want("name", bytes.Name, "hello.txt"),
-		want("type", bytes.MimeType, "text/plain"), want("data", d.Data["greeting"], any("hello")),
+		interop.Same("parts", []a2a.Part(got.History[0].Parts), sent),
+		interop.Want("file", string(content), "Hello from Holdfast.\n"), interop.Want("name", bytes.Name, "hello.txt"),
+		interop.Want("type", bytes.MimeType, "text/plain"), interop.Want("data", d.Data["greeting"], any("hello")),
 	)
 }
 
@@ -400,7 +335,7 @@ func (s *session) metadata(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return same("metadata", got.History[0].Metadata, m.Metadata)
+	return interop.Same("metadata", got.History[0].Metadata, m.Metadata)
 }
 
 func (s *session) errorNotFound(ctx context.Context) error {
@@ -428,7 +363,7 @@ func (s *session) pushConfig(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(want("task", set.TaskID, task.ID), want("id", set.Config.ID, id), want("url", set.Config.URL, hook.URL)); err != nil {
+		if err := errors.Join(interop.Want("task", set.TaskID, task.ID), interop.Want("id", set.Config.ID, id), interop.Want("url", set.Config.URL, hook.URL)); err != nil {
 			return err
 		}
 	}
@@ -451,8 +386,8 @@ func (s *session) pushConfig(ctx context.Context) error {
 	}
 	_, err = s.a.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigParams{TaskID: task.ID, ConfigID: "one"})
 	return errors.Join(wantError(err, a2a.ErrTaskNotFound),
-		want("task", got.TaskID, task.ID), want("id", got.Config.ID, "one"), want("url", got.Config.URL, s.hook("one").URL),
-		want("listed", idsOf(both), []string{"one", "two"}), want("left", idsOf(left), []string{"two"}))
+		interop.Want("task", got.TaskID, task.ID), interop.Want("id", got.Config.ID, "one"), interop.Want("url", got.Config.URL, s.hook("one").URL),
+		interop.Want("listed", idsOf(both), []string{"one", "two"}), interop.Want("left", idsOf(left), []string{"two"}))
 }
 
 func (s *session) push(ctx context.Context) error {
@@ -498,7 +433,7 @@ func (s *session) hook(id string) *a2a.PushConfig {
 // delivered holds if a webhook gets these states of a task, each once and in this order.
 func (s *session) delivered(ctx context.Context, id string, task a2a.TaskID, states ...a2a.TaskState) error {
 	hook := s.hook(id)
-	arrived, err := s.arrived(ctx, id, len(states))
+	arrived, err := s.job.Arrived(ctx, id, len(states))
 	if err != nil {
 		return err
 	}
@@ -512,41 +447,15 @@ func (s *session) delivered(ctx context.Context, id string, task a2a.TaskID, sta
 		if then.Status.State == a2a.TaskStateCompleted {
 			made = 1
 		}
-		if err := errors.Join(want("task", then.ID, task), want("artifacts at "+string(then.Status.State), len(then.Artifacts), made),
-			want("token", d.Headers["x-a2a-notification-token"], hook.Token),
-			want("authorization", d.Headers["authorization"], "Bearer "+hook.Auth.Credentials),
-			want("content type", d.Headers["content-type"], "application/json")); err != nil {
+		if err := errors.Join(interop.Want("task", then.ID, task), interop.Want("artifacts at "+string(then.Status.State), len(then.Artifacts), made),
+			interop.Want("token", d.Headers["x-a2a-notification-token"], hook.Token),
+			interop.Want("authorization", d.Headers["authorization"], "Bearer "+hook.Auth.Credentials),
+			interop.Want("content type", d.Headers["content-type"], "application/json")); err != nil {
 			return err
 		}
 		got = append(got, then.Status.State)
 	}
-	return want("states delivered to "+id, got, states)
-}
-
-// delivery is a request that the receiver accepted.
-type delivery struct {
-	Headers map[string]string `json:"headers"`
-	Body    string            `json:"body"`
-}
-
-// arrived waits until n requests or more came to a webhook.
-func (s *session) arrived(ctx context.Context, id string, least int) (arrived []delivery, err error) {
-	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.job.Receiver+"/received?path=/"+id, http.NoBody)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return nil, fmt.Errorf("%d of %d deliveries came to %s: %w", len(arrived), least, id, err)
-		}
-		err = json.NewDecoder(resp.Body).Decode(&arrived)
-		_ = resp.Body.Close()
-		if err != nil || len(arrived) >= least {
-			return arrived, err
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	return interop.Want("states delivered to "+id, got, states)
 }
 
 func idsOf(configs []*a2a.TaskPushConfig) []string {
@@ -563,7 +472,7 @@ func (s *session) extendedCard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return want("name", card.Name, "demo")
+	return interop.Want("name", card.Name, "demo")
 }
 
 func (s *session) concurrent(ctx context.Context) error {
@@ -580,11 +489,11 @@ func (s *session) concurrent(ctx context.Context) error {
 	ids := map[a2a.TaskID]bool{}
 	for i, task := range tasks {
 		ids[task.ID] = true
-		if err := errors.Join(want("state", task.Status.State, a2a.TaskStateCompleted), want("text", textOf(task), fmt.Sprint(i))); err != nil {
+		if err := errors.Join(interop.Want("state", task.Status.State, a2a.TaskStateCompleted), interop.Want("text", textOf(task), fmt.Sprint(i))); err != nil {
 			return err
 		}
 	}
-	return want("tasks", len(ids), sends)
+	return interop.Want("tasks", len(ids), sends)
 }
 
 func says(text string) *a2a.Message {
@@ -636,7 +545,7 @@ func (f *follower) take(ev a2a.Event) {
 	switch e := ev.(type) {
 	case *a2a.Task:
 		f.state = e.Status.State
-		f.chunks = chunksOf(e)
+		f.chunks = interop.Chunks(textOf(e))
 	case *a2a.TaskStatusUpdateEvent:
 		f.state = e.Status.State
 	case *a2a.TaskArtifactUpdateEvent:
@@ -644,48 +553,6 @@ func (f *follower) take(ev a2a.Event) {
 			f.chunks = append(f.chunks, text(p))
 		}
 	}
-}
-
-// chunkSize is the size of the chunks that scenarios ask for.
-const chunkSize = 64
-
-// chunksOf takes the text of a task, which a read task has in one part, apart.
-func chunksOf(task *a2a.Task) []string {
-	var chunks []string
-	for chunk := range slices.Chunk([]byte(textOf(task)), chunkSize) {
-		chunks = append(chunks, string(chunk))
-	}
-	return chunks
-}
-
-// inOrder holds if there are n chunks, each beginning with its index.
-func inOrder(chunks []string, n int) error {
-	for i, c := range chunks {
-		if !strings.HasPrefix(c, fmt.Sprintf("%08d ", i)) {
-			return fmt.Errorf("chunk %d is %q", i, c)
-		}
-	}
-	return want("chunks", len(chunks), n)
-}
-
-func want[T any](what string, got, expected T) error {
-	if !reflect.DeepEqual(got, expected) {
-		return fmt.Errorf("%s: got %v, want %v", what, got, expected)
-	}
-	return nil
-}
-
-// same compares values as JSON.
-func same(what string, got, expected any) error {
-	g, err := json.Marshal(got)
-	if err != nil {
-		return err
-	}
-	e, err := json.Marshal(expected)
-	if err != nil {
-		return err
-	}
-	return want(what, string(g), string(e))
 }
 
 func wantError(err, expected error) error {

@@ -18,3 +18,7 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260427160629-7cedc36a6bc4 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
+
+require github.com/holdfast-a2a/holdfast/interop/clients/go-common v0.0.0
+
+replace github.com/holdfast-a2a/holdfast/interop/clients/go-common => ../go-common

@@ -28,6 +28,14 @@ export function absent(missing) {
   };
 }
 
+/** The scenarios that need more than the call that sends a message and follows its task. */
+export function otherCalls(perform) {
+  const names = [
+    'return-immediately', 'get', 'list', 'cancel', 'resubscribe', 'error-not-found', 'error-terminal', 'push-config', 'push', 'extended-card',
+  ];
+  return Object.fromEntries(names.map((name) => [name, perform]));
+}
+
 /** Runs every scenario, which is performs[name]. */
 export async function run(performs) {
   console.log = console.info = console.error; // stdout is the report's

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { ClientFactory, RestTransportFactory } from '@a2a-js/sdk/client';
 import { A2AAgent } from '@strands-agents/sdk/a2a';
-import { absent, expectChunks, job, run } from '../js-common/run.mjs';
+import { absent, expectChunks, job, otherCalls, run } from '../js-common/run.mjs';
 
 // Its own factory calls the binding that the card prefers, JSON-RPC.
 const clientFactory = job.binding === 'rest' ? new ClientFactory({ transports: [new RestTransportFactory()] }) : undefined;
@@ -44,14 +44,5 @@ await run({
   'multi-turn': absent('A2AAgent sends no id of a task or a context'),
   parts: onlyText,
   metadata: onlyText,
-  'return-immediately': noSuchCall,
-  get: noSuchCall,
-  list: noSuchCall,
-  cancel: noSuchCall,
-  resubscribe: noSuchCall,
-  'error-not-found': noSuchCall,
-  'error-terminal': noSuchCall,
-  'push-config': noSuchCall,
-  push: noSuchCall,
-  'extended-card': noSuchCall,
+  ...otherCalls(noSuchCall),
 });

@@ -24,3 +24,7 @@ require (
 	golang.org/x/oauth2 v0.26.0 // indirect
 	golang.org/x/sys v0.30.0 // indirect
 )
+
+require github.com/holdfast-a2a/holdfast/interop/clients/go-common v0.0.0
+
+replace github.com/holdfast-a2a/holdfast/interop/clients/go-common => ../go-common

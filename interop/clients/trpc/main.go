@@ -7,14 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	interop "github.com/holdfast-a2a/holdfast/interop/clients/go-common"
 	"go.uber.org/zap"
 	"trpc.group/trpc-go/trpc-a2a-go/client"
 	"trpc.group/trpc-go/trpc-a2a-go/log"
@@ -22,98 +19,50 @@ import (
 	"trpc.group/trpc-go/trpc-a2a-go/server"
 )
 
-// limit is the time that a scenario may take.
-const limit = 30 * time.Second
-
-type job struct {
-	A        string `json:"a"`
-	B        string `json:"b"`
-	Through  string `json:"through"`
-	Cut      string `json:"cut"`
-	Receiver string `json:"receiver"`
-}
-
-type result struct {
-	Scenario string `json:"scenario"`
-	Outcome  string `json:"outcome"`
-	Detail   string `json:"detail"`
-}
-
-// errAbsent ends a scenario for which the client has no call.
-var errAbsent = errors.New("A2AClient has no such call")
+// noSuchCall ends a scenario.
+const noSuchCall = interop.Absent("A2AClient has no such call")
 
 func main() {
 	log.Default = zap.Must(zap.NewProduction()).Sugar() // to stderr: stdout has the results
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	interop.Main(scenarios)
 }
 
-func run() error {
-	content, err := os.ReadFile(os.Args[1])
-	if err != nil {
-		return err
-	}
-	var j job
-	if err := json.Unmarshal(content, &j); err != nil {
-		return err
-	}
+func scenarios(j interop.Job) ([]interop.Scenario, error) {
 	s, err := connect(j)
 	if err != nil {
-		return fmt.Errorf("build the clients: %w", err)
+		return nil, err
 	}
-	out := json.NewEncoder(os.Stdout)
-	for _, c := range []struct {
-		name string
-		play func(context.Context) error
-	}{
-		{"card", s.theCard},
-		{"send", s.send},
-		{"return-immediately", s.returnImmediately},
-		{"stream", s.stream},
-		{"get", s.get},
-		{"list", absent},
-		{"cancel", s.cancel},
-		{"multi-turn", s.multiTurn},
-		{"resubscribe", s.resubscribe},
-		{"parts", s.parts},
-		{"metadata", s.metadata},
-		{"error-not-found", s.errorNotFound},
-		{"error-terminal", s.errorTerminal},
-		{"push-config", s.pushConfig},
-		{"push", s.push},
-		{"extended-card", s.extendedCard},
-		{"concurrent", s.concurrent},
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		r := result{Scenario: c.name, Outcome: "passed"}
-		switch err := c.play(ctx); {
-		case errors.Is(err, errAbsent):
-			r.Outcome, r.Detail = "absent", err.Error()
-		case err != nil:
-			r.Outcome, r.Detail = "failed", err.Error()
-		}
-		cancel()
-		if err := out.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return []interop.Scenario{
+		{Name: "card", Play: s.theCard},
+		{Name: "send", Play: s.send},
+		{Name: "return-immediately", Play: s.returnImmediately},
+		{Name: "stream", Play: s.stream},
+		{Name: "get", Play: s.get},
+		{Name: "list", Play: noSuchCall.Play},
+		{Name: "cancel", Play: s.cancel},
+		{Name: "multi-turn", Play: s.multiTurn},
+		{Name: "resubscribe", Play: s.resubscribe},
+		{Name: "parts", Play: s.parts},
+		{Name: "metadata", Play: s.metadata},
+		{Name: "error-not-found", Play: s.errorNotFound},
+		{Name: "error-terminal", Play: s.errorTerminal},
+		{Name: "push-config", Play: s.pushConfig},
+		{Name: "push", Play: s.push},
+		{Name: "extended-card", Play: s.extendedCard},
+		{Name: "concurrent", Play: s.concurrent},
+	}, nil
 }
-
-func absent(context.Context) error { return errAbsent }
 
 // session has the clients for a scenario: for replica A, for B, and for A through the proxy.
 type session struct {
-	job           job
+	job           interop.Job
 	card          *server.AgentCard
 	a, b, through *client.A2AClient
 }
 
 // connect reads the card from A, and makes clients for the URL in it, with the address of each replica.
-func connect(j job) (*session, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func connect(j interop.Job) (*session, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), interop.Limit)
 	defer cancel()
 	finder, err := client.NewA2AClient(j.A)
 	if err != nil {
@@ -139,7 +88,7 @@ func connect(j job) (*session, error) {
 }
 
 func (s *session) theCard(context.Context) error {
-	return want("name", s.card.Name, "demo")
+	return interop.Want("name", s.card.Name, "demo")
 }
 
 func (s *session) send(ctx context.Context) error {
@@ -147,7 +96,7 @@ func (s *session) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(want("state", task.Status.State, protocol.TaskStateCompleted), want("text", textOf(task), "hello"))
+	return errors.Join(interop.Want("state", task.Status.State, protocol.TaskStateCompleted), interop.Want("text", textOf(task), "hello"))
 }
 
 func (s *session) returnImmediately(ctx context.Context) error {
@@ -176,7 +125,7 @@ func (s *session) stream(ctx context.Context) error {
 	for ev := range events {
 		seen.take(ev)
 	}
-	return errors.Join(want("state", seen.state, protocol.TaskStateCompleted), inOrder(seen.chunks, 20))
+	return errors.Join(interop.Want("state", seen.state, protocol.TaskStateCompleted), interop.InOrder(seen.chunks, 20))
 }
 
 func (s *session) get(ctx context.Context) error {
@@ -202,8 +151,8 @@ func (s *session) get(ctx context.Context) error {
 	if len(short.History) != 1 {
 		return fmt.Errorf("historyLength 1 returned %d messages", len(short.History))
 	}
-	return errors.Join(want("history", said, []string{"ask:what?", "what?", "that"}), want("artifacts", len(whole.Artifacts), 1),
-		want("the newest message", short.History[0].MessageID, whole.History[2].MessageID))
+	return errors.Join(interop.Want("history", said, []string{"ask:what?", "what?", "that"}), interop.Want("artifacts", len(whole.Artifacts), 1),
+		interop.Want("the newest message", short.History[0].MessageID, whole.History[2].MessageID))
 }
 
 func (s *session) cancel(ctx context.Context) error {
@@ -215,7 +164,7 @@ func (s *session) cancel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return want("state", canceled.Status.State, protocol.TaskStateCanceled)
+	return interop.Want("state", canceled.Status.State, protocol.TaskStateCanceled)
 }
 
 func (s *session) multiTurn(ctx context.Context) error {
@@ -223,10 +172,10 @@ func (s *session) multiTurn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := want("state", task.Status.State, protocol.TaskStateInputRequired); err != nil {
+	if err := interop.Want("state", task.Status.State, protocol.TaskStateInputRequired); err != nil {
 		return err
 	}
-	if err := want("question", text(task.Status.Message.Parts[0]), "which?"); err != nil {
+	if err := interop.Want("question", text(task.Status.Message.Parts[0]), "which?"); err != nil {
 		return err
 	}
 	done, err := sendTask(ctx, s.b, answer(task, "the blue one"), nil)
@@ -236,7 +185,7 @@ func (s *session) multiTurn(ctx context.Context) error {
 	if !strings.Contains(textOf(done), "the blue one") {
 		return fmt.Errorf("%q does not quote the answer", textOf(done))
 	}
-	return errors.Join(want("task", done.ID, task.ID), want("state", done.Status.State, protocol.TaskStateCompleted))
+	return errors.Join(interop.Want("task", done.ID, task.ID), interop.Want("state", done.Status.State, protocol.TaskStateCompleted))
 }
 
 func (s *session) resubscribe(ctx context.Context) error {
@@ -252,7 +201,7 @@ func (s *session) resubscribe(ctx context.Context) error {
 	for ev := range events { // until the cut
 		seen.take(ev)
 		if len(seen.chunks) == 5 && !cut {
-			if err := s.cutConnections(ctx); err != nil {
+			if err := s.job.CutConnections(ctx); err != nil {
 				return err
 			}
 			cut = true
@@ -272,22 +221,8 @@ func (s *session) resubscribe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(want("state", rest.state, protocol.TaskStateCompleted), inOrder(rest.chunks, chunks),
-		inOrder(chunksOf(task), chunks))
-}
-
-// cutConnections has the proxy close every connection.
-func (s *session) cutConnections(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.job.Cut, http.NoBody)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	return want("status of the cut", resp.StatusCode, http.StatusOK)
+	return errors.Join(interop.Want("state", rest.state, protocol.TaskStateCompleted), interop.InOrder(rest.chunks, chunks),
+		interop.InOrder(interop.Chunks(textOf(task)), chunks))
 }
 
 func (s *session) parts(ctx context.Context) error {
@@ -329,7 +264,7 @@ func (s *session) parts(ctx context.Context) error {
 		same("file", f.File, map[string]string{
 			"name": "hello.txt", "mimeType": "text/plain", "bytes": base64.StdEncoding.EncodeToString([]byte("Hello from Holdfast.\n")),
 		}),
-		want("data", object["greeting"], any("hello")),
+		interop.Want("data", object["greeting"], any("hello")),
 	)
 }
 
@@ -383,8 +318,8 @@ func (s *session) pushConfig(ctx context.Context) error {
 		return err
 	}
 	for _, config := range []*protocol.TaskPushNotificationConfig{set, got} {
-		if err := errors.Join(want("task", config.TaskID, task.ID), want("id", config.PushNotificationConfig.ID, "one"),
-			want("url", config.PushNotificationConfig.URL, hook.URL)); err != nil {
+		if err := errors.Join(interop.Want("task", config.TaskID, task.ID), interop.Want("id", config.PushNotificationConfig.ID, "one"),
+			interop.Want("url", config.PushNotificationConfig.URL, hook.URL)); err != nil {
 			return err
 		}
 	}
@@ -427,7 +362,7 @@ func (s *session) hook(id string) protocol.PushNotificationConfig {
 
 // delivered holds if a webhook gets these states of a task, each once and in this order.
 func (s *session) delivered(ctx context.Context, id, task string, states ...protocol.TaskState) error {
-	arrived, err := s.arrived(ctx, id, len(states))
+	arrived, err := s.job.Arrived(ctx, id, len(states))
 	if err != nil {
 		return err
 	}
@@ -441,41 +376,15 @@ func (s *session) delivered(ctx context.Context, id, task string, states ...prot
 		if then.Status.State == protocol.TaskStateCompleted {
 			made = 1
 		}
-		if err := errors.Join(want("task", then.ID, task), want("artifacts at "+string(then.Status.State), len(then.Artifacts), made),
-			want("token", d.Headers["x-a2a-notification-token"], "token of "+id),
-			want("authorization", d.Headers["authorization"], "Bearer credentials-"+id),
-			want("content type", d.Headers["content-type"], "application/json")); err != nil {
+		if err := errors.Join(interop.Want("task", then.ID, task), interop.Want("artifacts at "+string(then.Status.State), len(then.Artifacts), made),
+			interop.Want("token", d.Headers["x-a2a-notification-token"], "token of "+id),
+			interop.Want("authorization", d.Headers["authorization"], "Bearer credentials-"+id),
+			interop.Want("content type", d.Headers["content-type"], "application/json")); err != nil {
 			return err
 		}
 		got = append(got, then.Status.State)
 	}
-	return want("states delivered to "+id, got, states)
-}
-
-// delivery is a request that the receiver accepted.
-type delivery struct {
-	Headers map[string]string `json:"headers"`
-	Body    string            `json:"body"`
-}
-
-// arrived waits until n requests or more came to a webhook.
-func (s *session) arrived(ctx context.Context, id string, least int) (arrived []delivery, err error) {
-	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.job.Receiver+"/received?path=/"+id, http.NoBody)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return nil, fmt.Errorf("%d of %d deliveries came to %s: %w", len(arrived), least, id, err)
-		}
-		err = json.NewDecoder(resp.Body).Decode(&arrived)
-		_ = resp.Body.Close()
-		if err != nil || len(arrived) >= least {
-			return arrived, err
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	return interop.Want("states delivered to "+id, got, states)
 }
 
 func (s *session) extendedCard(ctx context.Context) error {
@@ -483,7 +392,7 @@ func (s *session) extendedCard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return want("name", card.Name, "demo")
+	return interop.Want("name", card.Name, "demo")
 }
 
 func (s *session) concurrent(ctx context.Context) error {
@@ -500,11 +409,11 @@ func (s *session) concurrent(ctx context.Context) error {
 	ids := map[string]bool{}
 	for i, task := range tasks {
 		ids[task.ID] = true
-		if err := errors.Join(want("state", task.Status.State, protocol.TaskStateCompleted), want("text", textOf(task), fmt.Sprint(i))); err != nil {
+		if err := errors.Join(interop.Want("state", task.Status.State, protocol.TaskStateCompleted), interop.Want("text", textOf(task), fmt.Sprint(i))); err != nil {
 			return err
 		}
 	}
-	return want("tasks", len(ids), sends)
+	return interop.Want("tasks", len(ids), sends)
 }
 
 func says(text string) protocol.Message {
@@ -564,7 +473,7 @@ type follower struct {
 func (f *follower) take(ev protocol.StreamingMessageEvent) {
 	switch e := ev.Result.(type) {
 	case *protocol.Task:
-		f.task, f.state, f.chunks = e.ID, e.Status.State, chunksOf(e)
+		f.task, f.state, f.chunks = e.ID, e.Status.State, interop.Chunks(textOf(e))
 	case *protocol.TaskStatusUpdateEvent:
 		f.task, f.state = e.TaskID, e.Status.State
 	case *protocol.TaskArtifactUpdateEvent:
@@ -573,35 +482,6 @@ func (f *follower) take(ev protocol.StreamingMessageEvent) {
 			f.chunks = append(f.chunks, text(p))
 		}
 	}
-}
-
-// chunkSize is the size of the chunks that scenarios ask for.
-const chunkSize = 64
-
-// chunksOf takes the text of a task, which a read task has in one part, apart.
-func chunksOf(task *protocol.Task) []string {
-	var chunks []string
-	for chunk := range slices.Chunk([]byte(textOf(task)), chunkSize) {
-		chunks = append(chunks, string(chunk))
-	}
-	return chunks
-}
-
-// inOrder holds if there are n chunks, each beginning with its index.
-func inOrder(chunks []string, n int) error {
-	for i, c := range chunks {
-		if !strings.HasPrefix(c, fmt.Sprintf("%08d ", i)) {
-			return fmt.Errorf("chunk %d is %q", i, c)
-		}
-	}
-	return want("chunks", len(chunks), n)
-}
-
-func want[T any](what string, got, expected T) error {
-	if !reflect.DeepEqual(got, expected) {
-		return fmt.Errorf("%s: got %v, want %v", what, got, expected)
-	}
-	return nil
 }
 
 // same compares values as JSON, whatever the order of members.
@@ -616,7 +496,7 @@ func same(what string, got, expected any) error {
 			return err
 		}
 	}
-	return want(what, plain[0], plain[1])
+	return interop.Want(what, plain[0], plain[1])
 }
 
 // wantCode holds if an error has a code of A2A. The client's type of errors is internal; only its text is public.
