@@ -9,6 +9,7 @@
 -- 00009_role_per_database.sql 30f5d60e846d6cfd8aff721c3bb816b31227cea916621248834eb66f38ad4563
 -- 00011_message_bytes.sql 2c0c266e3482d7a4f890bdcdd2545a68e63729b04eedc7d1ed115140046c86ce
 -- 00013_push_egress.sql 9027dc20638774df1d93e690e2dc8708dd4a6c18714744ddafb596b3e4e87b8b
+-- 00017_waits.sql 92f3f5f51df81f88ffa0e188c3444f0dffbed9a13e55fdf2d04160a0dcb30a2e
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -198,6 +199,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION holdfast.message_at(of uuid, at bigint) IS 'The payload of a message event.';
+CREATE FUNCTION holdfast.note_at(of uuid, at bigint) RETURNS json
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN (SELECT e.payload FROM holdfast.task_events e WHERE e.task = of AND e.seq = at AND e.kind = 4);
+END
+$$;
+COMMENT ON FUNCTION holdfast.note_at(of uuid, at bigint) IS 'The payload of a run note, by primary key.';
 CREATE FUNCTION holdfast.push_caller(tenant text, owner text) RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -315,6 +324,17 @@ CREATE FUNCTION holdfast.uuid_at(at timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $_$ SELECT (lpad(to_hex(floor(extract(epoch FROM $1) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid $_$;
 COMMENT ON FUNCTION holdfast.uuid_at(at timestamp with time zone) IS 'The lowest task UUID of a moment. task >= holdfast.uuid_at(now() - interval ''1 day'') reads the tasks created in the last day by index and skips older partitions.';
+CREATE FUNCTION holdfast.wait_interrupt(of uuid, message bigint, bytes integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    UPDATE holdfast.task_queue q
+       SET wakes_at = NULL, available_at = now(), interrupted = true, message_seq = message, message_bytes = bytes
+     WHERE q.id = of AND q.worker_id IS NULL AND q.input_seq IS NOT NULL;
+    RETURN 1;
+END
+$$;
+COMMENT ON FUNCTION holdfast.wait_interrupt(of uuid, message bigint, bytes integer) IS 'Ends the wait of a task for a message, whose task the caller has locked.';
 CREATE FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
@@ -323,7 +343,7 @@ BEGIN
     -- Index task_queue_ready.
     RETURN (SELECT count(*) FROM (
         SELECT FROM holdfast.task_queue q
-         WHERE q.agent = of_agent AND q.worker_id IS NULL
+         WHERE q.agent = of_agent AND q.worker_id IS NULL AND q.wakes_at IS NULL
          ORDER BY q.available_at, q.id LIMIT bound
     ) n);
 END
@@ -594,6 +614,8 @@ CREATE TABLE holdfast.tasks (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -612,7 +634,7 @@ COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of a
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
 COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many messages the client has sent.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
 COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
 COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
@@ -623,6 +645,8 @@ COMMENT ON COLUMN holdfast.tasks.pushes IS 'It has webhook configurations. If it
 COMMENT ON COLUMN holdfast.tasks.dialect IS 'The A2A version of the request that created it.';
 COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.';
 COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks that its runs have written, including replaced ones.';
+COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; null: it does not wait. The next claim sets it to null.';
+COMMENT ON COLUMN holdfast.tasks.interruptible IS 'With wakes_at: a message of the client ends the wait.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
     e.task,
@@ -880,18 +904,24 @@ CREATE TABLE holdfast.task_queue (
     away_since timestamp with time zone,
     suspect boolean DEFAULT false NOT NULL,
     spared integer DEFAULT 0 NOT NULL,
-    message_bytes integer DEFAULT 0 NOT NULL
+    message_bytes integer DEFAULT 0 NOT NULL,
+    wakes_at timestamp with time zone,
+    input_seq bigint,
+    interrupted boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
 COMMENT ON COLUMN holdfast.task_queue.available_at IS 'When it is due; no process claims it earlier. A retry is due after its backoff.';
-COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The message event that the run answers.';
-COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of that message among the client''s messages, from 1.';
-COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this message has had.';
+COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The newest message that a run has answered or answers.';
+COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of the turn, from 1.';
+COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this turn has had.';
 COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has not begun this run: it was away, or too busy; null otherwise.';
 COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
+COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; null: it has none. No process claims it before.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
 CREATE TABLE holdfast.tasks_ended (
     id uuid NOT NULL,
     client_id text,
@@ -921,6 +951,8 @@ CREATE TABLE holdfast.tasks_ended (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -956,6 +988,8 @@ CREATE TABLE holdfast.tasks_dated (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -991,6 +1025,8 @@ CREATE TABLE holdfast.tasks_20261101 (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1025,6 +1061,8 @@ CREATE TABLE holdfast.tasks_kept (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1059,6 +1097,8 @@ CREATE TABLE holdfast.tasks_open (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1215,7 +1255,7 @@ COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that cre
 COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, or a checkpoint; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
@@ -1444,12 +1484,13 @@ CREATE VIEW holdfast.v_queue AS
     t.context_id,
         CASE
             WHEN (q.worker_id IS NOT NULL) THEN 'running'::text
+            WHEN (q.wakes_at IS NOT NULL) THEN 'timer'::text
             WHEN (q.available_at > now()) THEN 'delayed'::text
             ELSE 'waiting'::text
         END AS phase,
     q.available_at,
         CASE
-            WHEN (q.worker_id IS NULL) THEN GREATEST((now() - q.available_at), '00:00:00'::interval)
+            WHEN ((q.worker_id IS NULL) AND (q.wakes_at IS NULL)) THEN GREATEST((now() - q.available_at), '00:00:00'::interval)
             ELSE NULL::interval
         END AS waiting,
     q.worker_id AS worker,
@@ -1473,14 +1514,14 @@ COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configurat
 COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages) or delayed (a retry that is due at available_at).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a retry that is due at available_at) or timer (its agent waits until available_at).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
-COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs.';
+COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs or its timer does.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
 COMMENT ON COLUMN holdfast.v_queue.worker_name IS 'The name of that process.';
 COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.';
-COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages its run answers, from 1.';
-COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that message has had, including the current run.';
+COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which turn of the task its run is, from 1.';
+COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that turn has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_queue.away_since IS 'Since when its agent has not begun this run: it is away or too busy; null otherwise, and for tasks behind it.';
 CREATE VIEW holdfast.v_runs AS
@@ -1524,7 +1565,7 @@ CREATE VIEW holdfast.v_runs AS
             x.ended_at,
             x.payload,
             row_number() OVER (ORDER BY x.seq) AS run,
-            (1 + count(*) FILTER (WHERE (x.kind = 2)) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
+            (1 + count(*) FILTER (WHERE ((x.kind = 2) OR (((x.payload -> 'outcome'::text) #>> '{}'::text[]) = 'waits'::text))) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
            FROM ( SELECT e.seq,
                     e.kind,
                     e.state,
@@ -1534,7 +1575,7 @@ CREATE VIEW holdfast.v_runs AS
                     e.created_at AS ended_at,
                     e.payload
                    FROM holdfast.task_events e
-                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text])))))
+                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text, 'waits'::text])))))
                 UNION ALL
                  SELECT NULL::bigint,
                     NULL::smallint,
@@ -1554,13 +1595,13 @@ COMMENT ON COLUMN holdfast.v_runs.owner IS 'The caller that created the task; em
 COMMENT ON COLUMN holdfast.v_runs.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the run within its task, from 1.';
 COMMENT ON COLUMN holdfast.v_runs.attempt IS 'Its fencing token, as in v_events and in the server''s logs.';
-COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which of the client''s messages it answered, from 1. More than one run of a turn means a retry.';
+COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which turn of the task it was, from 1. More than one run of a turn means a retry.';
 COMMENT ON COLUMN holdfast.v_runs.worker IS 'The process that ran it.';
 COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even after its end.';
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
-COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 CREATE VIEW holdfast.v_tasks AS
@@ -1619,8 +1660,8 @@ COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is 
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many messages the client has sent.';
-COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many of them wait behind the one that is queued or running.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the turn that is queued, runs or waits.';
 COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
 COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
 COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it now.';
@@ -1799,79 +1840,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 09:37:09.481372+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 09:37:09.482327+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 09:37:09.521407+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 09:37:09.616543+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 09:37:09.650213+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 09:37:09.686333+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.709506+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.713247+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.715526+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.721962+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.728643+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.734167+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.734926+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.735525+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.737516+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.748622+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.755313+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.761224+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.765981+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.768011+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.768666+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.770349+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.797469+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.802425+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.823629+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 09:37:09.824908+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 09:37:09.845636+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 09:37:09.860554+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 09:37:10.04606+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20688-5e39-7569-9e28-77171a46b11a', 'w1', '2026-11-23 09:37:10.161232+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20688-5e39-7569-9e28-77171a46b11a', 'w1', '2026-11-23 09:37:10.225334+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', '2026-11-23 09:37:10.282964+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', '2026-11-23 09:37:10.384403+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', '2026-11-23 09:37:10.435343+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20688-5dfb-7202-afe2-65b9dadf4c76', 'w1', '2026-11-23 09:37:10.49968+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20688-5dfb-7202-afe2-65b9dadf4c76', 'w1', '2026-11-23 09:37:10.543097+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20688-5e0d-716b-b953-0c86607ada9d', 'w1', '2026-11-23 09:37:10.617421+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20688-5da4-7a08-b3c4-0049579dfe32', 'w1', '2026-11-23 09:37:10.724913+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20688-5aa9-7251-abea-77433891499d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 09:37:09.271261+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5ae4-78bb-9cd1-8b76a6c88b55","agent":"travel","subject":"ada"}]', '\x8f0f6fdfcc42cfdbc8f676cdcda9489e42d2ef83ea0e31dd259e0bd1c80acccc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 09:37:09.448255+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20688-5ae4-78bb-9cd1-8b76a6c88b55","agent":"travel"}]', '\xcb6f98440c9d01597d945dad3342fb8d3855726dd6580de47315b5b399982fa6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 09:37:09.494032+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5c15-7463-bf05-3dbc59dfe20a","agent":"travel","subject":"ada"}]', '\x0cd8daa1519aa6766ac1ab50c3d95215274470088921d32b34c9917d01040f50');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 09:37:09.523584+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5c32-7e79-ae77-dadba7f0fa30","agent":"travel","subject":"ben"}]', '\x1c7e799a287dc166246792143c9d7e3f2ffbea14e2e886734bbdc7b72ce626f8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 09:37:09.536359+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5c3f-7c36-9abd-4deb12f6b1d6","agent":"travel","subject":"ben"}]', '\x996db99f7c4218640477a1e5b8f01ee983d61fa46861d743a236cb673e10bc49');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 09:37:09.631647+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5c9b-7df8-86f4-b4a565d040ba","agent":"travel","subject":"ben"}]', '\x2bfc8b7ab505e76037cb5e633ae6dc288d81976dd0a6d5df072cb37eed6ddd07');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 09:37:09.690512+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5cd8-73cd-accc-16684b18c1a9","agent":"writer","subject":"ada"}]', '\x8f37546efea2ba4d7b5aa0b4576cedff660dbc34f4bd8d1f0d616d632898555a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 09:37:09.832566+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5d62-7579-be60-10f249442145","agent":"writer","subject":"cyd"}]', '\x097824463732257ae80ec6ecc0facab06c8507101fd1291c30ac329ea507a51e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 09:37:09.847324+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5d76-7cc7-9baa-400eee348001","agent":"writer","subject":"cyd"}]', '\x974dd5538b1ebb6b19ad14a2d0b560275435475a979eb72e17b3971bbfb107ba');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 09:37:09.897218+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5da4-7a08-b3c4-0049579dfe32","agent":"writer","subject":"cyd"}]', '\x090bacb62fe3dc9bf5bb2b5ac65f3e245e74c91eac60de195578e1164e6da3a6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 09:37:09.904736+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20688-5da4-7a08-b3c4-0049579dfe32","agent":"writer"}]', '\xa81ea36fa0214ee02aff425752ba52a08f9ec9b981c278c2dbc9e88d95efe7e0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 09:37:09.911091+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5db6-77d7-8a4f-250b1443c186","agent":"writer","subject":"cyd"}]', '\x0023339dc8f4fe552a0d5adb437ed79e53860dfcfb1aa45d3c42dfebcd4c1183');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 09:37:09.916037+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20688-5db6-77d7-8a4f-250b1443c186","agent":"writer"}]', '\xaffdc1be542b35e743e0931380bec85f63618f8a825e3eb1790c169b903d96e5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 09:37:09.917638+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5dbd-71da-868f-6a7e39355dee","agent":"support","subject":"ben"}]', '\x21c7bd0fc4c967b5edce3922f3a7aa36d05afbe9eca991f5c4179e4790137b85');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 09:37:09.931946+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5dc9-75ab-af30-da9e37776350","agent":"support","subject":"ben"}]', '\x9202d4c3da8dc09b9be390cea1a85439a85ac808124014f21b53e26f529ededb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 09:37:09.95844+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5ddf-7f08-b00a-819630587834","agent":"support","subject":"cyd"}]', '\xc50c2da6b146eb2506458d5f9bc96496f243fd2758d9a153c5b93284e80a147f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 09:37:09.968993+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5ded-7ed4-93b9-40a03e2319e2","agent":"support","subject":"cyd"}]', '\x6598b01bfa8b81545562a643b5aa850718702dd159d2ef39ad01f0144435fba8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 09:37:09.979846+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5dfb-7202-afe2-65b9dadf4c76","agent":"support","subject":"cyd"}]', '\xcb6903af3c5f613814a69315934bde2cc460128638c5e78da1777c5e47d976e2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 09:37:09.998374+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e0d-716b-b953-0c86607ada9d","agent":"support","subject":"cyd"}]', '\x37df26af83b82dc75bcdbe5ad7f1ea82eed09d1f9c6484b83d4cc6c029a8852d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 09:37:10.042+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e39-7569-9e28-77171a46b11a","agent":"writer","subject":"ada"}]', '\x2a9b04e11937af3451b27435c9c06d1881be567ec936ac538398a239f47c3022');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 09:37:10.047167+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e3e-7a69-b28d-7a1b66ef09a5","agent":"writer","subject":"ben"}]', '\x32fdc01cf326ba14a8fb105c4c8c315ae64f00cba0653b94e93860f002c39ac5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 09:37:10.056431+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e47-7b25-86af-259d31785824","agent":"support","subject":"ben"}]', '\xb910dde13e89edc4daf407fb4ee93a48c57cadb387e2c379493b7399bf53e151');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 09:37:10.06365+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e4f-7134-86d0-84c5203bd776","agent":"travel","subject":"ada"}]', '\x01df1a9b5dbbc01b8d021644827a16b6be6ac4591eb2ced39b0637a949dfe428');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 09:37:10.068993+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-5e50-73b0-bf1f-066ec33bb340","agent":"travel","subject":"ada"}]', '\xb2483963e09d5ce557e54b3abf121d96dd403efe2b7603289c27f6283f7ca5d9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 09:37:10.120847+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5e39-7569-9e28-77171a46b11a","object":"w1"}]', '\x9c1cb3f3e17b8e244f8f25601dec753713c58481cbd4b9ab0abbac76bed67f1d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 09:37:10.12608+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5e39-7569-9e28-77171a46b11a","object":"w1"}]', '\x58130b8cb8d41859df484f098dc94bb2309ea85d69cec8c62101ff8d9561dbe9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 09:37:10.277605+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5ded-7ed4-93b9-40a03e2319e2","object":"w1"}]', '\x0b94747073acd2c77de5766a66a8e23ab42c42ef1513a629662a8246528f9d4f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 09:37:10.286932+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5ded-7ed4-93b9-40a03e2319e2","object":"w1"}]', '\x65054f1b86501eaa2fa4b0da65c3a9ef52d9ee964c8bc6618189d82a88815eb0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 09:37:10.479125+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5dfb-7202-afe2-65b9dadf4c76","object":"w1"}]', '\xb55c10b2cc7a8ece20672d3a623b22001c933aa43e0c6e2464e58bad79ce58e0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 09:37:10.485714+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5dfb-7202-afe2-65b9dadf4c76","object":"w1"}]', '\x0f87844b19fcbc8043f86939db8d8189d24bf49d04ac345acb56816acd576ccf');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 09:37:10.590773+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5e0d-716b-b953-0c86607ada9d","object":"w1"}]', '\xc242a3e785e4c15366600dada21b4fdb627930f70b08aaa6b6bc0a5d78bd07f5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 09:37:10.593358+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5e0d-716b-b953-0c86607ada9d","object":"w1"}]', '\xcd79c4d0e6eae3ba103a73a70f899d374769fb9ecbfed44dfc2c3b64ff295c39');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 09:37:10.65936+05:45', 'holdfast', '[{"action":"push.set","task":"01a20688-5da4-7a08-b3c4-0049579dfe32","object":"w1"}]', '\x9e797b899098432ea136368db491fd03a63146668cf7908454d6b61e76b1fa1b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 09:37:10.683669+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20688-5da4-7a08-b3c4-0049579dfe32","object":"w1"}]', '\x7425a26f6be6466182b297feb7a03f7bcf56cf4b2b4e0df63c33f349b9110a21');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 09:37:10.783749+05:45', 'holdfast', '[{"action":"task.created","task":"01a20688-610d-7691-b802-83cf6a0f2813","agent":"writer","subject":"cyd"}]', '\xca2fb3d4fa057425ff8b84c98233d8d08e58493310121725bb37b8e77992228c');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 12:25:47.120569+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 12:25:47.123163+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 12:25:47.1665+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 12:25:47.19235+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 12:25:47.201089+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 12:25:47.220581+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.24858+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.252976+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.258442+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.268625+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.273513+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.274498+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.27556+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.279604+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.280563+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.281968+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.284596+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.288541+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.289186+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.289783+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.290359+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.290878+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.291458+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.291973+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.293935+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.298087+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:25:47.303621+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:25:47.320296+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 12:25:47.384261+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20722-bf10-763f-b19a-b8fb43094392', 'w1', '2026-11-23 12:25:47.440531+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20722-bf10-763f-b19a-b8fb43094392', 'w1', '2026-11-23 12:25:47.458981+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', '2026-11-23 12:25:47.470186+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', '2026-11-23 12:25:47.477448+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', '2026-11-23 12:25:47.494893+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20722-bf05-726b-b2a2-92a94149bc0c', 'w1', '2026-11-23 12:25:47.507548+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20722-bf05-726b-b2a2-92a94149bc0c', 'w1', '2026-11-23 12:25:47.518757+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 'w1', '2026-11-23 12:25:47.532155+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20722-bed9-7a7b-8580-6d35b4a5189e', 'w1', '2026-11-23 12:25:47.544427+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 12:25:46.975588+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bd71-7452-bcb1-29c8c7f167c4","agent":"travel","subject":"ada"}]', '\x41581b9cc7cc4bae6fe99727584e8a9f119157efd7e397148e724e065637f9bf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 12:25:47.092453+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20722-bd71-7452-bcb1-29c8c7f167c4","agent":"travel"}]', '\xbae4f3e25c86ae6a5f4a94aa97889c517771d3464ee6967de41f17159f71dcf8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 12:25:47.131325+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be15-728d-9e45-25179013b9a8","agent":"travel","subject":"ada"}]', '\xdc8a98504bf9f7240c72e556f38ba3d78746e3136d28b2253c3ecf3324ad901c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 12:25:47.170702+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be40-71ba-bf0f-4ab382fc1df8","agent":"travel","subject":"ben"}]', '\x208d7f89946d921a26e915ca6e794b8f03a9a91584d5f740651fa10633cdcf47');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 12:25:47.183232+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be4e-7aa7-884c-25c21b19c5a6","agent":"travel","subject":"ben"}]', '\xec0bb701bd171f39c720c83badafb20d39fb9e14b16ceb7d6f060c68ce1819b9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 12:25:47.19865+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be5e-71e5-8f74-93f0c7e16b7f","agent":"travel","subject":"ben"}]', '\x305b0de3f43ba2834e89b4f12eec44d9165c1d5338fd8cc07693077f21f98bc1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 12:25:47.230968+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be7d-726a-8d4f-be9c227bd504","agent":"writer","subject":"ada"}]', '\x529839df810aa20629dea6d49b66def34d58ec34404a8b7f48cc74f785cb94cf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 12:25:47.300619+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bec4-70a4-b730-34f0f7898eff","agent":"writer","subject":"cyd"}]', '\xd024341d9fd29c47d6086d395930cab5f2cee194d7f46cf9a3cc0af4bbd4539b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 12:25:47.310532+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-becd-70a7-bfe7-fa96b80d05a2","agent":"writer","subject":"cyd"}]', '\x3b79bdc9c07a2a56e3fe20209ac66c88683e31c2749d6f1fb837334488272e7e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 12:25:47.325288+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bed9-7a7b-8580-6d35b4a5189e","agent":"writer","subject":"cyd"}]', '\xd018e77beea591a322c0e804fd1082cf69cdc9c573bd5c85b1ea43e8d2a3419d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 12:25:47.331381+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20722-bed9-7a7b-8580-6d35b4a5189e","agent":"writer"}]', '\x2365be70e278f94b588540959fe954370f0a801548b6e23b2ec0eb8e1b612d0d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 12:25:47.337347+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bee6-7ede-883a-376a96f497e5","agent":"writer","subject":"cyd"}]', '\x461a64db02ea9c1fb0ce7e349af653eb4c4d53ba4b62fdaa4b08a229b90e52e0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 12:25:47.338969+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20722-bee6-7ede-883a-376a96f497e5","agent":"writer"}]', '\x0db45e2844144b2c414780930847f8125da8cb1178f42b2c3ba312d8e29391a7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 12:25:47.341145+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-beeb-7670-ae30-d00fd6ed0185","agent":"support","subject":"ben"}]', '\x1041a570f0a80cc03283ecfcf8b46b0abde4e4564560e9a1571b830df2030297');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 12:25:47.34934+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bef2-73e5-a958-6b2a2f7ef9b8","agent":"support","subject":"ben"}]', '\x86d45ffd3cd5779211bcaf28b54bb5fbe46dc50785a1f3f079eaefe9304ee949');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 12:25:47.357588+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-befd-70d5-94b3-fbcb4cdc12c5","agent":"support","subject":"cyd"}]', '\xa93fb5e6a00dad5f00c79c7c512607f81e25557e44a82384058b624610ffa124');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 12:25:47.362367+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf01-7dc4-a8a9-3e35335d489e","agent":"support","subject":"cyd"}]', '\x93a0b35641387f78b3ee360ec81314f410abd2d9f43e49fae12469923a7ae1bb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 12:25:47.365528+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf05-726b-b2a2-92a94149bc0c","agent":"support","subject":"cyd"}]', '\xa8a638f1e89d6150f47eb75bd7ab88211ef87e466188ab183a55717ab736d033');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 12:25:47.373511+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf0b-7c8c-9d0c-2c4952e81eb4","agent":"support","subject":"cyd"}]', '\x6eca92a3e37d0adb372b1947560d1fbb164d5fe58b5c7d5394b337c7cd4afd4e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 12:25:47.378431+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf10-763f-b19a-b8fb43094392","agent":"writer","subject":"ada"}]', '\x5c9ddcc6b84d69d6430ca7bcf19b6e65cbf57aa8741ff3e3485746fbb59574fd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 12:25:47.386734+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf19-72f5-9524-fb8480b9060f","agent":"writer","subject":"ben"}]', '\x809636c7a20032e4e85eec4f8b0721b5b91ff432614cfc51ddc7c7e9cc36b457');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 12:25:47.392907+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf1d-729f-b156-340d8d9e5d28","agent":"support","subject":"ben"}]', '\xb003172ed901fcf6dad9162a3860907412429a42c50e851308c5c5d5a9fa3cf4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 12:25:47.422162+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf2b-71ec-8eb2-f985fbae0f63","agent":"travel","subject":"ada"}]', '\x4343bc709a5f1dffcd518b4c6de5b0e3f18eca6bc93ebb3f8b4f03f0cf40edfd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 12:25:47.427468+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf40-769e-95d0-876a883bb0ca","agent":"travel","subject":"ada"}]', '\x01f6e5eaff3fa2787883cf6f14586629d64bf93b1e9588c4776845508933872e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 12:25:47.43462+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bf10-763f-b19a-b8fb43094392","object":"w1"}]', '\x637d77874ec2fa8245217bba60ab5a560c58415a22b6215f20563acab590e29d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 12:25:47.436543+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bf10-763f-b19a-b8fb43094392","object":"w1"}]', '\x4309667d4d40d21cbfb4932fd144081525afee092be9ff654e6c4304bf98e62e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 12:25:47.501006+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bf01-7dc4-a8a9-3e35335d489e","object":"w1"}]', '\xf292ea410135b96f1946aab74683dd9686666b621ca8b444412439aca1b427f5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 12:25:47.501981+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bf01-7dc4-a8a9-3e35335d489e","object":"w1"}]', '\x217d93db29a422d1522dde9e469998dc0258d73c155a46d3277a4bf0a1b56bd6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 12:25:47.5363+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bf05-726b-b2a2-92a94149bc0c","object":"w1"}]', '\x8d3409ce3fe6aee12af73a908336f4510fbd9fef4c799d847168040bb690f883');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 12:25:47.537026+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bf05-726b-b2a2-92a94149bc0c","object":"w1"}]', '\xa788f48daccc533f95205f69d37955f81a668a20b99ebea63cb9383ab75f0325');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 12:25:47.560108+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bf0b-7c8c-9d0c-2c4952e81eb4","object":"w1"}]', '\x5c8756199ef766a2cbfd9825b2587508d0ab8424915f8267830a569ec8b01d10');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 12:25:47.560899+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bf0b-7c8c-9d0c-2c4952e81eb4","object":"w1"}]', '\x1a7bc2c52360912779a5092d561f935ecae5d172dc631dacf71453b76c752439');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 12:25:47.573813+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bed9-7a7b-8580-6d35b4a5189e","object":"w1"}]', '\x84f0af1cfaa85acb5a4e04f5988fbbfb083e69a03d8648d95b9c497c7901787d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 12:25:47.574492+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bed9-7a7b-8580-6d35b4a5189e","object":"w1"}]', '\x75d4a58301649b3cad99e42801d3e765892dc7119cf844f6a76b23550e9e16aa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 12:25:47.605146+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bfe0-7e2c-b6c0-2263833f0549","agent":"writer","subject":"cyd"}]', '\xc5e918c5a4508d0655df6766f8859a93a2eadf31e1bdce822102e9736608d288');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1935,154 +1976,155 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xca2fb3d4fa057425ff8b84c98233d8d08e58493310121725bb37b8e77992228c', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 09:37:09.233067+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.363415+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 09:37:09.400394+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.338299+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20688-5bb9-7cb3-b96b-e7c438675f54', '2026-11-23 09:37:09.403543+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.403543+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.4803+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 09:37:09.484871+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.479529+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 09:37:09.493413+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.513546+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.522275+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.501733+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c32-7e79-ae77-dadba7f0fa30', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 09:37:09.523079+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c32-7e79-ae77-dadba7f0fa30', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.527811+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c32-7e79-ae77-dadba7f0fa30', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 09:37:09.535112+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.525256+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 09:37:09.535919+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.559087+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 09:37:09.579696+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.55823+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 09:37:09.599498+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.588159+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.621237+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.602827+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 09:37:09.63072+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.645101+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20688-5acf-7f00-b825-bc09184dc88a"}', NULL, '2026-11-23 09:37:09.673333+05:45', '01a20688-5acf-7f00-b825-bc09184dc88a', '2026-11-23 09:37:09.636758+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.687561+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.682249+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 09:37:09.689889+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.708464+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 09:37:09.8258+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.702378+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 09:37:09.83199+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.844879+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.846309+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.844052+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 09:37:09.846935+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.852678+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.891476+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.849109+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 09:37:09.89662+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.902178+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.908571+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.9015+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5db6-77d7-8a4f-250b1443c186', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 09:37:09.910656+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5db6-77d7-8a4f-250b1443c186', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.915871+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dbd-71da-868f-6a7e39355dee', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 09:37:09.917215+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dbd-71da-868f-6a7e39355dee', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.925595+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dbd-71da-868f-6a7e39355dee', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 09:37:09.928744+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.922559+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dc9-75ab-af30-da9e37776350', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 09:37:09.931526+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dc9-75ab-af30-da9e37776350', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.947519+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dc9-75ab-af30-da9e37776350', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 09:37:09.95119+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.937762+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ddf-7f08-b00a-819630587834', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 09:37:09.956384+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ddf-7f08-b00a-819630587834', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.964621+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ddf-7f08-b00a-819630587834', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 09:37:09.965343+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:09.963592+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 09:37:09.968566+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.976534+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 09:37:09.978516+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.972297+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 09:37:09.979419+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:09.988324+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 09:37:09.991903+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:09.987535+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 09:37:09.997912+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:10.032543+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 09:37:10.038963+05:45', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:10.020546+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 09:37:10.041518+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:10.044969+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e3e-7a69-b28d-7a1b66ef09a5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 09:37:10.046787+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e3e-7a69-b28d-7a1b66ef09a5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:10.054899+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e47-7b25-86af-259d31785824', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 09:37:10.055891+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e47-7b25-86af-259d31785824', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 09:37:10.06149+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e4f-7134-86d0-84c5203bd776', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 09:37:10.063225+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e47-7b25-86af-259d31785824', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 09:37:10.062408+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:10.057284+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-5e50-73b0-bf1f-066ec33bb340', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 09:37:10.068568+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20688-610d-7691-b802-83cf6a0f2813', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 09:37:10.770819+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20688-5ae4-78bb-9cd1-8b76a6c88b55', '2026-11-23 09:37:09.233067+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20688-5c15-7463-bf05-3dbc59dfe20a', '2026-11-23 09:37:09.493413+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 10:37:09.187767+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20688-5aa9-7251-abea-77433891499d', 'web-1/1042', '1.4.0', '2026-11-23 09:37:09.166668+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20688-5acf-7b2c-95eb-253869e47aff', 'web-2/988', '1.4.0', '2026-11-23 09:37:09.167804+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20688-5acf-7f00-b825-bc09184dc88a', 'web-2/731', '1.4.0', '2026-11-23 09:37:09.168025+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 09:37:10.109502+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 09:37:10.268592+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 09:37:10.475901+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 09:37:10.583706+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 09:37:10.658023+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 10:37:10.475343+05:45', '2026-11-23 09:37:10.286212+05:45', false, 3, '2026-11-23 09:37:10.322964+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 10:37:10.583097+05:45', '2026-11-23 09:37:10.483185+05:45', false, 2, '2026-11-23 09:37:10.53968+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 10:37:10.657421+05:45', '2026-11-23 09:37:10.59289+05:45', false, 1, '2026-11-23 09:37:10.657421+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 09:37:10.676862+05:45', false, 1, '2026-11-23 09:37:10.764913+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 09:37:10.764913+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 03:26:41.536429');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 03:26:41.542132');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 03:26:41.581848');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 03:26:41.585199');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 03:26:41.59135');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 03:26:41.599273');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 03:26:41.618801');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 03:26:41.62446');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 03:26:41.626801');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 03:26:41.631759');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 03:26:41.686096');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 03:26:41.688616');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xbf32efc5da2449d39cc1f72a409b149431a807d1fc444e0fb475b374620d0d41', '2026-11-23 09:11:41.59135+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x9ac97b8a6c724bb8a6c5ca60b4694102883cda54c6b048519e1ac8557241cd9a', '2026-11-23 09:11:41.59135+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20688-5ae4-78bb-9cd1-8b76a6c88b55');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20688-5c15-7463-bf05-3dbc59dfe20a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20688-5c32-7e79-ae77-dadba7f0fa30');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20688-5c3f-7c36-9abd-4deb12f6b1d6');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20688-5c9b-7df8-86f4-b4a565d040ba');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20688-5cd8-73cd-accc-16684b18c1a9');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20688-5d62-7579-be60-10f249442145');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20688-5d76-7cc7-9baa-400eee348001');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20688-5db6-77d7-8a4f-250b1443c186');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20688-5dbd-71da-868f-6a7e39355dee');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20688-5dc9-75ab-af30-da9e37776350');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20688-5ddf-7f08-b00a-819630587834');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20688-5ded-7ed4-93b9-40a03e2319e2');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20688-5dfb-7202-afe2-65b9dadf4c76');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20688-5e0d-716b-b953-0c86607ada9d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20688-5e39-7569-9e28-77171a46b11a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20688-5e3e-7a69-b28d-7a1b66ef09a5');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20688-5e47-7b25-86af-259d31785824');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20688-5e4f-7134-86d0-84c5203bd776');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20688-5e50-73b0-bf1f-066ec33bb340');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20688-610d-7691-b802-83cf6a0f2813');
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 'writer', '2026-11-23 09:37:10.041518+05:45', '01a20688-5aa9-7251-abea-77433891499d', 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e3e-7a69-b28d-7a1b66ef09a5', 'writer', '2026-11-23 09:37:10.046787+05:45', '01a20688-5acf-7b2c-95eb-253869e47aff', 1, 1, 1, NULL, false, 0, 68);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e47-7b25-86af-259d31785824', 'support', '2026-11-23 09:37:10.062408+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e4f-7134-86d0-84c5203bd776', 'travel', '2026-11-23 09:37:10.063225+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-5e50-73b0-bf1f-066ec33bb340', 'travel', '2026-11-23 09:37:10.068568+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
-INSERT INTO holdfast.task_queue VALUES ('01a20688-610d-7691-b802-83cf6a0f2813', 'writer', '2026-11-23 09:37:10.770819+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5ae4-78bb-9cd1-8b76a6c88b55', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 09:37:09.484871+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 09:37:09.479529+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 09:37:09.233067+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5c15-7463-bf05-3dbc59dfe20a', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 09:37:09.522275+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 09:37:09.501733+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 09:37:09.493413+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5c32-7e79-ae77-dadba7f0fa30', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 09:37:09.535112+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.525256+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.523079+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5c3f-7c36-9abd-4deb12f6b1d6', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 09:37:09.621237+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 09:37:09.602827+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 09:37:09.535919+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5c9b-7df8-86f4-b4a565d040ba', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 09:37:09.687561+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 09:37:09.682249+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 09:37:09.63072+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5cd8-73cd-accc-16684b18c1a9', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 09:37:09.8258+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 09:37:09.702378+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 09:37:09.689889+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5d62-7579-be60-10f249442145', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 09:37:09.846309+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 09:37:09.844052+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 09:37:09.83199+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5d76-7cc7-9baa-400eee348001', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 09:37:09.891476+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 09:37:09.849109+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 09:37:09.846935+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5db6-77d7-8a4f-250b1443c186', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 09:37:09.915871+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 09:37:09.915871+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.910656+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5dbd-71da-868f-6a7e39355dee', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 09:37:09.928744+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.922559+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.917215+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5dc9-75ab-af30-da9e37776350', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 09:37:09.95119+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.937762+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.931526+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5ddf-7f08-b00a-819630587834', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 09:37:09.965343+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.963592+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.956384+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20688-5da4-7a08-b3c4-0049579dfe32', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 09:37:09.908571+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.9015+05:45', true, '2026-11-23 09:37:09.903332+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.89662+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e3e-7a69-b28d-7a1b66ef09a5', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 09:37:10.054899+05:45', 1, 1, 1, 1, 0, '01a20688-5acf-7b2c-95eb-253869e47aff', '2026-11-23 09:37:10.053948+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:10.046787+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e39-7569-9e28-77171a46b11a', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 09:37:10.044969+05:45', 1, 2, 1, 1, 0, '01a20688-5aa9-7251-abea-77433891499d', '2026-11-23 09:37:10.042995+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 09:37:10.041518+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5ded-7ed4-93b9-40a03e2319e2', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 09:37:09.978516+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.972297+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.968566+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5dfb-7202-afe2-65b9dadf4c76', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 09:37:09.991903+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:09.987535+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.979419+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e0d-716b-b953-0c86607ada9d', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 09:37:10.038963+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 09:37:10.020546+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 09:37:09.997912+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e47-7b25-86af-259d31785824', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 09:37:10.06149+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 09:37:10.057284+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:10.055891+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e4f-7134-86d0-84c5203bd776', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 09:37:10.063225+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:10.063225+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-5e50-73b0-bf1f-066ec33bb340', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 09:37:10.068568+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 09:37:10.068568+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20688-610d-7691-b802-83cf6a0f2813', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 09:37:10.770819+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 09:37:10.770819+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20688-5aa9-7251-abea-77433891499d', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 09:37:09.166668+05:45', '2026-11-23 10:37:09.166668+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20688-5acf-7b2c-95eb-253869e47aff', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 09:37:09.167804+05:45', '2026-11-23 10:37:09.167804+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc5e918c5a4508d0655df6766f8859a93a2eadf31e1bdce822102e9736608d288', 0, '\x');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 12:25:46.968647+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.03506+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 12:25:47.074002+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:46.986974+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20722-bde3-7045-9f64-2ed9d8242408', '2026-11-23 12:25:47.078109+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.078109+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.115997+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 12:25:47.123967+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.106476+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 12:25:47.128127+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.152552+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.167469+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.147238+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be40-71ba-bf0f-4ab382fc1df8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 12:25:47.170213+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be40-71ba-bf0f-4ab382fc1df8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.173744+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be40-71ba-bf0f-4ab382fc1df8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 12:25:47.18134+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.172637+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 12:25:47.182834+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.184836+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:25:47.186685+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.184028+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:25:47.190915+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.190295+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.19746+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.191474+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 12:25:47.198257+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.20012+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20722-bd6f-7bcb-b55a-27288711823c"}', NULL, '2026-11-23 12:25:47.207485+05:45', '01a20722-bd6f-7bcb-b55a-27288711823c', '2026-11-23 12:25:47.199475+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.225496+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.215909+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 12:25:47.230381+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.232627+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 12:25:47.299177+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.231906+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:25:47.300185+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.302017+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.304924+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.301323+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:25:47.309112+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.319328+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.321116+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.311261+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 12:25:47.322909+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.328917+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.332914+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.328156+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bee6-7ede-883a-376a96f497e5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 12:25:47.336926+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bee6-7ede-883a-376a96f497e5', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.338805+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-beeb-7670-ae30-d00fd6ed0185', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 12:25:47.339784+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-beeb-7670-ae30-d00fd6ed0185', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.344474+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-beeb-7670-ae30-d00fd6ed0185', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:25:47.345222+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.341825+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bef2-73e5-a958-6b2a2f7ef9b8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 12:25:47.348598+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bef2-73e5-a958-6b2a2f7ef9b8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.351318+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bef2-73e5-a958-6b2a2f7ef9b8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:25:47.352537+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.350661+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-befd-70d5-94b3-fbcb4cdc12c5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 12:25:47.35723+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-befd-70d5-94b3-fbcb4cdc12c5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.360534+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-befd-70d5-94b3-fbcb4cdc12c5', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 12:25:47.361274+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.359794+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:25:47.361987+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.363652+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:25:47.364641+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.363018+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:25:47.365213+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.3703+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:25:47.371104+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.369602+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:25:47.373161+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.375008+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:25:47.375786+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.374367+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 12:25:47.377949+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.379878+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf19-72f5-9524-fb8480b9060f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 12:25:47.386233+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf19-72f5-9524-fb8480b9060f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.388539+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 12:25:47.392545+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.399946+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf2b-71ec-8eb2-f985fbae0f63', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 12:25:47.421686+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 12:25:47.401404+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.393728+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf40-769e-95d0-876a883bb0ca', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 12:25:47.425621+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bfe0-7e2c-b6c0-2263833f0549', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 12:25:47.586822+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20722-bd71-7452-bcb1-29c8c7f167c4', '2026-11-23 12:25:46.968647+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20722-be15-728d-9e45-25179013b9a8', '2026-11-23 12:25:47.128127+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 13:25:46.96076+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20722-bd6a-727a-8bbb-7fc01da0eef8', 'web-1/1042', '1.4.0', '2026-11-23 12:25:46.958825+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20722-bd6f-7841-b869-53f580d193fa', 'web-2/988', '1.4.0', '2026-11-23 12:25:46.959622+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20722-bd6f-7bcb-b55a-27288711823c', 'web-2/731', '1.4.0', '2026-11-23 12:25:46.959831+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 12:25:47.429767+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:25:47.49953+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:25:47.535318+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:25:47.559156+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 12:25:47.572651+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:25:47.534893+05:45', '2026-11-23 12:25:47.501505+05:45', false, 3, '2026-11-23 12:25:47.510186+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:25:47.558757+05:45', '2026-11-23 12:25:47.536698+05:45', false, 2, '2026-11-23 12:25:47.547548+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:25:47.572155+05:45', '2026-11-23 12:25:47.560468+05:45', false, 1, '2026-11-23 12:25:47.572155+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 12:25:47.574101+05:45', false, 1, '2026-11-23 12:25:47.584427+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 12:25:47.584427+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 06:28:03.61388');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 06:28:03.641195');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 06:28:03.900231');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 06:28:03.93819');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 06:28:04.002007');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 06:28:04.078824');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 06:28:04.288751');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 06:28:04.364343');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 06:28:04.393692');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 06:28:04.527508');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 06:28:04.647239');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 06:28:04.658926');
+INSERT INTO holdfast.schema_version VALUES (13, 17, true, '2026-11-23 06:28:04.684448');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x5ab4d51941dd4633a3d06976251ea19d08b284178a5c43d484a6b11626827975', '2026-11-23 12:13:04.002007+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x053358ebdce34490a75dc0f565e24186736265f6cc534b6eb8b6a664166bfc84', '2026-11-23 12:13:04.002007+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20722-bd71-7452-bcb1-29c8c7f167c4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20722-be15-728d-9e45-25179013b9a8');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20722-be40-71ba-bf0f-4ab382fc1df8');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20722-be4e-7aa7-884c-25c21b19c5a6');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20722-be5e-71e5-8f74-93f0c7e16b7f');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20722-be7d-726a-8d4f-be9c227bd504');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20722-bec4-70a4-b730-34f0f7898eff');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20722-becd-70a7-bfe7-fa96b80d05a2');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20722-bee6-7ede-883a-376a96f497e5');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20722-beeb-7670-ae30-d00fd6ed0185');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20722-bef2-73e5-a958-6b2a2f7ef9b8');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20722-befd-70d5-94b3-fbcb4cdc12c5');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20722-bf01-7dc4-a8a9-3e35335d489e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20722-bf05-726b-b2a2-92a94149bc0c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20722-bf0b-7c8c-9d0c-2c4952e81eb4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20722-bf10-763f-b19a-b8fb43094392');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20722-bf19-72f5-9524-fb8480b9060f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20722-bf1d-729f-b156-340d8d9e5d28');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20722-bf2b-71ec-8eb2-f985fbae0f63');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20722-bf40-769e-95d0-876a883bb0ca');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20722-bfe0-7e2c-b6c0-2263833f0549');
+INSERT INTO holdfast.task_queue VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 'writer', '2026-11-23 12:25:47.377949+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20722-bf19-72f5-9524-fb8480b9060f', 'writer', '2026-11-23 12:25:47.386233+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 'support', '2026-11-23 12:25:47.401404+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20722-bf2b-71ec-8eb2-f985fbae0f63', 'travel', '2026-11-23 12:25:47.421686+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20722-bf40-769e-95d0-876a883bb0ca', 'travel', '2026-11-23 12:25:47.425621+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20722-bfe0-7e2c-b6c0-2263833f0549', 'writer', '2026-11-23 12:25:47.586822+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 12:25:47.123967+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 12:25:47.106476+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 12:25:46.968647+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 12:25:47.167469+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:25:47.147238+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 12:25:47.128127+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be40-71ba-bf0f-4ab382fc1df8', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 12:25:47.18134+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.172637+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.170213+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:25:47.19746+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 12:25:47.191474+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 12:25:47.182834+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:25:47.225496+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 12:25:47.215909+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 12:25:47.198257+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 12:25:47.299177+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 12:25:47.231906+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 12:25:47.230381+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:25:47.304924+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:25:47.301323+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:25:47.300185+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:25:47.321116+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:25:47.311261+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:25:47.309112+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bee6-7ede-883a-376a96f497e5', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 12:25:47.338805+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 12:25:47.338805+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.336926+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-beeb-7670-ae30-d00fd6ed0185', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:25:47.345222+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.341825+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.339784+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bef2-73e5-a958-6b2a2f7ef9b8', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:25:47.352537+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.350661+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.348598+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-befd-70d5-94b3-fbcb4cdc12c5', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 12:25:47.361274+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.359794+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.35723+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 12:25:47.332914+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.328156+05:45', true, '2026-11-23 12:25:47.330563+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.322909+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 12:25:47.371104+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.369602+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.365213+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 12:25:47.375786+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.374367+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.373161+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 12:25:47.364641+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.363018+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.361987+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf19-72f5-9524-fb8480b9060f', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 12:25:47.388539+05:45', 1, 1, 1, 1, 0, '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.387503+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.386233+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 12:25:47.399946+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 12:25:47.393728+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.392545+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf2b-71ec-8eb2-f985fbae0f63', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 12:25:47.421686+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.421686+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf40-769e-95d0-876a883bb0ca', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 12:25:47.425621+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.425621+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 12:25:47.379878+05:45', 1, 2, 1, 1, 0, '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.37924+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 12:25:47.377949+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20722-bfe0-7e2c-b6c0-2263833f0549', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 12:25:47.586822+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 12:25:47.586822+05:45', NULL, false);
+INSERT INTO holdfast.workers VALUES ('01a20722-bd6a-727a-8bbb-7fc01da0eef8', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 12:25:46.958825+05:45', '2026-11-23 13:25:46.958825+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20722-bd6f-7841-b869-53f580d193fa', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 12:25:46.959622+05:45', '2026-11-23 13:25:46.959622+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 12, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 13, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2159,8 +2201,9 @@ CREATE INDEX push_cursors_lanes ON holdfast.push_cursors USING btree (caller, ho
 CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id, tenant, agent);
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
-CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE (worker_id IS NULL);
+CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE ((worker_id IS NULL) AND (wakes_at IS NULL));
 CREATE INDEX task_queue_suspects ON holdfast.task_queue USING btree (available_at, id) WHERE (suspect AND (worker_id IS NULL));
+CREATE INDEX task_queue_timers ON holdfast.task_queue USING btree (wakes_at) WHERE (wakes_at IS NOT NULL);
 CREATE INDEX tasks_ended_at ON ONLY holdfast.tasks_ended USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_dated_agent_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_20261101_agent_status_at_id_idx ON holdfast.tasks_20261101 USING btree (agent COLLATE "C", status_at, id);
