@@ -9,6 +9,7 @@
 -- 00009_role_per_database.sql 30f5d60e846d6cfd8aff721c3bb816b31227cea916621248834eb66f38ad4563
 -- 00011_message_bytes.sql 2c0c266e3482d7a4f890bdcdd2545a68e63729b04eedc7d1ed115140046c86ce
 -- 00013_push_egress.sql 9027dc20638774df1d93e690e2dc8708dd4a6c18714744ddafb596b3e4e87b8b
+-- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
 -- 00017_waits.sql 92f3f5f51df81f88ffa0e188c3444f0dffbed9a13e55fdf2d04160a0dcb30a2e
 SET statement_timeout = 0;
 SET lock_timeout = 0;
@@ -135,6 +136,26 @@ CREATE FUNCTION holdfast.caller() RETURNS text[]
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (NULLIF(current_setting('holdfast.caller'::text, true), ''::text))::text[];
 COMMENT ON FUNCTION holdfast.caller() IS 'The caller of the transaction: tenant, owner, and the tenant again if it sees all of the tenant''s tasks. Null: no caller.';
+CREATE FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT COST 10000
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t
+                    WHERE t.context_id = of_context AND t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent
+                      AND t.id <> ALL(besides));
+END
+$$;
+COMMENT ON FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) IS 'Whether a context of an owner has a task that is not among these.';
+CREATE FUNCTION holdfast.context_stays(of_tenant text, of_owner text, of_agent text, of_context text, before uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT COST 10000
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t
+                    WHERE t.context_id = of_context AND t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent
+                      AND (t.state < 5 OR t.kept OR t.id >= before));
+END
+$$;
+COMMENT ON FUNCTION holdfast.context_stays(of_tenant text, of_owner text, of_agent text, of_context text, before uuid) IS 'Whether a context of an owner has a task that is open, kept, or not older than an id.';
 CREATE FUNCTION holdfast.has_dated_events(of uuid, artifacts boolean) RETURNS boolean
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -256,7 +277,7 @@ $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[], since timestamp with time zone) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest since then, and returns how many it parked.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.1' $$;
+    AS $$ SELECT '1.2' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -676,6 +697,24 @@ CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
            FROM pg_class c
           WHERE (c.oid = ('holdfast.tasks'::regclass)::oid)));
 COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
+CREATE TABLE holdfast.context_states (
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    agent text NOT NULL,
+    context_id text NOT NULL,
+    task uuid NOT NULL,
+    version bigint NOT NULL,
+    value json,
+    request_id uuid NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT context_states_version CHECK ((version > 0))
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.context_states IS 'The value that an agent has stored for a context of an owner. It ends with the last task of the context.';
+COMMENT ON COLUMN holdfast.context_states.task IS 'The task whose run wrote it last.';
+COMMENT ON COLUMN holdfast.context_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.context_states.value IS 'Null: the agent has removed it.';
+COMMENT ON COLUMN holdfast.context_states.request_id IS 'The write that stored it, which may be repeated after a lost connection.';
 CREATE TABLE holdfast.erasures (
     task uuid NOT NULL,
     at timestamp with time zone DEFAULT now() NOT NULL
@@ -922,6 +961,19 @@ COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that
 COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; null: it has none. No process claims it before.';
 COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows; null for a turn that follows none.';
 COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
+CREATE TABLE holdfast.task_states (
+    task uuid NOT NULL,
+    version bigint NOT NULL,
+    value json,
+    request_id uuid NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT task_states_version CHECK ((version > 0))
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.task_states IS 'The value that an agent has stored for a task. It ends with the task.';
+COMMENT ON COLUMN holdfast.task_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.task_states.value IS 'Null: the agent has removed it.';
+COMMENT ON COLUMN holdfast.task_states.request_id IS 'The write that stored it, which may be repeated after a lost connection.';
 CREATE TABLE holdfast.tasks_ended (
     id uuid NOT NULL,
     client_id text,
@@ -1604,6 +1656,49 @@ COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or t
 COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
+CREATE VIEW holdfast.v_states AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    'task'::text AS scope,
+    s.version,
+    s.value,
+    octet_length((s.value)::text) AS bytes,
+    s.updated_at
+   FROM (holdfast.task_states s
+     JOIN holdfast.tasks t ON ((t.id = s.task)))
+  WHERE (s.value IS NOT NULL)
+UNION ALL
+ SELECT s.task,
+    COALESCE(( SELECT t.client_id
+           FROM holdfast.tasks t
+          WHERE (t.id = s.task)), (s.task)::text) AS task_id,
+    s.agent,
+    s.tenant,
+    s.owner,
+    s.context_id,
+    'context'::text AS scope,
+    s.version,
+    s.value,
+    octet_length((s.value)::text) AS bytes,
+    s.updated_at
+   FROM holdfast.context_states s
+  WHERE (s.value IS NOT NULL);
+COMMENT ON VIEW holdfast.v_states IS 'The values that agents have stored for a task or for a context.';
+COMMENT ON COLUMN holdfast.v_states.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_states.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_states.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_states.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_states.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_states.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_states.scope IS 'task: it belongs to the task. context: it belongs to the context of this owner and agent, and task is the one that wrote it last.';
+COMMENT ON COLUMN holdfast.v_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.v_states.value IS 'The value, as the agent wrote it.';
+COMMENT ON COLUMN holdfast.v_states.bytes IS 'Size of the value.';
+COMMENT ON COLUMN holdfast.v_states.updated_at IS 'When it was last written.';
 CREATE VIEW holdfast.v_tasks AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1840,79 +1935,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 12:25:47.120569+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 12:25:47.123163+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 12:25:47.1665+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 12:25:47.19235+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 12:25:47.201089+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 12:25:47.220581+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.24858+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.252976+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.258442+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.268625+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.273513+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.274498+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.27556+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.279604+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.280563+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.281968+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.284596+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.288541+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.289186+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.289783+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.290359+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.290878+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.291458+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.291973+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.293935+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:25:47.298087+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:25:47.303621+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:25:47.320296+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 12:25:47.384261+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20722-bf10-763f-b19a-b8fb43094392', 'w1', '2026-11-23 12:25:47.440531+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20722-bf10-763f-b19a-b8fb43094392', 'w1', '2026-11-23 12:25:47.458981+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', '2026-11-23 12:25:47.470186+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', '2026-11-23 12:25:47.477448+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', '2026-11-23 12:25:47.494893+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20722-bf05-726b-b2a2-92a94149bc0c', 'w1', '2026-11-23 12:25:47.507548+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20722-bf05-726b-b2a2-92a94149bc0c', 'w1', '2026-11-23 12:25:47.518757+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 'w1', '2026-11-23 12:25:47.532155+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20722-bed9-7a7b-8580-6d35b4a5189e', 'w1', '2026-11-23 12:25:47.544427+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20722-bd6a-727a-8bbb-7fc01da0eef8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 12:25:46.975588+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bd71-7452-bcb1-29c8c7f167c4","agent":"travel","subject":"ada"}]', '\x41581b9cc7cc4bae6fe99727584e8a9f119157efd7e397148e724e065637f9bf');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 12:25:47.092453+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20722-bd71-7452-bcb1-29c8c7f167c4","agent":"travel"}]', '\xbae4f3e25c86ae6a5f4a94aa97889c517771d3464ee6967de41f17159f71dcf8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 12:25:47.131325+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be15-728d-9e45-25179013b9a8","agent":"travel","subject":"ada"}]', '\xdc8a98504bf9f7240c72e556f38ba3d78746e3136d28b2253c3ecf3324ad901c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 12:25:47.170702+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be40-71ba-bf0f-4ab382fc1df8","agent":"travel","subject":"ben"}]', '\x208d7f89946d921a26e915ca6e794b8f03a9a91584d5f740651fa10633cdcf47');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 12:25:47.183232+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be4e-7aa7-884c-25c21b19c5a6","agent":"travel","subject":"ben"}]', '\xec0bb701bd171f39c720c83badafb20d39fb9e14b16ceb7d6f060c68ce1819b9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 12:25:47.19865+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be5e-71e5-8f74-93f0c7e16b7f","agent":"travel","subject":"ben"}]', '\x305b0de3f43ba2834e89b4f12eec44d9165c1d5338fd8cc07693077f21f98bc1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 12:25:47.230968+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-be7d-726a-8d4f-be9c227bd504","agent":"writer","subject":"ada"}]', '\x529839df810aa20629dea6d49b66def34d58ec34404a8b7f48cc74f785cb94cf');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 12:25:47.300619+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bec4-70a4-b730-34f0f7898eff","agent":"writer","subject":"cyd"}]', '\xd024341d9fd29c47d6086d395930cab5f2cee194d7f46cf9a3cc0af4bbd4539b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 12:25:47.310532+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-becd-70a7-bfe7-fa96b80d05a2","agent":"writer","subject":"cyd"}]', '\x3b79bdc9c07a2a56e3fe20209ac66c88683e31c2749d6f1fb837334488272e7e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 12:25:47.325288+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bed9-7a7b-8580-6d35b4a5189e","agent":"writer","subject":"cyd"}]', '\xd018e77beea591a322c0e804fd1082cf69cdc9c573bd5c85b1ea43e8d2a3419d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 12:25:47.331381+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20722-bed9-7a7b-8580-6d35b4a5189e","agent":"writer"}]', '\x2365be70e278f94b588540959fe954370f0a801548b6e23b2ec0eb8e1b612d0d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 12:25:47.337347+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bee6-7ede-883a-376a96f497e5","agent":"writer","subject":"cyd"}]', '\x461a64db02ea9c1fb0ce7e349af653eb4c4d53ba4b62fdaa4b08a229b90e52e0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 12:25:47.338969+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20722-bee6-7ede-883a-376a96f497e5","agent":"writer"}]', '\x0db45e2844144b2c414780930847f8125da8cb1178f42b2c3ba312d8e29391a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 12:25:47.341145+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-beeb-7670-ae30-d00fd6ed0185","agent":"support","subject":"ben"}]', '\x1041a570f0a80cc03283ecfcf8b46b0abde4e4564560e9a1571b830df2030297');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 12:25:47.34934+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bef2-73e5-a958-6b2a2f7ef9b8","agent":"support","subject":"ben"}]', '\x86d45ffd3cd5779211bcaf28b54bb5fbe46dc50785a1f3f079eaefe9304ee949');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 12:25:47.357588+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-befd-70d5-94b3-fbcb4cdc12c5","agent":"support","subject":"cyd"}]', '\xa93fb5e6a00dad5f00c79c7c512607f81e25557e44a82384058b624610ffa124');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 12:25:47.362367+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf01-7dc4-a8a9-3e35335d489e","agent":"support","subject":"cyd"}]', '\x93a0b35641387f78b3ee360ec81314f410abd2d9f43e49fae12469923a7ae1bb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 12:25:47.365528+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf05-726b-b2a2-92a94149bc0c","agent":"support","subject":"cyd"}]', '\xa8a638f1e89d6150f47eb75bd7ab88211ef87e466188ab183a55717ab736d033');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 12:25:47.373511+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf0b-7c8c-9d0c-2c4952e81eb4","agent":"support","subject":"cyd"}]', '\x6eca92a3e37d0adb372b1947560d1fbb164d5fe58b5c7d5394b337c7cd4afd4e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 12:25:47.378431+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf10-763f-b19a-b8fb43094392","agent":"writer","subject":"ada"}]', '\x5c9ddcc6b84d69d6430ca7bcf19b6e65cbf57aa8741ff3e3485746fbb59574fd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 12:25:47.386734+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf19-72f5-9524-fb8480b9060f","agent":"writer","subject":"ben"}]', '\x809636c7a20032e4e85eec4f8b0721b5b91ff432614cfc51ddc7c7e9cc36b457');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 12:25:47.392907+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf1d-729f-b156-340d8d9e5d28","agent":"support","subject":"ben"}]', '\xb003172ed901fcf6dad9162a3860907412429a42c50e851308c5c5d5a9fa3cf4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 12:25:47.422162+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf2b-71ec-8eb2-f985fbae0f63","agent":"travel","subject":"ada"}]', '\x4343bc709a5f1dffcd518b4c6de5b0e3f18eca6bc93ebb3f8b4f03f0cf40edfd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 12:25:47.427468+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bf40-769e-95d0-876a883bb0ca","agent":"travel","subject":"ada"}]', '\x01f6e5eaff3fa2787883cf6f14586629d64bf93b1e9588c4776845508933872e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 12:25:47.43462+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bf10-763f-b19a-b8fb43094392","object":"w1"}]', '\x637d77874ec2fa8245217bba60ab5a560c58415a22b6215f20563acab590e29d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 12:25:47.436543+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bf10-763f-b19a-b8fb43094392","object":"w1"}]', '\x4309667d4d40d21cbfb4932fd144081525afee092be9ff654e6c4304bf98e62e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 12:25:47.501006+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bf01-7dc4-a8a9-3e35335d489e","object":"w1"}]', '\xf292ea410135b96f1946aab74683dd9686666b621ca8b444412439aca1b427f5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 12:25:47.501981+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bf01-7dc4-a8a9-3e35335d489e","object":"w1"}]', '\x217d93db29a422d1522dde9e469998dc0258d73c155a46d3277a4bf0a1b56bd6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 12:25:47.5363+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bf05-726b-b2a2-92a94149bc0c","object":"w1"}]', '\x8d3409ce3fe6aee12af73a908336f4510fbd9fef4c799d847168040bb690f883');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 12:25:47.537026+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bf05-726b-b2a2-92a94149bc0c","object":"w1"}]', '\xa788f48daccc533f95205f69d37955f81a668a20b99ebea63cb9383ab75f0325');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 12:25:47.560108+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bf0b-7c8c-9d0c-2c4952e81eb4","object":"w1"}]', '\x5c8756199ef766a2cbfd9825b2587508d0ab8424915f8267830a569ec8b01d10');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 12:25:47.560899+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bf0b-7c8c-9d0c-2c4952e81eb4","object":"w1"}]', '\x1a7bc2c52360912779a5092d561f935ecae5d172dc631dacf71453b76c752439');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 12:25:47.573813+05:45', 'holdfast', '[{"action":"push.set","task":"01a20722-bed9-7a7b-8580-6d35b4a5189e","object":"w1"}]', '\x84f0af1cfaa85acb5a4e04f5988fbbfb083e69a03d8648d95b9c497c7901787d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 12:25:47.574492+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20722-bed9-7a7b-8580-6d35b4a5189e","object":"w1"}]', '\x75d4a58301649b3cad99e42801d3e765892dc7119cf844f6a76b23550e9e16aa');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 12:25:47.605146+05:45', 'holdfast', '[{"action":"task.created","task":"01a20722-bfe0-7e2c-b6c0-2263833f0549","agent":"writer","subject":"cyd"}]', '\xc5e918c5a4508d0655df6766f8859a93a2eadf31e1bdce822102e9736608d288');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 12:41:48.715882+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 12:41:48.717649+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6a65-7410-8019-be055a3186e2', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 12:41:48.787527+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6aca-7911-9752-a39046cca45f', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 12:41:48.878962+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6af1-7bfc-adc8-c7b5e02c3e57', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 12:41:48.902848+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6af1-7bfc-adc8-c7b5e02c3e57', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 12:41:48.932384+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.942541+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.943291+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.944695+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.949253+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.950046+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.950736+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.951596+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.956929+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.958647+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.960035+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.962786+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.970806+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.98837+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.995989+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:48.997596+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:49.003758+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:49.008815+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:49.00996+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:49.013722+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:41:49.01993+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b82-7a3b-b77c-3f0437034c8e', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:41:49.043481+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6b94-7ddc-94c5-b19a193032f1', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:41:49.066174+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 12:41:49.216967+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 'w1', '2026-11-23 12:41:49.379622+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 'w1', '2026-11-23 12:41:49.448318+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20731-6bf9-73d1-a021-d3a8ceafcf53', 'w1', '2026-11-23 12:41:49.514315+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20731-6bf9-73d1-a021-d3a8ceafcf53', 'w1', '2026-11-23 12:41:49.59455+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20731-6bf9-73d1-a021-d3a8ceafcf53', 'w1', '2026-11-23 12:41:49.623649+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20731-6c18-7af6-9c6d-8f76b8377295', 'w1', '2026-11-23 12:41:49.683224+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20731-6c18-7af6-9c6d-8f76b8377295', 'w1', '2026-11-23 12:41:49.711309+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20731-6c24-76ef-b530-93b3a79877e9', 'w1', '2026-11-23 12:41:49.732025+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20731-6baf-7526-b724-ac2e9d62b8e5', 'w1', '2026-11-23 12:41:49.774367+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20731-68c5-73e7-b8cb-26d480fa6edd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 12:41:48.470335+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-68e9-74a6-986e-bd1e53daa213","agent":"travel","subject":"ada"}]', '\x34d1e54ebc80297cd0ea78d190578ab16bbc181c93415dcf79d8669ef158f779');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 12:41:48.695183+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20731-68e9-74a6-986e-bd1e53daa213","agent":"travel"}]', '\x0e19f8af2e86659c575f6b68fa2570a41325e4a923feeb95b59e3d5faa95309b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 12:41:48.745216+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6a65-7410-8019-be055a3186e2","agent":"travel","subject":"ada"}]', '\x5430f94732b7301d855658bca8a77565374e2ab6ee427cf91fc3a9ad796485f5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 12:41:48.815856+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6aa9-7b14-9332-2b9d775b8235","agent":"travel","subject":"ben"}]', '\xbce0d7796ba83890afa33e4f5ad0ad9e8819541f0f898a046344c665179391d4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 12:41:48.845708+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6aca-7911-9752-a39046cca45f","agent":"travel","subject":"ben"}]', '\x716b712852aa7397b3d39ccbd98690799ed1dd53e825e846e41506a59c978356');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 12:41:48.882517+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6af1-7bfc-adc8-c7b5e02c3e57","agent":"travel","subject":"ben"}]', '\x7fbaf65523afd36e59f4a04e8c36db072b15bfd48aa0c2f4f69841e1e390df9c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 12:41:48.935712+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6b26-76f1-93a4-016209d95b4e","agent":"writer","subject":"ada"}]', '\xc66dda91750fa7f503376bd928afd6fc2642fa750eb5afc1f188425bf103edfc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 12:41:49.029792+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6b82-7a3b-b77c-3f0437034c8e","agent":"writer","subject":"cyd"}]', '\x2585a5254f57db55bfbcdcd6506035667f20ae99ea93ecf6fb64a4090458f4b8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 12:41:49.052466+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6b94-7ddc-94c5-b19a193032f1","agent":"writer","subject":"cyd"}]', '\x7b5cf86a0738e3e75d065bb4b245c9a39e176032a5e66529ce9cff27eb91c534');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 12:41:49.074893+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6baf-7526-b724-ac2e9d62b8e5","agent":"writer","subject":"cyd"}]', '\x3bbf4d9e931f2ac816846a3f4654d6c08ebb54a87294827cf0f38045d3272f7b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 12:41:49.081623+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20731-6baf-7526-b724-ac2e9d62b8e5","agent":"writer"}]', '\xa018949fe28eecdde54d0e5f52903d77c10b7724bfabba3ca78b950c35366200');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 12:41:49.090751+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6bbf-7498-81b5-d8e708653235","agent":"writer","subject":"cyd"}]', '\x625ea102ff3ba142dd51fca2bbf0dfa9cc9f5b2153589e98cc991d0603268f69');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 12:41:49.102231+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20731-6bbf-7498-81b5-d8e708653235","agent":"writer"}]', '\xb4f543ffccfb8c7198b86a7e0b7b59285240ac049c8ac1a24247684f942af95d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 12:41:49.103733+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6bce-7e85-8a01-df8623d6cab2","agent":"support","subject":"ben"}]', '\x23690539d4d1b4bf7e9a653593252dde23edb6b47ebba5adbf2ab54c732678be');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 12:41:49.117325+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6bdc-7c39-8736-383b15ce2010","agent":"support","subject":"ben"}]', '\xa5e46fe19d5c4ae39ce638b09a88b4a0de07c1b84718c78a328b18160019666b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 12:41:49.130901+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6be8-7bce-8dd9-2727a55a9adf","agent":"support","subject":"cyd"}]', '\xb38917ef000c348280a788175c37a93eeb29f7561309ea8097ed074cbd9821b0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 12:41:49.148203+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6bf9-73d1-a021-d3a8ceafcf53","agent":"support","subject":"cyd"}]', '\x76603c6cab1f4e527c82fcb287ebdda5bb99949bc242b552aeec3008aaf36164');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 12:41:49.177345+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6c18-7af6-9c6d-8f76b8377295","agent":"support","subject":"cyd"}]', '\x95088aca9b5859745b841a0b530b58df3c47939834b1b8516768196a712e0217');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 12:41:49.191096+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6c24-76ef-b530-93b3a79877e9","agent":"support","subject":"cyd"}]', '\x10348360928f37e283a4eba8c60cc5b76dc2bd03f375fee459f5c08c67273d1b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 12:41:49.206564+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6c32-76c8-ac0c-3e97b95cd2c7","agent":"writer","subject":"ada"}]', '\x48c8cd66b333478138219486519b700fb7d86d17a553a3505181127c9ad2d6b7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 12:41:49.233417+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6c4d-7487-978b-21443221df54","agent":"writer","subject":"ben"}]', '\x67552f4fdb7d458b212aef61d64c3df5a34929d97e26bacc1a164b48ebf959b7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 12:41:49.255506+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6c64-7b08-aed7-48b164ad3702","agent":"support","subject":"ben"}]', '\xc474c7e24001b05a2c9b7e6cc0b14c561716d4455b7fe8d65f75a5b416d72bb7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 12:41:49.266732+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6c6e-78f6-ae6d-4767acac75c7","agent":"travel","subject":"ada"}]', '\xdfdad2a7ccebc136c9e2544fbb3a014c353540d3d4210e45837fd6e03f0e72d7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 12:41:49.268709+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6c74-7200-83f1-ee1061d65e05","agent":"travel","subject":"ada"}]', '\x8e0f77588930422efcac20d2c67e76a3b5dfcfb2fef1e5aa00c3a8adc13fc611');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 12:41:49.304751+05:45', 'holdfast', '[{"action":"push.set","task":"01a20731-6c32-76c8-ac0c-3e97b95cd2c7","object":"w1"}]', '\xdb8364b2adbf21bf1a632283af2dcc9c6ec030f9ce99d6f0c2c4a405290928b7');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 12:41:49.330902+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20731-6c32-76c8-ac0c-3e97b95cd2c7","object":"w1"}]', '\xacf8da553483ae706add52f2cc30510aa728bd6669efb53818410fb2750fc587');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 12:41:49.490727+05:45', 'holdfast', '[{"action":"push.set","task":"01a20731-6bf9-73d1-a021-d3a8ceafcf53","object":"w1"}]', '\x25b133e179e0e2d90b27eedddec504667fc51c71e1926e61c5eeae4876de642a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 12:41:49.491423+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20731-6bf9-73d1-a021-d3a8ceafcf53","object":"w1"}]', '\xaa7a9b88d43656ff50217eefc5b6396fb664c8c28907c3f16a1776aa6f2298aa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 12:41:49.670503+05:45', 'holdfast', '[{"action":"push.set","task":"01a20731-6c18-7af6-9c6d-8f76b8377295","object":"w1"}]', '\x6f85c4ffd35ff60180d8cf1d6dea9cc96f2caea53d7baa8d578823744c5f5e58');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 12:41:49.685481+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20731-6c18-7af6-9c6d-8f76b8377295","object":"w1"}]', '\xaf463615cc433b6e886b256deff1140d4894f21ed67f476f24dbb63f2815fd4c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 12:41:49.753041+05:45', 'holdfast', '[{"action":"push.set","task":"01a20731-6c24-76ef-b530-93b3a79877e9","object":"w1"}]', '\x4350e5974d18809b4ed952e24775cb8a1b5eef742701f54daf9416a4e83b2d53');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 12:41:49.753817+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20731-6c24-76ef-b530-93b3a79877e9","object":"w1"}]', '\x07a33957a46cda789074f478475bead6bb4e24e5138a2db0d08cebe97e143343');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 12:41:49.773755+05:45', 'holdfast', '[{"action":"push.set","task":"01a20731-6baf-7526-b724-ac2e9d62b8e5","object":"w1"}]', '\x4655bd5c9d8795438bbdb6669329a0821818043342322687d835866dfea6a5c9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 12:41:49.774506+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20731-6baf-7526-b724-ac2e9d62b8e5","object":"w1"}]', '\x57739e252545de11980e2bdbc61ba39ab25555ea1030a10c1b2cb43ee8693021');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 12:41:49.870027+05:45', 'holdfast', '[{"action":"task.created","task":"01a20731-6e96-7d48-afa2-43d440371f2e","agent":"writer","subject":"cyd"}]', '\x884aac4efd048e1234f5e6c3d8cc3b9e22828890d988ecf493a1e0989c35bf4c');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1976,155 +2071,158 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xc5e918c5a4508d0655df6766f8859a93a2eadf31e1bdce822102e9736608d288', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 12:25:46.968647+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.03506+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 12:25:47.074002+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:46.986974+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20722-bde3-7045-9f64-2ed9d8242408', '2026-11-23 12:25:47.078109+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.078109+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.115997+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 12:25:47.123967+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.106476+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 12:25:47.128127+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.152552+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.167469+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.147238+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be40-71ba-bf0f-4ab382fc1df8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 12:25:47.170213+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be40-71ba-bf0f-4ab382fc1df8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.173744+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be40-71ba-bf0f-4ab382fc1df8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 12:25:47.18134+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.172637+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 12:25:47.182834+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.184836+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:25:47.186685+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.184028+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:25:47.190915+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.190295+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.19746+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.191474+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 12:25:47.198257+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.20012+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20722-bd6f-7bcb-b55a-27288711823c"}', NULL, '2026-11-23 12:25:47.207485+05:45', '01a20722-bd6f-7bcb-b55a-27288711823c', '2026-11-23 12:25:47.199475+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.225496+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.215909+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 12:25:47.230381+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.232627+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 12:25:47.299177+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.231906+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:25:47.300185+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.302017+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.304924+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.301323+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:25:47.309112+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.319328+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.321116+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.311261+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 12:25:47.322909+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.328917+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.332914+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.328156+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bee6-7ede-883a-376a96f497e5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 12:25:47.336926+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bee6-7ede-883a-376a96f497e5', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.338805+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-beeb-7670-ae30-d00fd6ed0185', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 12:25:47.339784+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-beeb-7670-ae30-d00fd6ed0185', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.344474+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-beeb-7670-ae30-d00fd6ed0185', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:25:47.345222+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.341825+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bef2-73e5-a958-6b2a2f7ef9b8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 12:25:47.348598+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bef2-73e5-a958-6b2a2f7ef9b8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.351318+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bef2-73e5-a958-6b2a2f7ef9b8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:25:47.352537+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.350661+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-befd-70d5-94b3-fbcb4cdc12c5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 12:25:47.35723+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-befd-70d5-94b3-fbcb4cdc12c5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.360534+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-befd-70d5-94b3-fbcb4cdc12c5', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 12:25:47.361274+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.359794+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:25:47.361987+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.363652+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:25:47.364641+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.363018+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:25:47.365213+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.3703+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:25:47.371104+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.369602+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:25:47.373161+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.375008+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:25:47.375786+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.374367+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 12:25:47.377949+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.379878+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf19-72f5-9524-fb8480b9060f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 12:25:47.386233+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf19-72f5-9524-fb8480b9060f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.388539+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 12:25:47.392545+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:25:47.399946+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf2b-71ec-8eb2-f985fbae0f63', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 12:25:47.421686+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 12:25:47.401404+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.393728+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bf40-769e-95d0-876a883bb0ca', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 12:25:47.425621+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20722-bfe0-7e2c-b6c0-2263833f0549', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 12:25:47.586822+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20722-bd71-7452-bcb1-29c8c7f167c4', '2026-11-23 12:25:46.968647+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20722-be15-728d-9e45-25179013b9a8', '2026-11-23 12:25:47.128127+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 13:25:46.96076+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20722-bd6a-727a-8bbb-7fc01da0eef8', 'web-1/1042', '1.4.0', '2026-11-23 12:25:46.958825+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20722-bd6f-7841-b869-53f580d193fa', 'web-2/988', '1.4.0', '2026-11-23 12:25:46.959622+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20722-bd6f-7bcb-b55a-27288711823c', 'web-2/731', '1.4.0', '2026-11-23 12:25:46.959831+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 12:25:47.429767+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:25:47.49953+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:25:47.535318+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:25:47.559156+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 12:25:47.572651+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:25:47.534893+05:45', '2026-11-23 12:25:47.501505+05:45', false, 3, '2026-11-23 12:25:47.510186+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:25:47.558757+05:45', '2026-11-23 12:25:47.536698+05:45', false, 2, '2026-11-23 12:25:47.547548+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:25:47.572155+05:45', '2026-11-23 12:25:47.560468+05:45', false, 1, '2026-11-23 12:25:47.572155+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 12:25:47.574101+05:45', false, 1, '2026-11-23 12:25:47.584427+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 12:25:47.584427+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 06:28:03.61388');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 06:28:03.641195');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 06:28:03.900231');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 06:28:03.93819');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 06:28:04.002007');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 06:28:04.078824');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 06:28:04.288751');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 06:28:04.364343');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 06:28:04.393692');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 06:28:04.527508');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 06:28:04.647239');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 06:28:04.658926');
-INSERT INTO holdfast.schema_version VALUES (13, 17, true, '2026-11-23 06:28:04.684448');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x5ab4d51941dd4633a3d06976251ea19d08b284178a5c43d484a6b11626827975', '2026-11-23 12:13:04.002007+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x053358ebdce34490a75dc0f565e24186736265f6cc534b6eb8b6a664166bfc84', '2026-11-23 12:13:04.002007+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20722-bd71-7452-bcb1-29c8c7f167c4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20722-be15-728d-9e45-25179013b9a8');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20722-be40-71ba-bf0f-4ab382fc1df8');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20722-be4e-7aa7-884c-25c21b19c5a6');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20722-be5e-71e5-8f74-93f0c7e16b7f');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20722-be7d-726a-8d4f-be9c227bd504');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20722-bec4-70a4-b730-34f0f7898eff');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20722-becd-70a7-bfe7-fa96b80d05a2');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20722-bee6-7ede-883a-376a96f497e5');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20722-beeb-7670-ae30-d00fd6ed0185');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20722-bef2-73e5-a958-6b2a2f7ef9b8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20722-befd-70d5-94b3-fbcb4cdc12c5');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20722-bf01-7dc4-a8a9-3e35335d489e');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20722-bf05-726b-b2a2-92a94149bc0c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20722-bf0b-7c8c-9d0c-2c4952e81eb4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20722-bf10-763f-b19a-b8fb43094392');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20722-bf19-72f5-9524-fb8480b9060f');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20722-bf1d-729f-b156-340d8d9e5d28');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20722-bf2b-71ec-8eb2-f985fbae0f63');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20722-bf40-769e-95d0-876a883bb0ca');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20722-bfe0-7e2c-b6c0-2263833f0549');
-INSERT INTO holdfast.task_queue VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 'writer', '2026-11-23 12:25:47.377949+05:45', '01a20722-bd6a-727a-8bbb-7fc01da0eef8', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20722-bf19-72f5-9524-fb8480b9060f', 'writer', '2026-11-23 12:25:47.386233+05:45', '01a20722-bd6f-7841-b869-53f580d193fa', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 'support', '2026-11-23 12:25:47.401404+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20722-bf2b-71ec-8eb2-f985fbae0f63', 'travel', '2026-11-23 12:25:47.421686+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20722-bf40-769e-95d0-876a883bb0ca', 'travel', '2026-11-23 12:25:47.425621+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
-INSERT INTO holdfast.task_queue VALUES ('01a20722-bfe0-7e2c-b6c0-2263833f0549', 'writer', '2026-11-23 12:25:47.586822+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bd71-7452-bcb1-29c8c7f167c4', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 12:25:47.123967+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 12:25:47.106476+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 12:25:46.968647+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be15-728d-9e45-25179013b9a8', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 12:25:47.167469+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:25:47.147238+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 12:25:47.128127+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be40-71ba-bf0f-4ab382fc1df8', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 12:25:47.18134+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.172637+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.170213+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be4e-7aa7-884c-25c21b19c5a6', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:25:47.19746+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 12:25:47.191474+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 12:25:47.182834+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be5e-71e5-8f74-93f0c7e16b7f', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:25:47.225496+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 12:25:47.215909+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 12:25:47.198257+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-be7d-726a-8d4f-be9c227bd504', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 12:25:47.299177+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 12:25:47.231906+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 12:25:47.230381+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bec4-70a4-b730-34f0f7898eff', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:25:47.304924+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:25:47.301323+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:25:47.300185+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-becd-70a7-bfe7-fa96b80d05a2', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:25:47.321116+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:25:47.311261+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:25:47.309112+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bee6-7ede-883a-376a96f497e5', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 12:25:47.338805+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 12:25:47.338805+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.336926+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-beeb-7670-ae30-d00fd6ed0185', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:25:47.345222+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.341825+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.339784+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bef2-73e5-a958-6b2a2f7ef9b8', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:25:47.352537+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.350661+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.348598+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-befd-70d5-94b3-fbcb4cdc12c5', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 12:25:47.361274+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.359794+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.35723+05:45', NULL, false);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20722-bed9-7a7b-8580-6d35b4a5189e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 12:25:47.332914+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.328156+05:45', true, '2026-11-23 12:25:47.330563+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.322909+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf05-726b-b2a2-92a94149bc0c', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 12:25:47.371104+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.369602+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.365213+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf0b-7c8c-9d0c-2c4952e81eb4', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 12:25:47.375786+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.374367+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.373161+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf01-7dc4-a8a9-3e35335d489e', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 12:25:47.364641+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:25:47.363018+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.361987+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf19-72f5-9524-fb8480b9060f', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 12:25:47.388539+05:45', 1, 1, 1, 1, 0, '01a20722-bd6f-7841-b869-53f580d193fa', '2026-11-23 12:25:47.387503+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.386233+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf1d-729f-b156-340d8d9e5d28', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 12:25:47.399946+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 12:25:47.393728+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.392545+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf2b-71ec-8eb2-f985fbae0f63', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 12:25:47.421686+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.421686+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf40-769e-95d0-876a883bb0ca', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 12:25:47.425621+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:25:47.425621+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bf10-763f-b19a-b8fb43094392', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 12:25:47.379878+05:45', 1, 2, 1, 1, 0, '01a20722-bd6a-727a-8bbb-7fc01da0eef8', '2026-11-23 12:25:47.37924+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 12:25:47.377949+05:45', NULL, false);
-INSERT INTO holdfast.tasks_open VALUES ('01a20722-bfe0-7e2c-b6c0-2263833f0549', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 12:25:47.586822+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 12:25:47.586822+05:45', NULL, false);
-INSERT INTO holdfast.workers VALUES ('01a20722-bd6a-727a-8bbb-7fc01da0eef8', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 12:25:46.958825+05:45', '2026-11-23 13:25:46.958825+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20722-bd6f-7841-b869-53f580d193fa', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 12:25:46.959622+05:45', '2026-11-23 13:25:46.959622+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x884aac4efd048e1234f5e6c3d8cc3b9e22828890d988ecf493a1e0989c35bf4c', 0, '\x');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 1, '{"chapter": 1}', '01a20731-6c43-700e-9e9d-de43ff4498e5', '2026-11-23 12:41:49.222626+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 12:41:48.39944+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.599992+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 12:41:48.627764+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:48.536574+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20731-69f5-715a-9c5e-c15192f8a06b', '2026-11-23 12:41:48.639247+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.639247+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.709327+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 12:41:48.71961+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:48.708023+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6a65-7410-8019-be055a3186e2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 12:41:48.743927+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6a65-7410-8019-be055a3186e2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.762728+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6a65-7410-8019-be055a3186e2', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.807057+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:48.757829+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6aa9-7b14-9332-2b9d775b8235', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 12:41:48.815251+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6aa9-7b14-9332-2b9d775b8235', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.827552+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6aa9-7b14-9332-2b9d775b8235', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 12:41:48.84105+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:48.82249+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6aca-7911-9752-a39046cca45f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 12:41:48.843708+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6aca-7911-9752-a39046cca45f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.849245+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6aca-7911-9752-a39046cca45f', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:41:48.85857+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:48.846766+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6aca-7911-9752-a39046cca45f', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:41:48.868112+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:48.866214+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6aca-7911-9752-a39046cca45f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.880962+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:48.872548+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6af1-7bfc-adc8-c7b5e02c3e57', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 12:41:48.881917+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6af1-7bfc-adc8-c7b5e02c3e57', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.885039+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6af1-7bfc-adc8-c7b5e02c3e57', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20731-68e1-7c1d-a5a4-575d02c013cf"}', NULL, '2026-11-23 12:41:48.914046+05:45', '01a20731-68e1-7c1d-a5a4-575d02c013cf', '2026-11-23 12:41:48.88367+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6af1-7bfc-adc8-c7b5e02c3e57', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.933531+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:48.929716+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 12:41:48.934581+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:48.941583+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 12:41:49.025046+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:48.940168+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b82-7a3b-b77c-3f0437034c8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:41:49.029161+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b82-7a3b-b77c-3f0437034c8e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.042028+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b82-7a3b-b77c-3f0437034c8e', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.044219+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:49.034885+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b94-7ddc-94c5-b19a193032f1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:41:49.045965+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b94-7ddc-94c5-b19a193032f1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.065096+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6b94-7ddc-94c5-b19a193032f1', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.069741+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:49.063425+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6baf-7526-b724-ac2e9d62b8e5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 12:41:49.072664+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6baf-7526-b724-ac2e9d62b8e5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.078611+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6baf-7526-b724-ac2e9d62b8e5', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.08652+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:49.077054+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bbf-7498-81b5-d8e708653235', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 12:41:49.087754+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bbf-7498-81b5-d8e708653235', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.10199+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bce-7e85-8a01-df8623d6cab2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 12:41:49.10309+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bce-7e85-8a01-df8623d6cab2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.109951+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bce-7e85-8a01-df8623d6cab2', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:41:49.115326+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:49.109228+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bdc-7c39-8736-383b15ce2010', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 12:41:49.116907+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bdc-7c39-8736-383b15ce2010', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.119768+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bdc-7c39-8736-383b15ce2010', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:41:49.127946+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:49.118808+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6be8-7bce-8dd9-2727a55a9adf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 12:41:49.128948+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6be8-7bce-8dd9-2727a55a9adf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.136547+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6be8-7bce-8dd9-2727a55a9adf', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 12:41:49.138642+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:49.134194+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bf9-73d1-a021-d3a8ceafcf53', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:41:49.145379+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bf9-73d1-a021-d3a8ceafcf53', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.169074+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6bf9-73d1-a021-d3a8ceafcf53', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:41:49.175331+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:49.15609+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c18-7af6-9c6d-8f76b8377295', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:41:49.176875+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c18-7af6-9c6d-8f76b8377295', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.186242+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c18-7af6-9c6d-8f76b8377295', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:41:49.187759+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:49.181337+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c24-76ef-b530-93b3a79877e9', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:41:49.190604+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c24-76ef-b530-93b3a79877e9', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.199272+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c24-76ef-b530-93b3a79877e9', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:41:49.200271+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:49.19619+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 12:41:49.203447+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.214611+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c4d-7487-978b-21443221df54', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 12:41:49.229474+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c4d-7487-978b-21443221df54', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.244309+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c64-7b08-aed7-48b164ad3702', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 12:41:49.254949+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c64-7b08-aed7-48b164ad3702', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:41:49.258024+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c6e-78f6-ae6d-4767acac75c7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 12:41:49.263566+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c64-7b08-aed7-48b164ad3702', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 12:41:49.261841+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:49.25652+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6c74-7200-83f1-ee1061d65e05', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 12:41:49.268248+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20731-6e96-7d48-afa2-43d440371f2e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 12:41:49.831714+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20731-68e9-74a6-986e-bd1e53daa213', '2026-11-23 12:41:48.39944+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20731-6a65-7410-8019-be055a3186e2', '2026-11-23 12:41:48.743927+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 13:41:48.360539+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20731-68c5-73e7-b8cb-26d480fa6edd', 'web-1/1042', '1.4.0', '2026-11-23 12:41:48.345839+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20731-68da-7e4c-bc4b-e56014700bba', 'web-2/988', '1.4.0', '2026-11-23 12:41:48.3483+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20731-68e1-7c1d-a5a4-575d02c013cf', 'web-2/731', '1.4.0', '2026-11-23 12:41:48.354309+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 12:41:49.270038+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20731-6bf9-73d1-a021-d3a8ceafcf53', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:41:49.489081+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20731-6c18-7af6-9c6d-8f76b8377295', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:41:49.664149+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20731-6c24-76ef-b530-93b3a79877e9', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:41:49.751837+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20731-6baf-7526-b724-ac2e9d62b8e5', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 12:41:49.772459+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20731-6bf9-73d1-a021-d3a8ceafcf53', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:41:49.663649+05:45', '2026-11-23 12:41:49.491068+05:45', false, 3, '2026-11-23 12:41:49.554315+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20731-6c18-7af6-9c6d-8f76b8377295', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:41:49.751309+05:45', '2026-11-23 12:41:49.681801+05:45', false, 2, '2026-11-23 12:41:49.723224+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20731-6c24-76ef-b530-93b3a79877e9', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:41:49.772025+05:45', '2026-11-23 12:41:49.753403+05:45', false, 1, '2026-11-23 12:41:49.772025+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20731-6baf-7526-b724-ac2e9d62b8e5', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 12:41:49.774111+05:45', false, 1, '2026-11-23 12:41:49.814367+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 12:41:49.814367+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 06:54:10.000552');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 06:54:10.084302');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 06:54:10.293623');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 06:54:10.326541');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 06:54:10.363543');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 06:54:10.413495');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 06:54:10.62529');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 06:54:10.65709');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 06:54:10.67349');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 06:54:10.710787');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 06:54:10.841714');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 06:54:10.844978');
+INSERT INTO holdfast.schema_version VALUES (13, 16, true, '2026-11-23 06:54:10.849901');
+INSERT INTO holdfast.schema_version VALUES (14, 17, true, '2026-11-23 06:54:10.899189');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xffd815d2a6aa461688be19e886a215de038bdbec69cd436cba75f72ef4ec290b', '2026-11-23 12:39:10.363543+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x390070c4d0ca47f382cf6b0f2a5b83a55a5a472ce0ec4bb8ad5e1d70932cb75a', '2026-11-23 12:39:10.363543+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20731-68e9-74a6-986e-bd1e53daa213');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20731-6a65-7410-8019-be055a3186e2');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20731-6aa9-7b14-9332-2b9d775b8235');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20731-6aca-7911-9752-a39046cca45f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20731-6af1-7bfc-adc8-c7b5e02c3e57');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20731-6b26-76f1-93a4-016209d95b4e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20731-6b82-7a3b-b77c-3f0437034c8e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20731-6b94-7ddc-94c5-b19a193032f1');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20731-6bbf-7498-81b5-d8e708653235');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20731-6bce-7e85-8a01-df8623d6cab2');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20731-6bdc-7c39-8736-383b15ce2010');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20731-6be8-7bce-8dd9-2727a55a9adf');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20731-6bf9-73d1-a021-d3a8ceafcf53');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20731-6c18-7af6-9c6d-8f76b8377295');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20731-6c24-76ef-b530-93b3a79877e9');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20731-6c32-76c8-ac0c-3e97b95cd2c7');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20731-6c4d-7487-978b-21443221df54');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20731-6c64-7b08-aed7-48b164ad3702');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20731-6c6e-78f6-ae6d-4767acac75c7');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20731-6c74-7200-83f1-ee1061d65e05');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20731-6e96-7d48-afa2-43d440371f2e');
+INSERT INTO holdfast.task_queue VALUES ('01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 'writer', '2026-11-23 12:41:49.203447+05:45', '01a20731-68c5-73e7-b8cb-26d480fa6edd', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20731-6c4d-7487-978b-21443221df54', 'writer', '2026-11-23 12:41:49.229474+05:45', '01a20731-68da-7e4c-bc4b-e56014700bba', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20731-6c64-7b08-aed7-48b164ad3702', 'support', '2026-11-23 12:41:49.261841+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20731-6c6e-78f6-ae6d-4767acac75c7', 'travel', '2026-11-23 12:41:49.263566+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20731-6c74-7200-83f1-ee1061d65e05', 'travel', '2026-11-23 12:41:49.268248+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20731-6e96-7d48-afa2-43d440371f2e', 'writer', '2026-11-23 12:41:49.831714+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
+INSERT INTO holdfast.task_states VALUES ('01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 1, '{"chapter": 1}', '01a20731-6c41-7b0d-8e9d-20520510a971', '2026-11-23 12:41:49.218289+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-68e9-74a6-986e-bd1e53daa213', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 12:41:48.71961+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 12:41:48.708023+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 12:41:48.39944+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6a65-7410-8019-be055a3186e2', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 12:41:48.807057+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:41:48.757829+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 12:41:48.743927+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6aa9-7b14-9332-2b9d775b8235', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 12:41:48.84105+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:41:48.82249+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:48.815251+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6aca-7911-9752-a39046cca45f', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:41:48.880962+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 12:41:48.872548+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 12:41:48.843708+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6af1-7bfc-adc8-c7b5e02c3e57', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:41:48.933531+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 12:41:48.929716+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 12:41:48.881917+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6b26-76f1-93a4-016209d95b4e', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 12:41:49.025046+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 12:41:48.940168+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 12:41:48.934581+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6b82-7a3b-b77c-3f0437034c8e', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:41:49.044219+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:41:49.034885+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:41:49.029161+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6b94-7ddc-94c5-b19a193032f1', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:41:49.069741+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:41:49.063425+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:41:49.045965+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6bbf-7498-81b5-d8e708653235', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 12:41:49.10199+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 12:41:49.10199+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.087754+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6bce-7e85-8a01-df8623d6cab2', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:41:49.115326+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:41:49.109228+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.10309+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6bdc-7c39-8736-383b15ce2010', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:41:49.127946+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:41:49.118808+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.116907+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6be8-7bce-8dd9-2727a55a9adf', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 12:41:49.138642+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:41:49.134194+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.128948+05:45', NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20731-6baf-7526-b724-ac2e9d62b8e5', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 12:41:49.08652+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:41:49.077054+05:45', true, '2026-11-23 12:41:49.079789+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.072664+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6c32-76c8-ac0c-3e97b95cd2c7', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 12:41:49.214611+05:45', 1, 2, 1, 1, 0, '01a20731-68c5-73e7-b8cb-26d480fa6edd', '2026-11-23 12:41:49.213815+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 12:41:49.203447+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6bf9-73d1-a021-d3a8ceafcf53', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 12:41:49.175331+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:41:49.15609+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.145379+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6c18-7af6-9c6d-8f76b8377295', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 12:41:49.187759+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:41:49.181337+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.176875+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6c24-76ef-b530-93b3a79877e9', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 12:41:49.200271+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:41:49.19619+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.190604+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6c4d-7487-978b-21443221df54', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 12:41:49.244309+05:45', 1, 1, 1, 1, 0, '01a20731-68da-7e4c-bc4b-e56014700bba', '2026-11-23 12:41:49.241174+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.229474+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6c64-7b08-aed7-48b164ad3702', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 12:41:49.258024+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 12:41:49.25652+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.254949+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6c6e-78f6-ae6d-4767acac75c7', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 12:41:49.263566+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.263566+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6c74-7200-83f1-ee1061d65e05', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 12:41:49.268248+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:41:49.268248+05:45', NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20731-6e96-7d48-afa2-43d440371f2e', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 12:41:49.831714+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 12:41:49.831714+05:45', NULL, false);
+INSERT INTO holdfast.workers VALUES ('01a20731-68c5-73e7-b8cb-26d480fa6edd', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 12:41:48.345839+05:45', '2026-11-23 13:41:48.345839+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20731-68da-7e4c-bc4b-e56014700bba', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 12:41:48.3483+05:45', '2026-11-23 13:41:48.3483+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 13, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 14, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2143,6 +2241,8 @@ ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
+ALTER TABLE ONLY holdfast.context_states
+    ADD CONSTRAINT context_states_pkey PRIMARY KEY (tenant, owner, agent, context_id);
 ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
@@ -2175,6 +2275,8 @@ ALTER TABLE ONLY holdfast.task_names
     ADD CONSTRAINT task_names_pkey PRIMARY KEY (tenant, owner, agent, client_id);
 ALTER TABLE ONLY holdfast.task_queue
     ADD CONSTRAINT task_queue_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.task_states
+    ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
     ADD CONSTRAINT tasks_20261101_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_kept
@@ -2189,6 +2291,7 @@ CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_202611
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
@@ -2259,6 +2362,8 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
+CREATE POLICY callers ON holdfast.context_states USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)));
 CREATE POLICY callers ON holdfast.push_configs USING (holdfast.task_exists(task));
@@ -2267,14 +2372,17 @@ CREATE POLICY callers ON holdfast.task_events USING (holdfast.task_exists(task))
 CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
+CREATE POLICY callers ON holdfast.task_states USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
+ALTER TABLE holdfast.context_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
 GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
 REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
@@ -2289,6 +2397,7 @@ GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push_attempts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_queue TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_runs TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_states TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_tasks TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_transitions TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_usage TO holdfast_reader;
