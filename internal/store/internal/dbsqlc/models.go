@@ -177,4 +177,6 @@ type Task struct {
 	ArtifactBytes int64
 	Metadata      []byte
 	CreatedAt     time.Time
+	// The newest status that lists the ids of all artifacts before it, in their order.
+	ArtifactsSeq pgtype.Int8
 }
