@@ -10,6 +10,7 @@
 -- 00011_message_bytes.sql 2c0c266e3482d7a4f890bdcdd2545a68e63729b04eedc7d1ed115140046c86ce
 -- 00013_push_egress.sql 9027dc20638774df1d93e690e2dc8708dd4a6c18714744ddafb596b3e4e87b8b
 -- 00014_artifact_listings.sql 357ea56d3d196f7e7ddfb5aafe80d82717d4cff4adfc9e157bf72c347bcc33f3
+-- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -135,6 +136,26 @@ CREATE FUNCTION holdfast.caller() RETURNS text[]
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (NULLIF(current_setting('holdfast.caller'::text, true), ''::text))::text[];
 COMMENT ON FUNCTION holdfast.caller() IS 'The caller of the transaction: tenant, owner, and the tenant again if it sees all of the tenant''s tasks. Null: no caller.';
+CREATE FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT COST 10000
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t
+                    WHERE t.context_id = of_context AND t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent
+                      AND t.id <> ALL(besides));
+END
+$$;
+COMMENT ON FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) IS 'Whether a context of an owner has a task that is not among these.';
+CREATE FUNCTION holdfast.context_stays(of_tenant text, of_owner text, of_agent text, of_context text, before uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT COST 10000
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t
+                    WHERE t.context_id = of_context AND t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent
+                      AND (t.state < 5 OR t.kept OR t.id >= before));
+END
+$$;
+COMMENT ON FUNCTION holdfast.context_stays(of_tenant text, of_owner text, of_agent text, of_context text, before uuid) IS 'Whether a context of an owner has a task that is open, kept, or not older than an id.';
 CREATE FUNCTION holdfast.has_dated_events(of uuid, artifacts boolean) RETURNS boolean
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -248,7 +269,7 @@ $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[], since timestamp with time zone) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest since then, and returns how many it parked.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.1' $$;
+    AS $$ SELECT '1.2' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -655,6 +676,24 @@ CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
            FROM pg_class c
           WHERE (c.oid = ('holdfast.tasks'::regclass)::oid)));
 COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
+CREATE TABLE holdfast.context_states (
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    agent text NOT NULL,
+    context_id text NOT NULL,
+    task uuid NOT NULL,
+    version bigint NOT NULL,
+    value json,
+    request_id uuid NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT context_states_version CHECK ((version > 0))
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.context_states IS 'The value that an agent has stored for a context of an owner. It ends with the last task of the context.';
+COMMENT ON COLUMN holdfast.context_states.task IS 'The task whose run wrote it last.';
+COMMENT ON COLUMN holdfast.context_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.context_states.value IS 'Null: the agent has removed it.';
+COMMENT ON COLUMN holdfast.context_states.request_id IS 'The write that stored it, which may be repeated after a lost connection.';
 CREATE TABLE holdfast.erasures (
     task uuid NOT NULL,
     at timestamp with time zone DEFAULT now() NOT NULL
@@ -895,6 +934,19 @@ COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has no
 COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
+CREATE TABLE holdfast.task_states (
+    task uuid NOT NULL,
+    version bigint NOT NULL,
+    value json,
+    request_id uuid NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT task_states_version CHECK ((version > 0))
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.task_states IS 'The value that an agent has stored for a task. It ends with the task.';
+COMMENT ON COLUMN holdfast.task_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.task_states.value IS 'Null: the agent has removed it.';
+COMMENT ON COLUMN holdfast.task_states.request_id IS 'The write that stored it, which may be repeated after a lost connection.';
 CREATE TABLE holdfast.tasks_ended (
     id uuid NOT NULL,
     client_id text,
@@ -1571,6 +1623,49 @@ COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or t
 COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
+CREATE VIEW holdfast.v_states AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    'task'::text AS scope,
+    s.version,
+    s.value,
+    octet_length((s.value)::text) AS bytes,
+    s.updated_at
+   FROM (holdfast.task_states s
+     JOIN holdfast.tasks t ON ((t.id = s.task)))
+  WHERE (s.value IS NOT NULL)
+UNION ALL
+ SELECT s.task,
+    COALESCE(( SELECT t.client_id
+           FROM holdfast.tasks t
+          WHERE (t.id = s.task)), (s.task)::text) AS task_id,
+    s.agent,
+    s.tenant,
+    s.owner,
+    s.context_id,
+    'context'::text AS scope,
+    s.version,
+    s.value,
+    octet_length((s.value)::text) AS bytes,
+    s.updated_at
+   FROM holdfast.context_states s
+  WHERE (s.value IS NOT NULL);
+COMMENT ON VIEW holdfast.v_states IS 'The values that agents have stored for a task or for a context.';
+COMMENT ON COLUMN holdfast.v_states.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_states.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_states.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_states.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_states.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_states.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_states.scope IS 'task: it belongs to the task. context: it belongs to the context of this owner and agent, and task is the one that wrote it last.';
+COMMENT ON COLUMN holdfast.v_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.v_states.value IS 'The value, as the agent wrote it.';
+COMMENT ON COLUMN holdfast.v_states.bytes IS 'Size of the value.';
+COMMENT ON COLUMN holdfast.v_states.updated_at IS 'When it was last written.';
 CREATE VIEW holdfast.v_tasks AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1807,79 +1902,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 12:06:33.853983+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 12:06:33.857239+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-2523-790e-8975-0bfe9ecb98ff', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 12:06:33.904966+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-255d-78bf-a0ed-36274033ebd6', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 12:06:33.944558+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-257d-77c0-a1d0-89ed4e08c095', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 12:06:33.96086+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-257d-77c0-a1d0-89ed4e08c095', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 12:06:34.008628+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.058669+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.061469+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.07844+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.08116+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.08859+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.095179+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.099242+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.113206+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.114505+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.12199+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.124994+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.126809+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.151818+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.153821+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.159405+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.169541+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.176545+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.179454+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.182787+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:06:34.190092+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-2678-7f14-85b7-d635523d6050', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:06:34.234715+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-269f-7ce6-9587-56dead49c1b0', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:06:34.269235+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20711-279a-75b3-901d-779ead80014b', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 12:06:34.507063+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20711-279a-75b3-901d-779ead80014b', 'w1', '2026-11-23 12:06:34.596321+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20711-279a-75b3-901d-779ead80014b', 'w1', '2026-11-23 12:06:34.61929+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20711-2753-713c-b0fa-fe941e985cc4', 'w1', '2026-11-23 12:06:34.64905+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20711-2753-713c-b0fa-fe941e985cc4', 'w1', '2026-11-23 12:06:34.678002+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20711-2753-713c-b0fa-fe941e985cc4', 'w1', '2026-11-23 12:06:34.703009+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20711-276b-7551-b0c7-628a3c3542dd', 'w1', '2026-11-23 12:06:34.724183+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20711-276b-7551-b0c7-628a3c3542dd', 'w1', '2026-11-23 12:06:34.745468+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20711-2782-7144-9946-8ee4ea84983b', 'w1', '2026-11-23 12:06:34.773239+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20711-26d1-79c4-8bf8-423d9797d55b', 'w1', '2026-11-23 12:06:34.802361+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20711-244d-74f0-8d85-611aec7343a0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 12:06:33.720045+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-246d-7e0d-a83b-3f8d3a231b8e","agent":"travel","subject":"ada"}]', '\x66b24ba0f3d3da55d08c868f73b26297b4b4094eb4a6167cbab4227cb5482215');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 12:06:33.834735+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20711-246d-7e0d-a83b-3f8d3a231b8e","agent":"travel"}]', '\xf0d91ef2177ea692b38e6f93686fad6cf921bfff43232b424b0a7b6e366bab9a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 12:06:33.860911+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-2523-790e-8975-0bfe9ecb98ff","agent":"travel","subject":"ada"}]', '\xa89445563c6e4c9598799056d285b122b91010f89377accc9fe871dec5ad0189');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 12:06:33.90765+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-2552-7f29-a18f-8441181c5bcf","agent":"travel","subject":"ben"}]', '\xc3ffb82a8f1f4429294aa0d0c413cccc15411b50401b951b20c4b434aadc38c4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 12:06:33.91865+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-255d-78bf-a0ed-36274033ebd6","agent":"travel","subject":"ben"}]', '\x915f04c018f4e1a3157cace7332c8559c07c7ef7705fc45588983b944af1ee76');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 12:06:33.953315+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-257d-77c0-a1d0-89ed4e08c095","agent":"travel","subject":"ben"}]', '\x31f7f291590e162884588276b934d188b3394a04a37133f552e9099ca5f70bfd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 12:06:34.032532+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-25cf-713b-8d2e-749b260afe3d","agent":"writer","subject":"ada"}]', '\x3a18ea23719941408003585816451a0a7ec2ae3aac2f2def20b7d1c2722d5e78');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 12:06:34.205137+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-2678-7f14-85b7-d635523d6050","agent":"writer","subject":"cyd"}]', '\x11c24ee9b71979279ef039c72c927dae94516946f6dfaea45aee139ce8211ce5');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 12:06:34.24515+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-269f-7ce6-9587-56dead49c1b0","agent":"writer","subject":"cyd"}]', '\x15e8c4f4676fe180850616603a6038ba5ba66abc3a36bc289121f0bab240cc81');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 12:06:34.293254+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-26d1-79c4-8bf8-423d9797d55b","agent":"writer","subject":"cyd"}]', '\xbebdb97d34bd3b017f79fc444101c2caf767df8d0d15742b91bc738e4b520b2b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 12:06:34.307395+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20711-26d1-79c4-8bf8-423d9797d55b","agent":"writer"}]', '\x328cd0be8bfe655fd7bdc6ed5955eaa782dcd03f22436da23fa180195e8eab67');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 12:06:34.32891+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-26f7-7980-b265-201bab232d94","agent":"writer","subject":"cyd"}]', '\x13aa927da3c4ed9c5841a2909c81e027be84b1728b7c2c98850c2819afdf0304');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 12:06:34.330391+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20711-26f7-7980-b265-201bab232d94","agent":"writer"}]', '\x4ad39a387816ed71ba74aba6e889e1532029fc4ddee6d343a05abbf7d698c32e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 12:06:34.331563+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-26fa-7ea1-a755-a9912b974753","agent":"support","subject":"ben"}]', '\xd508c987a30eb321d1c89d86e03345a90bcfb28bf84c25ddba8a75a63b34872c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 12:06:34.365569+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-2717-7897-b132-54d13670ef6f","agent":"support","subject":"ben"}]', '\x46a4b2a3968c5bbd9295278aa22908501c4d55bb3926057581c514169057fd7f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 12:06:34.395364+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-2737-7c7f-90bf-bff25b37ec70","agent":"support","subject":"cyd"}]', '\xa9703b024525505728560bd28173683af83547932d3d84846d0a2224e608c4b9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 12:06:34.419835+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-2753-713c-b0fa-fe941e985cc4","agent":"support","subject":"cyd"}]', '\xdb443a42534cd131b167f3ab7b5b32209a303f8b5f0aea92ea3322f58f6ec776');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 12:06:34.449642+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-276b-7551-b0c7-628a3c3542dd","agent":"support","subject":"cyd"}]', '\xcb14ed7e85e70f93d3703e2690d48fce67d766f19c787b322430e2716cbcfd79');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 12:06:34.468172+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-2782-7144-9946-8ee4ea84983b","agent":"support","subject":"cyd"}]', '\xc95537717bdaae56da126ddbb0c1da71f13e6fac43eab0d47f6e5aafb5764fa1');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 12:06:34.493022+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-279a-75b3-901d-779ead80014b","agent":"writer","subject":"ada"}]', '\xef7ac743e7d5fc20ddcb7ab81b5d65694a3db82ca9f8278abd5a273d2ac702ce');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 12:06:34.517186+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-27ac-7d90-a4db-202f14f12c53","agent":"writer","subject":"ben"}]', '\x1f4aee55190da51568b8bc1adab5a33cd16e7d04c2516a70b6bbb1a10519251b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 12:06:34.534259+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-27c5-7830-9fcf-bb56376e1a72","agent":"support","subject":"ben"}]', '\x3c646a4876c2b0fb32e11169eb5b0d0dfd2bc5844a70be712cf5a1e83adc30ba');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 12:06:34.547771+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-27d3-7243-911a-fa046b729c63","agent":"travel","subject":"ada"}]', '\xc69e5b74d1f64b51edbbca3fbcf444c4e03cc3ee08845c95bf82ed70ca177bda');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 12:06:34.553041+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-27d4-7b57-bac2-a5e38635d836","agent":"travel","subject":"ada"}]', '\x608dfea4bd0e5c3c98f1750ff1d741be48cbc678423f54f5c616e4202e63fd85');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 12:06:34.572909+05:45', 'holdfast', '[{"action":"push.set","task":"01a20711-279a-75b3-901d-779ead80014b","object":"w1"}]', '\xe773658ed1b3618e9a77e69c6c9506435f0af881f0c4b6f9f06e1d488448b90f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 12:06:34.588736+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20711-279a-75b3-901d-779ead80014b","object":"w1"}]', '\x212c439f39c5205b5530e43305578373405b6168683a3a2a4244743ad072d048');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 12:06:34.66155+05:45', 'holdfast', '[{"action":"push.set","task":"01a20711-2753-713c-b0fa-fe941e985cc4","object":"w1"}]', '\xa61cc52c74dda85d804e2962cc154ccb6e78a10785e9a02b371c9a59335a6297');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 12:06:34.66492+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20711-2753-713c-b0fa-fe941e985cc4","object":"w1"}]', '\x79fb7bd6d31dedad76a27406b5b54b982dd5483017a42b2039f1581f38dfecd3');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 12:06:34.744763+05:45', 'holdfast', '[{"action":"push.set","task":"01a20711-276b-7551-b0c7-628a3c3542dd","object":"w1"}]', '\xe63b34b809678cadceca1c96740ac869666dc7d3edc7031f2c976786439a61a9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 12:06:34.745469+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20711-276b-7551-b0c7-628a3c3542dd","object":"w1"}]', '\x762157b180e1a7f44062c68d1db40e0272c56b5a5aec637e0779dff6edf5560f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 12:06:34.787253+05:45', 'holdfast', '[{"action":"push.set","task":"01a20711-2782-7144-9946-8ee4ea84983b","object":"w1"}]', '\xe138d87c1607f7c4fdea27326465be01190826fa0eda94b2d7f86695bbfe09a7');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 12:06:34.788064+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20711-2782-7144-9946-8ee4ea84983b","object":"w1"}]', '\x8093c5858a8e91160591c09e9ab92715f4f5d8f1e41e043adde25cada2289b37');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 12:06:34.814976+05:45', 'holdfast', '[{"action":"push.set","task":"01a20711-26d1-79c4-8bf8-423d9797d55b","object":"w1"}]', '\xdc543e5641ef004fdff42d6270088a71549ffa7f5206d722fe07b013c58a56d9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 12:06:34.815672+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20711-26d1-79c4-8bf8-423d9797d55b","object":"w1"}]', '\xc2255a5ead49c92035bdb04188d9e6d678116a442cd29a34d992e077028b470a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 12:06:34.847638+05:45', 'holdfast', '[{"action":"task.created","task":"01a20711-28fa-7df8-9b1e-03b31bcb2e7a","agent":"writer","subject":"cyd"}]', '\x69b20699e5e8dd25b1ca648d3f483f3148975725d52805f65bd9c0e2b259a06d');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 12:52:10.161832+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 12:52:10.16261+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5d4-7203-8fc1-975e17079efa', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 12:52:10.167477+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5db-736b-884f-60c2c30c219f', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 12:52:10.17664+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5e2-7962-9727-0bbf0f42aa5a', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 12:52:10.181045+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5e2-7962-9727-0bbf0f42aa5a', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 12:52:10.185123+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.190658+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.191168+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.19171+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.192143+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.192932+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.193465+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.193995+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.194456+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.195459+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.195907+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.196384+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.196887+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.197371+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.197853+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.198354+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.198769+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.199248+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.19971+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.202116+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:52:10.202636+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5fb-7a89-9878-c2d07ba7d5b1', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:52:10.206361+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e5ff-7d18-a7ad-52ea17ceaa7b', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:52:10.210245+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a2073a-e61b-7ca8-a61e-31d64f788eb7', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 12:52:10.238047+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a2073a-e61b-7ca8-a61e-31d64f788eb7', 'w1', '2026-11-23 12:52:10.262004+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a2073a-e61b-7ca8-a61e-31d64f788eb7', 'w1', '2026-11-23 12:52:10.278728+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a2073a-e612-7d16-9b73-98dc9ca51ccd', 'w1', '2026-11-23 12:52:10.301404+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a2073a-e612-7d16-9b73-98dc9ca51ccd', 'w1', '2026-11-23 12:52:10.316193+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a2073a-e612-7d16-9b73-98dc9ca51ccd', 'w1', '2026-11-23 12:52:10.323428+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a2073a-e616-70f2-be76-d577e255f116', 'w1', '2026-11-23 12:52:10.332219+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a2073a-e616-70f2-be76-d577e255f116', 'w1', '2026-11-23 12:52:10.34099+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a2073a-e618-7a4f-bb46-172558a44c67', 'w1', '2026-11-23 12:52:10.352638+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a2073a-e603-733a-b8a6-91c1515d8e2e', 'w1', '2026-11-23 12:52:10.364376+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a2073a-e57b-708f-a23f-6a9dfbf219d4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 12:52:10.130544+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e5a5-7959-baec-4cca86be6ac2","agent":"travel","subject":"ada"}]', '\x2f77bc28e09a0230b99a03df632997e72e0e4d2e3cc5f15d354c07e51b4ace47');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 12:52:10.157864+05:45', 'holdfast', '[{"action":"task.continued","task":"01a2073a-e5a5-7959-baec-4cca86be6ac2","agent":"travel"}]', '\x3f49c24d28e609f649799550daaa45d7cfeeb169e6605dc57ff3a28d89ffa873');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 12:52:10.164889+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e5d4-7203-8fc1-975e17079efa","agent":"travel","subject":"ada"}]', '\x923eb5d3c31c9f7f5e1018eee87a77b317ed0ace4f61dde744a8d34dd4869b08');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 12:52:10.169046+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e5d8-7872-9972-5b1f5b245ed1","agent":"travel","subject":"ben"}]', '\x2babf0ee256dbed0859c29860aab7f2f6f44519292a3781a57263f9a55497b43');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 12:52:10.171658+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e5db-736b-884f-60c2c30c219f","agent":"travel","subject":"ben"}]', '\xb32e8b22b3fae32cf78d8557bc8799319eee679cf0e3b5b78bd5d3deb2b22b9f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 12:52:10.179183+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e5e2-7962-9727-0bbf0f42aa5a","agent":"travel","subject":"ben"}]', '\x2756124199af809851e35874eb561d223cc997d6b3dec593de183fc50b9d8b13');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 12:52:10.188247+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e5ea-7678-a28a-c3947684c3e5","agent":"writer","subject":"ada"}]', '\x1926e9e0b6ef339a4a767a7572547104cec712c106bb178122d3b51ae692c0e8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 12:52:10.204187+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e5fb-7a89-9878-c2d07ba7d5b1","agent":"writer","subject":"cyd"}]', '\xf03cde26b282f915e592177fe730914dc32a2ae11d634b7a23915bb5a5486781');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 12:52:10.208337+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e5ff-7d18-a7ad-52ea17ceaa7b","agent":"writer","subject":"cyd"}]', '\xd5fe1b9c581755634d1dc7573fe24dd11aeac0e9d38578287e4b1c9898c3c736');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 12:52:10.211815+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e603-733a-b8a6-91c1515d8e2e","agent":"writer","subject":"cyd"}]', '\x11887e82849fca14ffbbb19f18223dda6dfc8519cdae7259dd5ab30dfcf3b3ee');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 12:52:10.215138+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2073a-e603-733a-b8a6-91c1515d8e2e","agent":"writer"}]', '\x14a84b3d2dd9e17f44ef9a0559d9a8a822672b20ce2b51d46d1844490339e874');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 12:52:10.216689+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e608-729c-b858-a911d3f8e831","agent":"writer","subject":"cyd"}]', '\x9085c08fdddd80a7e382b0d51080359fdf308dd41c12d1eb704381cd478e2fd2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 12:52:10.217429+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a2073a-e608-729c-b858-a911d3f8e831","agent":"writer"}]', '\x6d099c1c2878d41132375124bcc04d0eb79af8ffcd8da9690ff411c34f6579df');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 12:52:10.218747+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e609-7d6c-b1f1-d55157d4fcfa","agent":"support","subject":"ben"}]', '\x5effa378fa1553193c281078a606a57c098ba80c73da9153a5a0e3b94ac7899e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 12:52:10.221527+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e60d-70e2-aebd-d15f67c23e2a","agent":"support","subject":"ben"}]', '\x8bb3136312f8d9d057cf4489938a1c4600dab6c29fc858f483ac03e57b0fe87f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 12:52:10.224607+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e610-721b-9457-10254629aebc","agent":"support","subject":"cyd"}]', '\xd317993bfc359dd173d1618e9ca8d049c4b55f214512c13cedbda900efc263f1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 12:52:10.227284+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e612-7d16-9b73-98dc9ca51ccd","agent":"support","subject":"cyd"}]', '\x7879c13d2e2a8fd849412a3817700b584bd811223f408da890e0bb6c6af2cfd9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 12:52:10.230508+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e616-70f2-be76-d577e255f116","agent":"support","subject":"cyd"}]', '\x2401da89a521aa86f6756357d8709953ffd5ef4f1aeee6f34273f83bf839ead5');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 12:52:10.233115+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e618-7a4f-bb46-172558a44c67","agent":"support","subject":"cyd"}]', '\x7251ba5f349fb991cee980a873482bb3439f3d80f1502ff028dc8793fc9a71a6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 12:52:10.23626+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e61b-7ca8-a61e-31d64f788eb7","agent":"writer","subject":"ada"}]', '\xd79201f5451764727d24d3301e870a880466eb3846891efbc672434a1348cd96');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 12:52:10.241929+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e621-747d-bf80-1c5791fff664","agent":"writer","subject":"ben"}]', '\x23de463677e67c5b12dcf5f97d9ab0f22bf93a66b4f3b37db379f0d3fe6742f0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 12:52:10.244426+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e623-7d25-bbbd-97d69177bfd6","agent":"support","subject":"ben"}]', '\xee99896075e6d0125b472c9698afb612d64fad283c2135dbb16e8478799862f6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 12:52:10.251379+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e62a-71f6-accc-1fa7401e6f7a","agent":"travel","subject":"ada"}]', '\x38d45415573f152d744b50631201d3a120d2ec050db9ef50b1b412625f3531bc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 12:52:10.25296+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e62c-7120-b472-af08607afe90","agent":"travel","subject":"ada"}]', '\xacc01faee91f7bbaa30ea936ce2f590550178fb06218ef8e222366b4343e0179');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 12:52:10.259669+05:45', 'holdfast', '[{"action":"push.set","task":"01a2073a-e61b-7ca8-a61e-31d64f788eb7","object":"w1"}]', '\x2c99cd5cf59f40a23c6aeb3c5bc0a96b24d5199ecfc765ac57664c34dc71a883');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 12:52:10.261481+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2073a-e61b-7ca8-a61e-31d64f788eb7","object":"w1"}]', '\xafac326357223a7c6d011995eee9a661795574d5e81ec8dfd5f5d37a2db9da55');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 12:52:10.320904+05:45', 'holdfast', '[{"action":"push.set","task":"01a2073a-e612-7d16-9b73-98dc9ca51ccd","object":"w1"}]', '\x1c83cb6c4e7e4ef81842039ab78920d542da4c68181e31de8e67173a789f8701');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 12:52:10.321732+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2073a-e612-7d16-9b73-98dc9ca51ccd","object":"w1"}]', '\x040290a31b6e5a7afc13f2848fc6f2746331ef6f400fe5de0a58ea13b096832c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 12:52:10.364993+05:45', 'holdfast', '[{"action":"push.set","task":"01a2073a-e616-70f2-be76-d577e255f116","object":"w1"}]', '\x664fac5e7af476bb8096f422042067aec5d444719e047478fd0d919b32bffbcc');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 12:52:10.365593+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2073a-e616-70f2-be76-d577e255f116","object":"w1"}]', '\xa7b0b8087cc893f538076cdaecbe70a88b5922f69d6ee0894d23e727ac30f170');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 12:52:10.382999+05:45', 'holdfast', '[{"action":"push.set","task":"01a2073a-e618-7a4f-bb46-172558a44c67","object":"w1"}]', '\x799b8bf10830531c802c7b3d29c75891722db09e9f4952be27813a52a0ab9331');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 12:52:10.383637+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2073a-e618-7a4f-bb46-172558a44c67","object":"w1"}]', '\x5feba3fd2299dcd01eb615fee69f164ce8d8fee167c3c83bb887806b52ea3482');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 12:52:10.394899+05:45', 'holdfast', '[{"action":"push.set","task":"01a2073a-e603-733a-b8a6-91c1515d8e2e","object":"w1"}]', '\x17c7e96e217b6903ba2cb9ea966b568f574e4345b531384809141389626d305c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 12:52:10.395611+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a2073a-e603-733a-b8a6-91c1515d8e2e","object":"w1"}]', '\x780b52fbc6e29e5e06924cc5c2a493bd94b9cb6fffc0c4d1720936fc19d148ec');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 12:52:10.41376+05:45', 'holdfast', '[{"action":"task.created","task":"01a2073a-e6c5-72c0-9584-66eec3242cc2","agent":"writer","subject":"cyd"}]', '\x6fd204d5be631a291c44e31bde5da238491828d502289d119851f1fc9f157f18');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1943,155 +2038,158 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x69b20699e5e8dd25b1ca648d3f483f3148975725d52805f65bd9c0e2b259a06d', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 12:06:33.700838+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.799804+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 12:06:33.821824+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:33.764156+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20711-24ff-70fd-b123-56f043dd1daa', '2026-11-23 12:06:33.824395+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.824395+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.85255+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 12:06:33.858239+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:33.851219+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2523-790e-8975-0bfe9ecb98ff', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 12:06:33.860277+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2523-790e-8975-0bfe9ecb98ff', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.900987+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2523-790e-8975-0bfe9ecb98ff', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.906236+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:33.899937+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2552-7f29-a18f-8441181c5bcf', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 12:06:33.907188+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2552-7f29-a18f-8441181c5bcf', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.91009+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2552-7f29-a18f-8441181c5bcf', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 12:06:33.914398+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:33.908577+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-255d-78bf-a0ed-36274033ebd6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 12:06:33.918138+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-255d-78bf-a0ed-36274033ebd6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.921661+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-255d-78bf-a0ed-36274033ebd6', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:06:33.92582+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:33.920784+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-255d-78bf-a0ed-36274033ebd6', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:06:33.939522+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:33.938173+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-255d-78bf-a0ed-36274033ebd6', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.948568+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:33.941211+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-257d-77c0-a1d0-89ed4e08c095', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 12:06:33.952776+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-257d-77c0-a1d0-89ed4e08c095', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:33.957268+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-257d-77c0-a1d0-89ed4e08c095', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20711-2469-71d3-b37c-9410e1b7ce52"}', NULL, '2026-11-23 12:06:33.980027+05:45', '01a20711-2469-71d3-b37c-9410e1b7ce52', '2026-11-23 12:06:33.95658+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-257d-77c0-a1d0-89ed4e08c095', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.02512+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:34.006271+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 12:06:34.031312+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.056579+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 12:06:34.19898+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:34.05454+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2678-7f14-85b7-d635523d6050', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:06:34.204573+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2678-7f14-85b7-d635523d6050', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.220574+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2678-7f14-85b7-d635523d6050', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.237237+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:34.215687+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-269f-7ce6-9587-56dead49c1b0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:06:34.244558+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-269f-7ce6-9587-56dead49c1b0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.252897+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-269f-7ce6-9587-56dead49c1b0', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.288575+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:34.249634+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-26d1-79c4-8bf8-423d9797d55b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 12:06:34.292685+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-26d1-79c4-8bf8-423d9797d55b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.304857+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-26d1-79c4-8bf8-423d9797d55b', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.325085+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:34.300071+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-26f7-7980-b265-201bab232d94', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 12:06:34.328166+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-26f7-7980-b265-201bab232d94', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.330177+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-26fa-7ea1-a755-a9912b974753', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 12:06:34.331108+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-26fa-7ea1-a755-a9912b974753', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.349779+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-26fa-7ea1-a755-a9912b974753', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:06:34.356378+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:34.344586+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2717-7897-b132-54d13670ef6f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 12:06:34.364958+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2717-7897-b132-54d13670ef6f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.374043+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2717-7897-b132-54d13670ef6f', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:06:34.390403+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:34.369079+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2737-7c7f-90bf-bff25b37ec70', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 12:06:34.394785+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2737-7c7f-90bf-bff25b37ec70', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.408566+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2737-7c7f-90bf-bff25b37ec70', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 12:06:34.412544+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:34.400562+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2753-713c-b0fa-fe941e985cc4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:06:34.419232+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2753-713c-b0fa-fe941e985cc4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.425111+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2753-713c-b0fa-fe941e985cc4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:06:34.428706+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:34.422012+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-276b-7551-b0c7-628a3c3542dd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:06:34.449011+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-276b-7551-b0c7-628a3c3542dd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.462573+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-276b-7551-b0c7-628a3c3542dd', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:06:34.465236+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:34.456907+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2782-7144-9946-8ee4ea84983b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:06:34.467684+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2782-7144-9946-8ee4ea84983b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.488524+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-2782-7144-9946-8ee4ea84983b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:06:34.489612+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:34.486911+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-279a-75b3-901d-779ead80014b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 12:06:34.49253+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-279a-75b3-901d-779ead80014b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.499181+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-27ac-7d90-a4db-202f14f12c53', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 12:06:34.516564+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-27ac-7d90-a4db-202f14f12c53', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.529347+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-27c5-7830-9fcf-bb56376e1a72', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 12:06:34.533716+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-27c5-7830-9fcf-bb56376e1a72', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:06:34.54477+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-27d3-7243-911a-fa046b729c63', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 12:06:34.547285+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-27c5-7830-9fcf-bb56376e1a72', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 12:06:34.545746+05:45', '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:34.540698+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-27d4-7b57-bac2-a5e38635d836', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 12:06:34.549679+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20711-28fa-7df8-9b1e-03b31bcb2e7a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 12:06:34.844944+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20711-246d-7e0d-a83b-3f8d3a231b8e', '2026-11-23 12:06:33.700838+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20711-2523-790e-8975-0bfe9ecb98ff', '2026-11-23 12:06:33.860277+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 13:06:33.676559+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20711-244d-74f0-8d85-611aec7343a0', 'web-1/1042', '1.4.0', '2026-11-23 12:06:33.669467+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20711-2466-76d4-8934-60ea13755f42', 'web-2/988', '1.4.0', '2026-11-23 12:06:33.67255+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20711-2469-71d3-b37c-9410e1b7ce52', 'web-2/731', '1.4.0', '2026-11-23 12:06:33.673242+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20711-279a-75b3-901d-779ead80014b', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 12:06:34.554471+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20711-2753-713c-b0fa-fe941e985cc4', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:06:34.660101+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20711-276b-7551-b0c7-628a3c3542dd', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:06:34.74353+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20711-2782-7144-9946-8ee4ea84983b', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:06:34.786063+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20711-26d1-79c4-8bf8-423d9797d55b', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 12:06:34.813777+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20711-279a-75b3-901d-779ead80014b', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20711-2753-713c-b0fa-fe941e985cc4', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:06:34.743009+05:45', '2026-11-23 12:06:34.661929+05:45', false, 3, '2026-11-23 12:06:34.68905+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20711-276b-7551-b0c7-628a3c3542dd', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:06:34.785468+05:45', '2026-11-23 12:06:34.74511+05:45', false, 2, '2026-11-23 12:06:34.764183+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20711-2782-7144-9946-8ee4ea84983b', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:06:34.813239+05:45', '2026-11-23 12:06:34.787607+05:45', false, 1, '2026-11-23 12:06:34.813239+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20711-26d1-79c4-8bf8-423d9797d55b', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 12:06:34.815311+05:45', false, 1, '2026-11-23 12:06:34.842361+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 12:06:34.842361+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 06:21:32.360624');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 06:21:32.38488');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 06:21:32.572577');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 06:21:32.59591');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 06:21:32.626744');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 06:21:32.692476');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 06:21:32.788919');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 06:21:32.819707');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 06:21:32.8287');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 06:21:32.85563');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 06:21:32.889566');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 06:21:32.892442');
-INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 06:21:32.898383');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\xa6beccfc585a4bb48f80ef51a366c5d573bedf8d380042aba2a04cd6d2e2f889', '2026-11-23 12:06:32.626744+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x8364aadb27774d36bf89813a6e5ba308a10355ef3bb047c0b0392e11585d6e92', '2026-11-23 12:06:32.626744+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20711-246d-7e0d-a83b-3f8d3a231b8e');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20711-2523-790e-8975-0bfe9ecb98ff');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20711-2552-7f29-a18f-8441181c5bcf');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20711-255d-78bf-a0ed-36274033ebd6');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20711-257d-77c0-a1d0-89ed4e08c095');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20711-25cf-713b-8d2e-749b260afe3d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20711-2678-7f14-85b7-d635523d6050');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20711-269f-7ce6-9587-56dead49c1b0');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20711-26f7-7980-b265-201bab232d94');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20711-26fa-7ea1-a755-a9912b974753');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20711-2717-7897-b132-54d13670ef6f');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20711-2737-7c7f-90bf-bff25b37ec70');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20711-2753-713c-b0fa-fe941e985cc4');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20711-276b-7551-b0c7-628a3c3542dd');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20711-2782-7144-9946-8ee4ea84983b');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20711-279a-75b3-901d-779ead80014b');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20711-27ac-7d90-a4db-202f14f12c53');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20711-27c5-7830-9fcf-bb56376e1a72');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20711-27d3-7243-911a-fa046b729c63');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20711-27d4-7b57-bac2-a5e38635d836');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20711-28fa-7df8-9b1e-03b31bcb2e7a');
-INSERT INTO holdfast.task_queue VALUES ('01a20711-279a-75b3-901d-779ead80014b', 'writer', '2026-11-23 12:06:34.49253+05:45', '01a20711-244d-74f0-8d85-611aec7343a0', 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20711-27ac-7d90-a4db-202f14f12c53', 'writer', '2026-11-23 12:06:34.516564+05:45', '01a20711-2466-76d4-8934-60ea13755f42', 1, 1, 1, NULL, false, 0, 68);
-INSERT INTO holdfast.task_queue VALUES ('01a20711-27c5-7830-9fcf-bb56376e1a72', 'support', '2026-11-23 12:06:34.545746+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20711-27d3-7243-911a-fa046b729c63', 'travel', '2026-11-23 12:06:34.547285+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
-INSERT INTO holdfast.task_queue VALUES ('01a20711-27d4-7b57-bac2-a5e38635d836', 'travel', '2026-11-23 12:06:34.549679+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
-INSERT INTO holdfast.task_queue VALUES ('01a20711-28fa-7df8-9b1e-03b31bcb2e7a', 'writer', '2026-11-23 12:06:34.844944+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-246d-7e0d-a83b-3f8d3a231b8e', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 12:06:33.858239+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 12:06:33.851219+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 12:06:33.700838+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-2523-790e-8975-0bfe9ecb98ff', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 12:06:33.906236+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:06:33.899937+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 12:06:33.860277+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-2552-7f29-a18f-8441181c5bcf', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 12:06:33.914398+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:06:33.908577+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:33.907188+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-255d-78bf-a0ed-36274033ebd6', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:06:33.948568+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 12:06:33.941211+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 12:06:33.918138+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-257d-77c0-a1d0-89ed4e08c095', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:06:34.02512+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 12:06:34.006271+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 12:06:33.952776+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-25cf-713b-8d2e-749b260afe3d', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 12:06:34.19898+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 12:06:34.05454+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 12:06:34.031312+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-2678-7f14-85b7-d635523d6050', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:06:34.237237+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:06:34.215687+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:06:34.204573+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-269f-7ce6-9587-56dead49c1b0', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:06:34.288575+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:06:34.249634+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:06:34.244558+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-26f7-7980-b265-201bab232d94', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 12:06:34.330177+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 12:06:34.330177+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.328166+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-26fa-7ea1-a755-a9912b974753', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:06:34.356378+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:06:34.344586+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.331108+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-2717-7897-b132-54d13670ef6f', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:06:34.390403+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:06:34.369079+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.364958+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-2737-7c7f-90bf-bff25b37ec70', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 12:06:34.412544+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:06:34.400562+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.394785+05:45', NULL);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20711-26d1-79c4-8bf8-423d9797d55b', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 12:06:34.325085+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:06:34.300071+05:45', true, '2026-11-23 12:06:34.306496+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.292685+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-2753-713c-b0fa-fe941e985cc4', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 12:06:34.428706+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:06:34.422012+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.419232+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-276b-7551-b0c7-628a3c3542dd', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 12:06:34.465236+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:06:34.456907+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.449011+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-2782-7144-9946-8ee4ea84983b', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 12:06:34.489612+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:06:34.486911+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.467684+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-279a-75b3-901d-779ead80014b', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 12:06:34.499181+05:45', 1, 2, 1, 1, 0, '01a20711-244d-74f0-8d85-611aec7343a0', '2026-11-23 12:06:34.493865+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 12:06:34.49253+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-27ac-7d90-a4db-202f14f12c53', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 12:06:34.529347+05:45', 1, 1, 1, 1, 0, '01a20711-2466-76d4-8934-60ea13755f42', '2026-11-23 12:06:34.527836+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.516564+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-27c5-7830-9fcf-bb56376e1a72', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 12:06:34.54477+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 12:06:34.540698+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.533716+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-27d3-7243-911a-fa046b729c63', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 12:06:34.547285+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.547285+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-27d4-7b57-bac2-a5e38635d836', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 12:06:34.549679+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:06:34.549679+05:45', NULL);
-INSERT INTO holdfast.tasks_open VALUES ('01a20711-28fa-7df8-9b1e-03b31bcb2e7a', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 12:06:34.844944+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 12:06:34.844944+05:45', NULL);
-INSERT INTO holdfast.workers VALUES ('01a20711-244d-74f0-8d85-611aec7343a0', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 12:06:33.669467+05:45', '2026-11-23 13:06:33.669467+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20711-2466-76d4-8934-60ea13755f42', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 12:06:33.67255+05:45', '2026-11-23 13:06:33.67255+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x6fd204d5be631a291c44e31bde5da238491828d502289d119851f1fc9f157f18', 0, '\x');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a2073a-e61b-7ca8-a61e-31d64f788eb7', 1, '{"chapter": 1}', '01a2073a-e61f-79b9-addc-f20b81da1f1e', '2026-11-23 12:52:10.240066+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 12:52:10.121328+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.14653+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 12:52:10.14978+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.139466+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a2073a-e5c6-77e1-9662-9ff5b03e032e', '2026-11-23 12:52:10.153859+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.153859+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.161075+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 12:52:10.163135+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.160017+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5d4-7203-8fc1-975e17079efa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 12:52:10.164219+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5d4-7203-8fc1-975e17079efa', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.166726+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5d4-7203-8fc1-975e17079efa', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.167991+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.165608+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5d8-7872-9972-5b1f5b245ed1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 12:52:10.168649+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5d8-7872-9972-5b1f5b245ed1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.170135+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5d8-7872-9972-5b1f5b245ed1', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 12:52:10.170766+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.169627+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5db-736b-884f-60c2c30c219f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 12:52:10.171292+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5db-736b-884f-60c2c30c219f', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.173414+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5db-736b-884f-60c2c30c219f', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:52:10.174487+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.172892+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5db-736b-884f-60c2c30c219f', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:52:10.175911+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.175525+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5db-736b-884f-60c2c30c219f', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.177331+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.176183+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5e2-7962-9727-0bbf0f42aa5a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 12:52:10.178766+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5e2-7962-9727-0bbf0f42aa5a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.180269+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5e2-7962-9727-0bbf0f42aa5a', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a2073a-e59c-7ec3-8da1-2cd3b2d46b8d"}', NULL, '2026-11-23 12:52:10.182795+05:45', '01a2073a-e59c-7ec3-8da1-2cd3b2d46b8d', '2026-11-23 12:52:10.179736+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5e2-7962-9727-0bbf0f42aa5a', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.18591+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.184632+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 12:52:10.186494+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.19+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 12:52:10.203126+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.189017+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5fb-7a89-9878-c2d07ba7d5b1', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:52:10.203774+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5fb-7a89-9878-c2d07ba7d5b1', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.205647+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5fb-7a89-9878-c2d07ba7d5b1', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.207339+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.204935+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5ff-7d18-a7ad-52ea17ceaa7b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:52:10.207929+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5ff-7d18-a7ad-52ea17ceaa7b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.20959+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e5ff-7d18-a7ad-52ea17ceaa7b', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.210728+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.209003+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e603-733a-b8a6-91c1515d8e2e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 12:52:10.211328+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e603-733a-b8a6-91c1515d8e2e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.21339+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e603-733a-b8a6-91c1515d8e2e', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.215638+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.212383+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e608-729c-b858-a911d3f8e831', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 12:52:10.216282+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e608-729c-b858-a911d3f8e831', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.217306+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e609-7d6c-b1f1-d55157d4fcfa', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 12:52:10.217976+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e609-7d6c-b1f1-d55157d4fcfa', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.219893+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e609-7d6c-b1f1-d55157d4fcfa', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:52:10.220531+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.219317+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e60d-70e2-aebd-d15f67c23e2a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 12:52:10.22115+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e60d-70e2-aebd-d15f67c23e2a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.222647+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e60d-70e2-aebd-d15f67c23e2a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:52:10.223279+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.222081+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e610-721b-9457-10254629aebc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 12:52:10.224212+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e610-721b-9457-10254629aebc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.22574+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e610-721b-9457-10254629aebc', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 12:52:10.226369+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.225189+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e612-7d16-9b73-98dc9ca51ccd', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:52:10.226921+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e612-7d16-9b73-98dc9ca51ccd', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.228434+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e612-7d16-9b73-98dc9ca51ccd', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:52:10.229122+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.22787+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e616-70f2-be76-d577e255f116', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:52:10.230146+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e616-70f2-be76-d577e255f116', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.231577+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e616-70f2-be76-d577e255f116', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:52:10.232171+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.231085+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e618-7a4f-bb46-172558a44c67', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:52:10.232746+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e618-7a4f-bb46-172558a44c67', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.234262+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e618-7a4f-bb46-172558a44c67', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:52:10.234875+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.233715+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e61b-7ca8-a61e-31d64f788eb7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 12:52:10.235898+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e61b-7ca8-a61e-31d64f788eb7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.237426+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e621-747d-bf80-1c5791fff664', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 12:52:10.241399+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e621-747d-bf80-1c5791fff664', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.243241+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e623-7d25-bbbd-97d69177bfd6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 12:52:10.243981+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e623-7d25-bbbd-97d69177bfd6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:52:10.245794+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e62a-71f6-accc-1fa7401e6f7a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 12:52:10.250822+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e623-7d25-bbbd-97d69177bfd6', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 12:52:10.246806+05:45', '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.245149+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e62c-7120-b472-af08607afe90', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 12:52:10.252531+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a2073a-e6c5-72c0-9584-66eec3242cc2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 12:52:10.407967+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a2073a-e5a5-7959-baec-4cca86be6ac2', '2026-11-23 12:52:10.121328+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a2073a-e5d4-7203-8fc1-975e17079efa', '2026-11-23 12:52:10.164219+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 13:52:10.116965+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2073a-e57b-708f-a23f-6a9dfbf219d4', 'web-1/1042', '1.4.0', '2026-11-23 12:52:10.105612+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2073a-e59b-7403-9547-643d14248133', 'web-2/988', '1.4.0', '2026-11-23 12:52:10.108036+05:45');
+INSERT INTO holdfast.processes VALUES ('01a2073a-e59c-7ec3-8da1-2cd3b2d46b8d', 'web-2/731', '1.4.0', '2026-11-23 12:52:10.109115+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2073a-e61b-7ca8-a61e-31d64f788eb7', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 12:52:10.253739+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2073a-e612-7d16-9b73-98dc9ca51ccd', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:52:10.319396+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2073a-e616-70f2-be76-d577e255f116', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:52:10.363998+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2073a-e618-7a4f-bb46-172558a44c67', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:52:10.381609+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a2073a-e603-733a-b8a6-91c1515d8e2e', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 12:52:10.39337+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a2073a-e61b-7ca8-a61e-31d64f788eb7', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a2073a-e612-7d16-9b73-98dc9ca51ccd', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:52:10.363428+05:45', '2026-11-23 12:52:10.32128+05:45', false, 3, '2026-11-23 12:52:10.341404+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2073a-e616-70f2-be76-d577e255f116', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:52:10.38099+05:45', '2026-11-23 12:52:10.365321+05:45', false, 2, '2026-11-23 12:52:10.372219+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2073a-e618-7a4f-bb46-172558a44c67', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:52:10.392638+05:45', '2026-11-23 12:52:10.383301+05:45', false, 1, '2026-11-23 12:52:10.392638+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a2073a-e603-733a-b8a6-91c1515d8e2e', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 12:52:10.395198+05:45', false, 1, '2026-11-23 12:52:10.404376+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 12:52:10.404376+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 07:07:09.149788');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 07:07:09.160941');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 07:07:09.247335');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 07:07:09.276601');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 07:07:09.301044');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 07:07:09.328529');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 07:07:09.355557');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 07:07:09.365624');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 07:07:09.376923');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 07:07:09.392269');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 07:07:09.429127');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 07:07:09.431328');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 07:07:09.433171');
+INSERT INTO holdfast.schema_version VALUES (14, 16, true, '2026-11-23 07:07:09.43424');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\xbbd4a718d7f14f75971d795b7a9dd963fb3dfe5861d444c297e1ca229f44116b', '2026-11-23 12:52:09.301044+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x10c523e0326041ed99772e556cc3de69afc47f9172564c9c92bedab08b64a480', '2026-11-23 12:52:09.301044+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a2073a-e5a5-7959-baec-4cca86be6ac2');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a2073a-e5d4-7203-8fc1-975e17079efa');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a2073a-e5d8-7872-9972-5b1f5b245ed1');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a2073a-e5db-736b-884f-60c2c30c219f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a2073a-e5e2-7962-9727-0bbf0f42aa5a');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a2073a-e5ea-7678-a28a-c3947684c3e5');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a2073a-e5fb-7a89-9878-c2d07ba7d5b1');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a2073a-e5ff-7d18-a7ad-52ea17ceaa7b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a2073a-e608-729c-b858-a911d3f8e831');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a2073a-e609-7d6c-b1f1-d55157d4fcfa');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a2073a-e60d-70e2-aebd-d15f67c23e2a');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a2073a-e610-721b-9457-10254629aebc');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a2073a-e612-7d16-9b73-98dc9ca51ccd');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a2073a-e616-70f2-be76-d577e255f116');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a2073a-e618-7a4f-bb46-172558a44c67');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a2073a-e61b-7ca8-a61e-31d64f788eb7');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a2073a-e621-747d-bf80-1c5791fff664');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a2073a-e623-7d25-bbbd-97d69177bfd6');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a2073a-e62a-71f6-accc-1fa7401e6f7a');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a2073a-e62c-7120-b472-af08607afe90');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a2073a-e6c5-72c0-9584-66eec3242cc2');
+INSERT INTO holdfast.task_queue VALUES ('01a2073a-e61b-7ca8-a61e-31d64f788eb7', 'writer', '2026-11-23 12:52:10.235898+05:45', '01a2073a-e57b-708f-a23f-6a9dfbf219d4', 1, 1, 1, NULL, false, 0, 62);
+INSERT INTO holdfast.task_queue VALUES ('01a2073a-e621-747d-bf80-1c5791fff664', 'writer', '2026-11-23 12:52:10.241399+05:45', '01a2073a-e59b-7403-9547-643d14248133', 1, 1, 1, NULL, false, 0, 68);
+INSERT INTO holdfast.task_queue VALUES ('01a2073a-e623-7d25-bbbd-97d69177bfd6', 'support', '2026-11-23 12:52:10.246806+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
+INSERT INTO holdfast.task_queue VALUES ('01a2073a-e62a-71f6-accc-1fa7401e6f7a', 'travel', '2026-11-23 12:52:10.250822+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
+INSERT INTO holdfast.task_queue VALUES ('01a2073a-e62c-7120-b472-af08607afe90', 'travel', '2026-11-23 12:52:10.252531+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
+INSERT INTO holdfast.task_queue VALUES ('01a2073a-e6c5-72c0-9584-66eec3242cc2', 'writer', '2026-11-23 12:52:10.407967+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
+INSERT INTO holdfast.task_states VALUES ('01a2073a-e61b-7ca8-a61e-31d64f788eb7', 1, '{"chapter": 1}', '01a2073a-e61e-7752-9599-f931d92bbc54', '2026-11-23 12:52:10.238965+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e5a5-7959-baec-4cca86be6ac2', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 12:52:10.163135+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 12:52:10.160017+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 12:52:10.121328+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e5d4-7203-8fc1-975e17079efa', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 12:52:10.167991+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:52:10.165608+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 12:52:10.164219+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e5d8-7872-9972-5b1f5b245ed1', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 12:52:10.170766+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:52:10.169627+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.168649+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e5db-736b-884f-60c2c30c219f', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:52:10.177331+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 12:52:10.176183+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 12:52:10.171292+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e5e2-7962-9727-0bbf0f42aa5a', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:52:10.18591+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 12:52:10.184632+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 12:52:10.178766+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e5ea-7678-a28a-c3947684c3e5', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 12:52:10.203126+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 12:52:10.189017+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 12:52:10.186494+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e5fb-7a89-9878-c2d07ba7d5b1', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:52:10.207339+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:52:10.204935+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:52:10.203774+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e5ff-7d18-a7ad-52ea17ceaa7b', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:52:10.210728+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:52:10.209003+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:52:10.207929+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e608-729c-b858-a911d3f8e831', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 12:52:10.217306+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 12:52:10.217306+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.216282+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e609-7d6c-b1f1-d55157d4fcfa', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:52:10.220531+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:52:10.219317+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.217976+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e60d-70e2-aebd-d15f67c23e2a', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:52:10.223279+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:52:10.222081+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.22115+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e610-721b-9457-10254629aebc', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 12:52:10.226369+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:52:10.225189+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.224212+05:45', NULL);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a2073a-e603-733a-b8a6-91c1515d8e2e', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 12:52:10.215638+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:52:10.212383+05:45', true, '2026-11-23 12:52:10.214307+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.211328+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e612-7d16-9b73-98dc9ca51ccd', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 12:52:10.229122+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:52:10.22787+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.226921+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e616-70f2-be76-d577e255f116', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 12:52:10.232171+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:52:10.231085+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.230146+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e618-7a4f-bb46-172558a44c67', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 12:52:10.234875+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:52:10.233715+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.232746+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e621-747d-bf80-1c5791fff664', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 12:52:10.243241+05:45', 1, 1, 1, 1, 0, '01a2073a-e59b-7403-9547-643d14248133', '2026-11-23 12:52:10.242653+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.241399+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e61b-7ca8-a61e-31d64f788eb7', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 12:52:10.237426+05:45', 1, 2, 1, 1, 0, '01a2073a-e57b-708f-a23f-6a9dfbf219d4', '2026-11-23 12:52:10.236868+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 12:52:10.235898+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e623-7d25-bbbd-97d69177bfd6', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 12:52:10.245794+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 12:52:10.245149+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.243981+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e62a-71f6-accc-1fa7401e6f7a', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 12:52:10.250822+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.250822+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e62c-7120-b472-af08607afe90', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 12:52:10.252531+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:52:10.252531+05:45', NULL);
+INSERT INTO holdfast.tasks_open VALUES ('01a2073a-e6c5-72c0-9584-66eec3242cc2', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 12:52:10.407967+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 12:52:10.407967+05:45', NULL);
+INSERT INTO holdfast.workers VALUES ('01a2073a-e57b-708f-a23f-6a9dfbf219d4', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 12:52:10.105612+05:45', '2026-11-23 13:52:10.105612+05:45');
+INSERT INTO holdfast.workers VALUES ('01a2073a-e59b-7403-9547-643d14248133', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 12:52:10.108036+05:45', '2026-11-23 13:52:10.108036+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 13, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 14, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2110,6 +2208,8 @@ ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
+ALTER TABLE ONLY holdfast.context_states
+    ADD CONSTRAINT context_states_pkey PRIMARY KEY (tenant, owner, agent, context_id);
 ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
@@ -2142,6 +2242,8 @@ ALTER TABLE ONLY holdfast.task_names
     ADD CONSTRAINT task_names_pkey PRIMARY KEY (tenant, owner, agent, client_id);
 ALTER TABLE ONLY holdfast.task_queue
     ADD CONSTRAINT task_queue_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.task_states
+    ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
     ADD CONSTRAINT tasks_20261101_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_kept
@@ -2156,6 +2258,7 @@ CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_202611
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
@@ -2225,6 +2328,8 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
+CREATE POLICY callers ON holdfast.context_states USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)));
 CREATE POLICY callers ON holdfast.push_configs USING (holdfast.task_exists(task));
@@ -2233,14 +2338,17 @@ CREATE POLICY callers ON holdfast.task_events USING (holdfast.task_exists(task))
 CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
+CREATE POLICY callers ON holdfast.task_states USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
+ALTER TABLE holdfast.context_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
 GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
 REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
@@ -2255,6 +2363,7 @@ GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push_attempts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_queue TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_runs TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_states TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_tasks TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_transitions TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_usage TO holdfast_reader;
