@@ -30,6 +30,13 @@ const (
 	eventCost = 4 << 10
 )
 
+// A status that parks the task lists its artifacts up to these limits. Beyond them the next run reads
+// the ids from the chunks.
+const (
+	listedArtifacts = 100
+	listedBytes     = 8 << 10
+)
+
 var (
 	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait or a reply")
 	errNotJSON = errors.New("not valid JSON")
@@ -286,6 +293,9 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 		if ev.State.Settled() {
 			e.settled = ev.State
 		}
+		if ev.State.Parked() {
+			ev.Artifacts = e.listing()
+		}
 	}
 	if ev.Waits() {
 		e.settled = task.StateWorking
@@ -393,6 +403,24 @@ func (e *emitter) loadIndex(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// listing returns the ids of all artifacts of the task in their order, or nil if this run does not
+// know them or they are too many.
+func (e *emitter) listing() []string {
+	known := e.loaded || e.r.claim.Attempt == 1
+	if !known || len(e.index) == 0 || len(e.index) > listedArtifacts {
+		return nil
+	}
+	ids, size := make([]string, len(e.index)), 0
+	for id, i := range e.index {
+		ids[i] = id
+		size += len(id)
+	}
+	if size > listedBytes {
+		return nil
+	}
+	return ids
 }
 
 func (e *emitter) indexOf(id string) int {
