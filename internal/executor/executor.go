@@ -47,6 +47,23 @@ type Run struct {
 	OnBegin   func()          // see Began; may be nil
 
 	Memory Memory
+	Buffer Buffer // of the event that the executor is reading from its agent; nil: without a bound
+}
+
+// Hold blocks until the process has memory for n bytes of the event that the executor is reading. Time in it does not
+// count as silence of the agent. The error is the cause of ctx.
+func (r *Run) Hold(ctx context.Context, n int) error {
+	if r.Buffer == nil {
+		return nil
+	}
+	return r.Buffer.Grow(ctx, n)
+}
+
+// Drop returns the memory of Hold: the event was emitted, or will not be.
+func (r *Run) Drop() {
+	if r.Buffer != nil {
+		r.Buffer.Release()
+	}
 }
 
 // Began tells the worker that the agent is there and has begun the run, so that it starts more runs. An executor need not
@@ -69,6 +86,12 @@ type Memory interface {
 	Earlier(ctx context.Context) ([]task.Event, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
+}
+
+// Buffer gives memory to events that executors read. Only one goroutine may use it. See Run.Hold and Run.Drop.
+type Buffer interface {
+	Grow(ctx context.Context, n int) error
+	Release()
 }
 
 // Chunk is an artifact or a piece of one.
