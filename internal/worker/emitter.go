@@ -247,7 +247,7 @@ func (e *emitter) admit(ctx context.Context, size int64) (in admission, err erro
 	spared, budget, agent := int64(0), e.r.pool.opt.Events, e.r.agent.Name
 	switch bytes := size * eventFactor; {
 	case size > memory.Small:
-		// What it waits for ends by itself: other events have all that they need until their commit.
+		// No circle: the events that it waits for have all that they need until their commit.
 		err, in.bytes = budget.Take(ctx, agent, bytes), bytes
 	case e.queued.Load()+size <= memory.Small:
 	case budget.TryTake(agent, bytes):
