@@ -41,7 +41,7 @@ type loads struct {
 var (
 	some = loads{
 		limit: 200 << 20, peak: 400 << 20, backlog: 20, message: 10 << 20, bodies: 40, body: 12 << 20,
-		readers: 5, long: 60, streams: 200, event: 8 << 20, hooks: 5, shown: 12, runs: 24,
+		readers: 5, long: 60, streams: 200, event: 8 << 20, hooks: 4, shown: 12, runs: 16,
 	}
 	all = loads{
 		limit: 512 << 20, peak: 512 << 20, backlog: 100, message: 10 << 20, bodies: 200, body: 16<<20 - 1<<10,
@@ -100,7 +100,9 @@ func TestMemory(t *testing.T) {
 	}
 	close(stop)
 	require.NoError(t, <-ended)
-	if !clustertest.UnderRace() { // the race detector needs several times as much
+	// The race detector keeps a shadow of all memory that was ever used, and history for each goroutine: with it, the
+	// server has several times as much resident, and no factor tells a load that is bounded from one that is not.
+	if !clustertest.UnderRace() {
 		require.Less(t, m.peak(), l.peak)
 	}
 	m.completed()
