@@ -100,8 +100,9 @@ func TestMemory(t *testing.T) {
 	}
 	close(stop)
 	require.NoError(t, <-ended)
-	// The race detector keeps a shadow of all memory that was ever used, and history for each goroutine: with it, the
-	// server has several times as much resident, and no factor tells a load that is bounded from one that is not.
+	// By its documentation the race detector takes 5 to 10 times the memory. That range is as wide as the gap between
+	// the loads with and without budgets, so no factor would be a reliable check. Without the detector the short form
+	// checks, too.
 	if !clustertest.UnderRace() {
 		require.Less(t, m.peak(), l.peak)
 	}
