@@ -12,7 +12,9 @@
 -- asked to cancel it is canceled instead.
 --
 -- Rows are looked up by an array of ids. On a quiet system ANALYZE sees an empty queue; a join
--- planned then would read the whole queue, or all open tasks, at every append.
+-- planned then would read the whole queue, or all open tasks, at every append. eff has a join with
+-- one row, of which PostgreSQL expects ten: for a few runs it would look up each one alone, in any
+-- index that has the id. Beside an old snapshot it takes reading a whole index for a look-up.
 --
 -- The status that ends the run records its worker and its start.
 --
@@ -51,7 +53,7 @@ WITH inp AS MATERIALIZED (
            coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
                 WHEN s.state IN (3, 4) AND l.pending > 0 THEN 1::smallint ELSE s.state END AS state
-      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord
+      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord CROSS JOIN unnest(ARRAY(SELECT 1)) AS expected
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = e.last_seq + e.n,
