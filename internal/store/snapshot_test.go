@@ -42,7 +42,7 @@ func (f *fixture) endedBesideASnapshot(n int) {
 	f.exec("VACUUM (ANALYZE) holdfast.tasks_open, holdfast.task_queue, holdfast.push_cursors, holdfast.audit_chains")
 }
 
-// What each step of a task's life reads does not depend on the dead rows of other tasks.
+// The statements of a task's life do not read the dead rows of other tasks.
 func TestWritesBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
