@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
@@ -82,6 +84,109 @@ func (r *Run) Checkpoint(ctx context.Context, v any) (bool, error) {
 	return true, nil
 }
 
+// Said is what the user or the agent has said: a message, or an artifact of the agent.
+type Said struct {
+	TaskID   string
+	Role     Role
+	Parts    []Part
+	Metadata json.RawMessage
+
+	MessageID  string // of a message
+	ArtifactID string // of an artifact, which may have a name
+	Name       string
+	// State is that of the status that carried the agent's message, such as "input-required". "working" is progress.
+	State string
+	// Omitted is the size of a content that is left out because it is large: there are no Parts.
+	Omitted int64
+}
+
+// Text is the text of its text parts, one after the other.
+func (s *Said) Text() string {
+	var b strings.Builder
+	for i := range s.Parts {
+		b.WriteString(s.Parts[i].Text)
+	}
+	return b.String()
+}
+
+// DialogueOptions says what Dialogue returns. The zero value means the task, 100 entries of together 1 MiB, no progress.
+type DialogueOptions struct {
+	Of       Scope // OfContext: with the owner's other tasks with this agent in the context
+	Entries  int   // the newest are kept
+	Bytes    int64 // of all entries together; an entry of more than half of it comes without its content
+	Progress bool  // with the messages of Working
+}
+
+// Dialogue is what the user and the agent have said before this message, as a model needs it: messages and artifacts,
+// oldest first. An artifact has its whole content and its place is where that begins. Other tasks of the context come first, if
+// they have ended or wait for their client. Each call reads the database.
+func (r *Run) Dialogue(ctx context.Context, o DialogueOptions) ([]Said, error) {
+	if r.memory == nil {
+		return nil, nil
+	}
+	stored, err := r.memory.Dialogue(ctx, cmp.Or(executor.Scope(o.Of), executor.OfTask), executor.Bounds{
+		Count: cmp.Or(o.Entries, 100), Bytes: cmp.Or(o.Bytes, 1<<20), Progress: o.Progress,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the dialogue: %w", err)
+	}
+	said := make([]Said, len(stored))
+	for i := range stored {
+		said[i] = fromSaid(&stored[i])
+	}
+	return said, nil
+}
+
+// Scope is a task or its context: what a stored state belongs to, or a dialogue covers.
+type Scope int
+
+// The scopes. The tasks of one owner with one agent in a context share the state of the context.
+const (
+	OfTask    = Scope(executor.OfTask)
+	OfContext = Scope(executor.OfContext)
+)
+
+// AnyVersion lets SetState replace a state whatever its version.
+const AnyVersion = executor.AnyVersion
+
+// ErrStateChanged says that another run has changed the state since it was read.
+var ErrStateChanged = executor.ErrStateChanged
+
+// State decodes the state that a run has stored with SetState into v, and returns its version. If nothing is stored, it
+// leaves v alone and returns 0. A state outlives its run: that of the task until the task is deleted, that of the context
+// until the last of its tasks is deleted. Each call reads the database.
+func (r *Run) State(ctx context.Context, of Scope, v any) (version int64, err error) {
+	if r.memory == nil {
+		return 0, nil
+	}
+	s, err := r.memory.State(ctx, executor.Scope(of))
+	if err != nil {
+		return 0, fmt.Errorf("read the state: %w", err)
+	}
+	if s.Value == nil {
+		return 0, nil
+	}
+	if err := json.Unmarshal(s.Value, v); err != nil {
+		return 0, fmt.Errorf("decode the state: %w", err)
+	}
+	return s.Version, nil
+}
+
+// SetState stores v as JSON, and returns its version. It is committed when SetState returns. version is what State
+// returned, or AnyVersion: runs of other tasks may change the state of their context at the same time. If another version
+// is stored the error is ErrStateChanged; read it and try again. A nil v removes what is stored. The agent's
+// limits.max_state bounds the size.
+func (r *Run) SetState(ctx context.Context, of Scope, v any, version int64) (int64, error) {
+	if r.memory == nil {
+		return 0, errNoMemory
+	}
+	value, err := json.Marshal(v)
+	if err != nil {
+		return 0, fmt.Errorf("encode the state: %w", err)
+	}
+	return r.memory.SetState(ctx, executor.Scope(of), value, version)
+}
+
 // Emitter writes to the task. Its methods keep their order. They return when the event is on its way to the database;
 // no client sees an event before it is stored. They fail when the run has ended: after a cancel, a lost lease, or one
 // of AskInput, AskAuth, Complete, Fail, Reject and Reply.
@@ -134,5 +239,6 @@ func Unavailable(err error, after time.Duration) error {
 
 var (
 	errNoArtifactID = errors.New("agent: a chunk needs the ID of its artifact")
+	errNoMemory     = errors.New("agent: this run has no server that could store its state")
 	errNoParts      = errors.New("agent: a message or artifact needs at least one part")
 )

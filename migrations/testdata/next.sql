@@ -10,6 +10,7 @@
 -- 00011_message_bytes.sql 2c0c266e3482d7a4f890bdcdd2545a68e63729b04eedc7d1ed115140046c86ce
 -- 00013_push_egress.sql 9027dc20638774df1d93e690e2dc8708dd4a6c18714744ddafb596b3e4e87b8b
 -- 00015_audit_plans.sql e5eaf58116c1fc61d06b8252929500c8925788178d8af9396bb9f5d9324bd28e
+-- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -137,6 +138,26 @@ CREATE FUNCTION holdfast.caller() RETURNS text[]
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (NULLIF(current_setting('holdfast.caller'::text, true), ''::text))::text[];
 COMMENT ON FUNCTION holdfast.caller() IS 'The caller of the transaction: tenant, owner, and the tenant again if it sees all of the tenant''s tasks. Null: no caller.';
+CREATE FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT COST 10000
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t
+                    WHERE t.context_id = of_context AND t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent
+                      AND t.id <> ALL(besides));
+END
+$$;
+COMMENT ON FUNCTION holdfast.context_has_other(of_tenant text, of_owner text, of_agent text, of_context text, besides uuid[]) IS 'Whether a context of an owner has a task that is not among these.';
+CREATE FUNCTION holdfast.context_stays(of_tenant text, of_owner text, of_agent text, of_context text, before uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT COST 10000
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM holdfast.tasks t
+                    WHERE t.context_id = of_context AND t.tenant = of_tenant AND t.owner = of_owner AND t.agent = of_agent
+                      AND (t.state < 5 OR t.kept OR t.id >= before));
+END
+$$;
+COMMENT ON FUNCTION holdfast.context_stays(of_tenant text, of_owner text, of_agent text, of_context text, before uuid) IS 'Whether a context of an owner has a task that is open, kept, or not older than an id.';
 CREATE FUNCTION holdfast.has_dated_events(of uuid, artifacts boolean) RETURNS boolean
     LANGUAGE plpgsql STABLE STRICT
     AS $$
@@ -250,7 +271,7 @@ $$;
 COMMENT ON FUNCTION holdfast.push_park(window_rows integer, busy_hosts text[], busy_callers bigint[], since timestamp with time zone) IS 'Parks the deliveries for these hosts and callers, among those that have been due for longest since then, and returns how many it parked.';
 CREATE FUNCTION holdfast.sql_contract_version() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$ SELECT '1.1' $$;
+    AS $$ SELECT '1.2' $$;
 COMMENT ON FUNCTION holdfast.sql_contract_version() IS 'Version of the views as major.minor. A minor version adds columns at the end, views and functions; a major version may change anything.';
 CREATE FUNCTION holdfast.state_name(state smallint) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -655,6 +676,24 @@ CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
            FROM pg_class c
           WHERE (c.oid = ('holdfast.tasks'::regclass)::oid)));
 COMMENT ON VIEW holdfast.callers_log IS 'The events of the tasks that the caller sees, with their task. For the server; readers have v_events.';
+CREATE TABLE holdfast.context_states (
+    tenant text NOT NULL,
+    owner text NOT NULL,
+    agent text NOT NULL,
+    context_id text NOT NULL,
+    task uuid NOT NULL,
+    version bigint NOT NULL,
+    value json,
+    request_id uuid NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT context_states_version CHECK ((version > 0))
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.context_states IS 'The value that an agent has stored for a context of an owner. It ends with the last task of the context.';
+COMMENT ON COLUMN holdfast.context_states.task IS 'The task whose run wrote it last.';
+COMMENT ON COLUMN holdfast.context_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.context_states.value IS 'Null: the agent has removed it.';
+COMMENT ON COLUMN holdfast.context_states.request_id IS 'The write that stored it, which may be repeated after a lost connection.';
 CREATE TABLE holdfast.erasures (
     task uuid NOT NULL,
     at timestamp with time zone DEFAULT now() NOT NULL
@@ -895,6 +934,19 @@ COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has no
 COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
+CREATE TABLE holdfast.task_states (
+    task uuid NOT NULL,
+    version bigint NOT NULL,
+    value json,
+    request_id uuid NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT task_states_version CHECK ((version > 0))
+)
+WITH (fillfactor='70');
+COMMENT ON TABLE holdfast.task_states IS 'The value that an agent has stored for a task. It ends with the task.';
+COMMENT ON COLUMN holdfast.task_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.task_states.value IS 'Null: the agent has removed it.';
+COMMENT ON COLUMN holdfast.task_states.request_id IS 'The write that stored it, which may be repeated after a lost connection.';
 CREATE TABLE holdfast.tasks_ended (
     id uuid NOT NULL,
     client_id text,
@@ -1566,6 +1618,49 @@ COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or t
 COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
+CREATE VIEW holdfast.v_states AS
+ SELECT t.id AS task,
+    COALESCE(t.client_id, (t.id)::text) AS task_id,
+    t.agent,
+    t.tenant,
+    t.owner,
+    t.context_id,
+    'task'::text AS scope,
+    s.version,
+    s.value,
+    octet_length((s.value)::text) AS bytes,
+    s.updated_at
+   FROM (holdfast.task_states s
+     JOIN holdfast.tasks t ON ((t.id = s.task)))
+  WHERE (s.value IS NOT NULL)
+UNION ALL
+ SELECT s.task,
+    COALESCE(( SELECT t.client_id
+           FROM holdfast.tasks t
+          WHERE (t.id = s.task)), (s.task)::text) AS task_id,
+    s.agent,
+    s.tenant,
+    s.owner,
+    s.context_id,
+    'context'::text AS scope,
+    s.version,
+    s.value,
+    octet_length((s.value)::text) AS bytes,
+    s.updated_at
+   FROM holdfast.context_states s
+  WHERE (s.value IS NOT NULL);
+COMMENT ON VIEW holdfast.v_states IS 'The values that agents have stored for a task or for a context.';
+COMMENT ON COLUMN holdfast.v_states.task IS 'The task''s UUID, a UUIDv7. It joins the views and is the fastest way to one task.';
+COMMENT ON COLUMN holdfast.v_states.task_id IS 'The id that clients use for the task. To find it, compare task with holdfast.task_uuid(…).';
+COMMENT ON COLUMN holdfast.v_states.agent IS 'The agent''s name in the configuration.';
+COMMENT ON COLUMN holdfast.v_states.tenant IS 'The tenant of the caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_states.owner IS 'The caller that created the task; empty without identity.';
+COMMENT ON COLUMN holdfast.v_states.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
+COMMENT ON COLUMN holdfast.v_states.scope IS 'task: it belongs to the task. context: it belongs to the context of this owner and agent, and task is the one that wrote it last.';
+COMMENT ON COLUMN holdfast.v_states.version IS 'How often it was written.';
+COMMENT ON COLUMN holdfast.v_states.value IS 'The value, as the agent wrote it.';
+COMMENT ON COLUMN holdfast.v_states.bytes IS 'Size of the value.';
+COMMENT ON COLUMN holdfast.v_states.updated_at IS 'When it was last written.';
 CREATE VIEW holdfast.v_tasks AS
  SELECT t.id AS task,
     COALESCE(t.client_id, (t.id)::text) AS task_id,
@@ -1802,79 +1897,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 12:44:28.033997+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 12:44:28.043593+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d8bd-738c-bb40-4d41a105b9d8', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 12:44:28.088822+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d8f8-7277-b6bd-1e8bb327b5f6', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 12:44:28.160922+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d927-7452-8082-a04be02760ea', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 12:44:28.204565+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d927-7452-8082-a04be02760ea', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 12:44:28.225629+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.253797+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.259209+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.26262+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.273056+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.276627+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.280031+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.29658+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.303408+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.310822+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.318973+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.320986+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.324558+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.327895+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.330117+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.336578+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.345027+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.349459+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.35258+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.364909+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 12:44:28.372679+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-d9fc-7155-addc-b64baf056844', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:44:28.383208+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-da00-764a-9f19-2532343598bb', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 12:44:28.406739+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20733-dabe-7ed6-b1f8-28803dfc9fad', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 12:44:28.586946+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20733-dabe-7ed6-b1f8-28803dfc9fad', 'w1', '2026-11-23 12:44:28.705109+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20733-dabe-7ed6-b1f8-28803dfc9fad', 'w1', '2026-11-23 12:44:28.735494+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20733-da69-7f40-ad87-5bc0461d725e', 'w1', '2026-11-23 12:44:28.765213+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20733-da69-7f40-ad87-5bc0461d725e', 'w1', '2026-11-23 12:44:28.831802+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20733-da69-7f40-ad87-5bc0461d725e', 'w1', '2026-11-23 12:44:28.864442+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20733-da76-770e-b9c4-e84fff5975ae', 'w1', '2026-11-23 12:44:28.912556+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20733-da76-770e-b9c4-e84fff5975ae', 'w1', '2026-11-23 12:44:28.954997+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20733-daa2-7357-a866-f3b4690b9297', 'w1', '2026-11-23 12:44:29.016604+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20733-da1c-710c-92da-19a144dbbd05', 'w1', '2026-11-23 12:44:29.055263+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20733-d801-7624-926c-ffa317cbe41e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 12:44:27.920007+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-d803-7866-9594-d5a47688cbba","agent":"travel","subject":"ada"}]', '\x424011d5a6f2e67ce13620c4ce862557d440a349b887da6c48b98295eaa71f6a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 12:44:28.015151+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20733-d803-7866-9594-d5a47688cbba","agent":"travel"}]', '\x7e1f8fdb7847d57fc7e80ad87a183bd0b395e7027729ef973a575dffcc621335');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 12:44:28.063822+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-d8bd-738c-bb40-4d41a105b9d8","agent":"travel","subject":"ada"}]', '\xe44355175fb8ef326a939e71c1852a2768ce2fd1a73bda29995b8560c0c69cff');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 12:44:28.102236+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-d8dc-753d-adab-35cbe4d0c15a","agent":"travel","subject":"ben"}]', '\xa732c3abd4110236d978ed9df9fb28a92043a5a645dbb1905ca5fa576bcf2661');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 12:44:28.121617+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-d8f8-7277-b6bd-1e8bb327b5f6","agent":"travel","subject":"ben"}]', '\x81b2e1b82db169ebcd01391ef00b3de6f765408a2b374525090b347cefb4c668');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 12:44:28.169647+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-d927-7452-8082-a04be02760ea","agent":"travel","subject":"ben"}]', '\xe2f08df6126aa2f37b6119b8500ae16604ddd36230143ea3a6287d1a8170cdee');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 12:44:28.231678+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-d965-7bcc-9dd7-3df053b7fbf6","agent":"writer","subject":"ada"}]', '\xb0e9807c44e00fc3dc9eb255c7d2f490913bd6bd694c52b3ac71a660932bb05e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 12:44:28.380966+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-d9fc-7155-addc-b64baf056844","agent":"writer","subject":"cyd"}]', '\x103ddc7f940191c9584eb444ee2958423240ce6df8b6b63e9f7edcaa0527896d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 12:44:28.385061+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-da00-764a-9f19-2532343598bb","agent":"writer","subject":"cyd"}]', '\xfc14eb75a9afa01ba6b28bbac62dafd5faba5c5f3b2c93e3c09f7dfde1f30462');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 12:44:28.412884+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-da1c-710c-92da-19a144dbbd05","agent":"writer","subject":"cyd"}]', '\x34fd8f6dafbbe6ad4c7cbc66979865919a07b26212f70c4330c00aba722da84d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 12:44:28.423138+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20733-da1c-710c-92da-19a144dbbd05","agent":"writer"}]', '\x34f0ce13bdb626113204a20b367e54bcfa6829a7cce6eed7706214076edce2d4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 12:44:28.431501+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-da2e-7d69-9435-04c0a97a076a","agent":"writer","subject":"cyd"}]', '\xf013b4f4f65a5ce3d7e59cf67e8c2b7dab4d0730ea43e5f4b168ed9348d84213');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 12:44:28.433361+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20733-da2e-7d69-9435-04c0a97a076a","agent":"writer"}]', '\xba413e2634426e82a1de7cb0106e1bfce6febd22297550a3293ba63d96882fdc');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 12:44:28.441521+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-da32-7ba5-b2a4-2b64a44a5933","agent":"support","subject":"ben"}]', '\xb9c7930fa5ed076b8a3eec00f488da99ba0217303ec6164daedd9367c1120081');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 12:44:28.461464+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-da47-78b6-995a-89c0e75df6d6","agent":"support","subject":"ben"}]', '\x703f69fe7ea331386ae897b28e51e2f79cc2d259191e2e72912e9f1cf02d9f54');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 12:44:28.481517+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-da60-78c4-b9cc-ddf9b0840d70","agent":"support","subject":"cyd"}]', '\xdf8b28bcb2a2e00dbac711c5fa37c7c74b064623c967d44c12dfc140d8ab4c2e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 12:44:28.493516+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-da69-7f40-ad87-5bc0461d725e","agent":"support","subject":"cyd"}]', '\x7cf5e8c2ff98caba69f3988950e95959a27273e54cca9ca5fe51b822373a3d01');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 12:44:28.510247+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-da76-770e-b9c4-e84fff5975ae","agent":"support","subject":"cyd"}]', '\xf3d94f08749f1c6d2dc04dde493568db59618b21448b28932548c750293f0c5f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 12:44:28.554146+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-daa2-7357-a866-f3b4690b9297","agent":"support","subject":"cyd"}]', '\x10a9f6adbd3652b961636565a6b9350caf365dc242e1786b7d5c1c1657bc7d46');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 12:44:28.577337+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-dabe-7ed6-b1f8-28803dfc9fad","agent":"writer","subject":"ada"}]', '\x2d19d250345f18dc01bd4e934276bae408fc3aaecd7ef9e1266b1506acc12515');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 12:44:28.597975+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-dad1-7bbe-8fd3-280cec86c48a","agent":"writer","subject":"ben"}]', '\x88ec3d6a98ab50c8d10171bd4263129bc3457624ccae3dd77310357c0543e79f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 12:44:28.607054+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-dade-713d-8021-8fd304395463","agent":"support","subject":"ben"}]', '\x2f4a524a80ec2e03eeae26fb7cad017d39a8a71fb40e799bfecd372f24a846ce');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 12:44:28.622387+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-dae9-7122-b710-d80df66ba4c4","agent":"travel","subject":"ada"}]', '\x49f1b034be88195b32aa6b50a39dbd5c932bebbb169b0fc7984e7885800576a2');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 12:44:28.626755+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-daf1-79b3-859f-812ea926839d","agent":"travel","subject":"ada"}]', '\x2d1aaf35b1acfb06c19a7a30253bb5ead6f590d033a3f6efb471e7059504bff8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 12:44:28.653692+05:45', 'holdfast', '[{"action":"push.set","task":"01a20733-dabe-7ed6-b1f8-28803dfc9fad","object":"w1"}]', '\x2d74570a565b114108063df23a51129e7263bd8e6134deb311d536a8a52a7b7c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 12:44:28.669114+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20733-dabe-7ed6-b1f8-28803dfc9fad","object":"w1"}]', '\x98e98b19ea59e184062d6dcb1d830dd21265a93b4c41724a4efc4f7054f5c1e9');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 12:44:28.777779+05:45', 'holdfast', '[{"action":"push.set","task":"01a20733-da69-7f40-ad87-5bc0461d725e","object":"w1"}]', '\x0b802d9b646c45b39b570f02c7feadd199c618e34ddee1809d40c3f22af9782d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 12:44:28.778594+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20733-da69-7f40-ad87-5bc0461d725e","object":"w1"}]', '\x4dc24a65dbc6575c9327c165275bbc51daae4826408beda5e039c7a2468d289f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 12:44:28.906511+05:45', 'holdfast', '[{"action":"push.set","task":"01a20733-da76-770e-b9c4-e84fff5975ae","object":"w1"}]', '\xf785c2cafc61a6197ab419af67b9557c6e3f7db4a92f0b11979059d0618f476f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 12:44:28.917129+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20733-da76-770e-b9c4-e84fff5975ae","object":"w1"}]', '\xdff6ead21d27abfeddaa0820c91e7262a88e1a6e6717e7e0ae00c6b8ae3aa169');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 12:44:29.00007+05:45', 'holdfast', '[{"action":"push.set","task":"01a20733-daa2-7357-a866-f3b4690b9297","object":"w1"}]', '\xdbcd7d9e34efedc109b1dd384771befd1ad546a98b274ae657148546109bf38b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 12:44:29.002272+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20733-daa2-7357-a866-f3b4690b9297","object":"w1"}]', '\x5ef531ee7b10f141a5ed59570559fe20a7e81787de5fc15f84b9d0886d84bb0e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 12:44:29.05857+05:45', 'holdfast', '[{"action":"push.set","task":"01a20733-da1c-710c-92da-19a144dbbd05","object":"w1"}]', '\x68a82f9dd423c12155e1d628868b0ee628ff820da1bcf0226fb9bc39f76b115d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 12:44:29.066074+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20733-da1c-710c-92da-19a144dbbd05","object":"w1"}]', '\xb5c7e45935306b6dc02a133d01c25e8b87367ad77f2a02bfa0d4edb6eb8cc94a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 12:44:29.124892+05:45', 'holdfast', '[{"action":"task.created","task":"01a20733-dcc7-7e7a-8c2d-5feb0d1802d6","agent":"writer","subject":"cyd"}]', '\xe218feb2d94df805a78e943596795805356ddce5213a07a17051db7064be47e3');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 13:03:39.625597+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 13:03:39.626778+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 13:03:39.636689+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 13:03:39.66266+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 13:03:39.669871+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 13:03:39.687529+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.699645+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.70034+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.701073+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.70179+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.702477+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.70317+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.70856+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.710385+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.715828+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.716579+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.717187+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.717748+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.718284+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.718771+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.719299+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.719784+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.720283+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.720935+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.723638+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.724194+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:03:39.734243+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:03:39.743179+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 13:03:39.829175+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'w1', '2026-11-23 13:03:39.837992+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'w1', '2026-11-23 13:03:39.873015+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', '2026-11-23 13:03:39.920131+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', '2026-11-23 13:03:39.972418+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', '2026-11-23 13:03:40.018411+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20745-6bc6-75e0-914f-4db37126e164', 'w1', '2026-11-23 13:03:40.067267+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20745-6bc6-75e0-914f-4db37126e164', 'w1', '2026-11-23 13:03:40.088825+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20745-6bcf-7195-9f87-26c8e5c297a4', 'w1', '2026-11-23 13:03:40.120111+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20745-6b82-7998-b1b7-dcd56130c74c', 'w1', '2026-11-23 13:03:40.141653+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 13:03:39.522488+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6a37-7997-86e5-43fa93205f8d","agent":"travel","subject":"ada"}]', '\x5666e687209dc537149a161e89d8db7a918ee7c6a126bf9085f46ffae88c8ba6');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 13:03:39.5921+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20745-6a37-7997-86e5-43fa93205f8d","agent":"travel"}]', '\x8e49c89b74f363f7f28dec89fe4abb1d23ef4430684f13c004587e49d444332c');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 13:03:39.633969+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b0c-7add-a423-e5eb56e016e4","agent":"travel","subject":"ada"}]', '\xabbd9ebbf23b69755803804977b05d63f2ccafd375f1f2f4328d145641e9746e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 13:03:39.638686+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b16-729c-bcf4-14a1c94c1149","agent":"travel","subject":"ben"}]', '\x677fb3b1faeeee1f874f2e9bb158ed2c8db8c22d81da81b3796257be2dc37c00');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 13:03:39.651284+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b1d-79fe-b6c2-ca52d5562242","agent":"travel","subject":"ben"}]', '\x290221d9d573f89c7aa297ff190628bea69dde2a405275d88b890fc5c7f9bb2b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 13:03:39.664667+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b30-7043-814a-0da78977cdad","agent":"travel","subject":"ben"}]', '\x7e40bbd217a85a6f194da527f037713952fa6f5ef0172fc9ccfa4f7bb61e82dd');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 13:03:39.690337+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b49-7467-a5ad-60d45351e49c","agent":"writer","subject":"ada"}]', '\xf22e7a8a5ad4161d390e6a33e018da66fde4a5b435ed034dc11615d7a309ff1e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 13:03:39.725802+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b6d-7452-bcfb-2f4e6888379e","agent":"writer","subject":"cyd"}]', '\x8c70129aecd4b0c4b491839dce121e1a2411a0485504b127add80358ed70be42');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 13:03:39.736067+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b77-77c4-8465-da3ff0c48ce6","agent":"writer","subject":"cyd"}]', '\x9dd44ab9b8340527714c276eec3a251ad3afa63ea2b902d9d314b9a806773836');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 13:03:39.747321+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b82-7998-b1b7-dcd56130c74c","agent":"writer","subject":"cyd"}]', '\xe032a0ffb79b83f69d08805ef4b31dbf0738ac1b8950a9ec80a36cd60dabe9cb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 13:03:39.755489+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20745-6b82-7998-b1b7-dcd56130c74c","agent":"writer"}]', '\x4a3de8f41516ba3a19eb7a1640dd473bea1253457f61bec1671cfd13e903970f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 13:03:39.75723+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b8c-7a25-b83e-5923b6a03812","agent":"writer","subject":"cyd"}]', '\x631fd0ee00449c3c308c29086d70479bfe083cd14aafbdd0e4fcba221f629ceb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 13:03:39.758087+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20745-6b8c-7a25-b83e-5923b6a03812","agent":"writer"}]', '\xa3d89719ee6195c15440921373e97585fada19261da813197d23d10703942400');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 13:03:39.759133+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b8e-77b4-981c-4f1d96d478e6","agent":"support","subject":"ben"}]', '\x00aced4b119d6043a76818ff0becbd929f1d16f1cd90eaf5a9a409df407c254f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 13:03:39.768954+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b94-7741-bf17-53a90f9df7a8","agent":"support","subject":"ben"}]', '\xfe3d13f63f62928346f9387090030bdad42f2527664ad60a63dbef3b4ec726ab');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 13:03:39.776947+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b9b-7c06-94d4-d9d01bebc65d","agent":"support","subject":"cyd"}]', '\xc32f4f1cc21f2b2b3db982d9f82b3f5d400384447b69444b60bb197d1bc3c075');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 13:03:39.811104+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2","agent":"support","subject":"cyd"}]', '\x7629cbbd737596eeb478f477d147fd96ab5822e3a7081c2bda3ce581ccc3a43e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 13:03:39.814954+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bc6-75e0-914f-4db37126e164","agent":"support","subject":"cyd"}]', '\x540d12cd00fce802c2a65d1eea651ee66f016479c133b121bdd4b6a6e8fd0726');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 13:03:39.823642+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bcf-7195-9f87-26c8e5c297a4","agent":"support","subject":"cyd"}]', '\xc88c964b6f6d67a6dd045b4ac3e08952740fa0c9f02c59a95a9bc5367d6c77e4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 13:03:39.82705+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bd2-777e-99ef-0c9e5c212b5a","agent":"writer","subject":"ada"}]', '\x0722717f855f835ac199293ac26fd96510c35ec2bf5204a7c5b9fc26f5b8ac05');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 13:03:39.832871+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bd8-735c-8306-0a8b1b55cb5e","agent":"writer","subject":"ben"}]', '\x90b9ac54eeef41b251f5983130bf2412f5cd09203e41df10f184ce7c9c48077e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 13:03:39.842439+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6be1-7cf1-9e97-28d993f4a239","agent":"support","subject":"ben"}]', '\x4a1cb4d8dd1a64beb18186213f0fb7d7168d60f530a43e55f085aaf35b7b0c61');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 13:03:39.845576+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6be5-70a4-b018-ba14fe4b871d","agent":"travel","subject":"ada"}]', '\x1c83c8d6939610bbdf0bda4aeabed2a02db4d6a6625cc4cc08475002aa846057');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 13:03:39.846567+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6be6-7209-8197-fedf0b17a84c","agent":"travel","subject":"ada"}]', '\xc2fc8bb4306833811935f57ac6a2d182a4c44fd8505c7bfe1467305ac39cb395');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 13:03:39.851884+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6bd2-777e-99ef-0c9e5c212b5a","object":"w1"}]', '\x02c66134805a41f1eb2748b2328a04fbf8cd89418d45075206da2f5a05464b8a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 13:03:39.853773+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6bd2-777e-99ef-0c9e5c212b5a","object":"w1"}]', '\xa408b3c51669c4d38da9a984894c617fd75b03e201a15dc0be72c8dc81f3b139');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 13:03:39.916775+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2","object":"w1"}]', '\xe264d26dc81929fc8682a73af76175ce675276433fc597e04cf3bf5c5348b56d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 13:03:39.922311+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2","object":"w1"}]', '\x4ccbd4c342f7d679ba7d80a180f9f9c3c03d3179232232eb1d2f54784a89db37');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 13:03:40.059958+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6bc6-75e0-914f-4db37126e164","object":"w1"}]', '\x0a76e394ce5611a5b461fc6bf41c93b1608b2c4e602506cb2e594ce29f5b103a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 13:03:40.0729+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6bc6-75e0-914f-4db37126e164","object":"w1"}]', '\x99f8fd6ad983490c996f697dc3f394ef3177f7f3337dffe105bdc5cd03c728b0');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 13:03:40.130644+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6bcf-7195-9f87-26c8e5c297a4","object":"w1"}]', '\x4068eec8adce327a01bc0eccbe31ef5d00a9ad5760eb2cf6fd58d7582f6ae631');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 13:03:40.13143+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6bcf-7195-9f87-26c8e5c297a4","object":"w1"}]', '\x6f2bb7d3196a1f0ed105a23267e558820c8268dc35d774e8e3f72a02e7043961');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 13:03:40.161827+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6b82-7998-b1b7-dcd56130c74c","object":"w1"}]', '\x0b3590d43ec6b7dcf76c79b8f5558e7b5b6cb0986d6d03377fdd18374fc1ad79');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 13:03:40.16254+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6b82-7998-b1b7-dcd56130c74c","object":"w1"}]', '\xbef86cfc76068ab038048c0b1fb6327292ea61f90fd23d76152c794a7a385209');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 13:03:40.221915+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6d36-7197-b6dc-7384e01e4b40","agent":"writer","subject":"cyd"}]', '\x3b4e0b6267d92dda44040a4300c9220608ff0380186436b7e552d2258256c27e');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -1938,155 +2033,158 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xe218feb2d94df805a78e943596795805356ddce5213a07a17051db7064be47e3', 0, '\x');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 12:44:27.90154+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:27.972886+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 12:44:27.980764+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:27.95693+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20733-d86d-7d47-b7c0-ec700b23857a', '2026-11-23 12:44:27.983237+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:44:27.983237+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.032827+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 12:44:28.054464+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.030814+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8bd-738c-bb40-4d41a105b9d8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 12:44:28.063013+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8bd-738c-bb40-4d41a105b9d8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.081744+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8bd-738c-bb40-4d41a105b9d8', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.091425+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.080596+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8dc-753d-adab-35cbe4d0c15a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 12:44:28.101629+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8dc-753d-adab-35cbe4d0c15a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.112688+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8dc-753d-adab-35cbe4d0c15a', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 12:44:28.115968+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.109248+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8f8-7277-b6bd-1e8bb327b5f6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 12:44:28.121044+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8f8-7277-b6bd-1e8bb327b5f6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.134839+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8f8-7277-b6bd-1e8bb327b5f6', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:44:28.141614+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.130831+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8f8-7277-b6bd-1e8bb327b5f6', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 12:44:28.15062+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.147412+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d8f8-7277-b6bd-1e8bb327b5f6', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.164576+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.157167+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d927-7452-8082-a04be02760ea', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 12:44:28.169048+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d927-7452-8082-a04be02760ea', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.188576+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d927-7452-8082-a04be02760ea', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20733-d7f1-75f8-b502-870baff5a7bb"}', NULL, '2026-11-23 12:44:28.221514+05:45', '01a20733-d7f1-75f8-b502-870baff5a7bb', '2026-11-23 12:44:28.184575+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d927-7452-8082-a04be02760ea', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.226658+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.224302+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 12:44:28.229919+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.250003+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 12:44:28.378917+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.244672+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d9fc-7155-addc-b64baf056844', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:44:28.380351+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d9fc-7155-addc-b64baf056844', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.382556+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-d9fc-7155-addc-b64baf056844', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.383773+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.381928+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da00-764a-9f19-2532343598bb', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 12:44:28.384631+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da00-764a-9f19-2532343598bb', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.402499+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da00-764a-9f19-2532343598bb', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.410465+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.388802+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da1c-710c-92da-19a144dbbd05', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 12:44:28.412235+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da1c-710c-92da-19a144dbbd05', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.420395+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da1c-710c-92da-19a144dbbd05', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.428968+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.416578+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da2e-7d69-9435-04c0a97a076a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 12:44:28.430996+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da2e-7d69-9435-04c0a97a076a', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.43318+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da32-7ba5-b2a4-2b64a44a5933', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 12:44:28.440866+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da32-7ba5-b2a4-2b64a44a5933', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.452674+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da32-7ba5-b2a4-2b64a44a5933', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:44:28.454477+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.448909+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da47-78b6-995a-89c0e75df6d6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 12:44:28.460611+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da47-78b6-995a-89c0e75df6d6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.477291+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da47-78b6-995a-89c0e75df6d6', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 12:44:28.478655+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.47614+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da60-78c4-b9cc-ddf9b0840d70', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 12:44:28.480868+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da60-78c4-b9cc-ddf9b0840d70', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.487236+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da60-78c4-b9cc-ddf9b0840d70', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 12:44:28.489204+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.485617+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da69-7f40-ad87-5bc0461d725e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:44:28.492698+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da69-7f40-ad87-5bc0461d725e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.497571+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da69-7f40-ad87-5bc0461d725e', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:44:28.501206+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.495471+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da76-770e-b9c4-e84fff5975ae', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:44:28.509429+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da76-770e-b9c4-e84fff5975ae', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.537103+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-da76-770e-b9c4-e84fff5975ae', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:44:28.54463+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.531059+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-daa2-7357-a866-f3b4690b9297', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 12:44:28.553229+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-daa2-7357-a866-f3b4690b9297', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.562929+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-daa2-7357-a866-f3b4690b9297', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 12:44:28.573519+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.561812+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dabe-7ed6-b1f8-28803dfc9fad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 12:44:28.576611+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dabe-7ed6-b1f8-28803dfc9fad', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.583795+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dad1-7bbe-8fd3-280cec86c48a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 12:44:28.597062+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dad1-7bbe-8fd3-280cec86c48a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.604633+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dade-713d-8021-8fd304395463', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 12:44:28.606298+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dade-713d-8021-8fd304395463', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 12:44:28.610981+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dae9-7122-b710-d80df66ba4c4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 12:44:28.621494+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dade-713d-8021-8fd304395463', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 12:44:28.612222+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.610135+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-daf1-79b3-859f-812ea926839d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 12:44:28.625958+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20733-dcc7-7e7a-8c2d-5feb0d1802d6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 12:44:29.103686+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20733-d803-7866-9594-d5a47688cbba', '2026-11-23 12:44:27.90154+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20733-d8bd-738c-bb40-4d41a105b9d8', '2026-11-23 12:44:28.063013+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 13:44:27.874923+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20733-d7f1-75f8-b502-870baff5a7bb', 'web-2/731', '1.4.0', '2026-11-23 12:44:27.871151+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20733-d801-7624-926c-ffa317cbe41e', 'web-1/1042', '1.4.0', '2026-11-23 12:44:27.873478+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20733-d801-7b2a-95ea-f12a65545dfa', 'web-2/988', '1.4.0', '2026-11-23 12:44:27.873788+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20733-dabe-7ed6-b1f8-28803dfc9fad', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 12:44:28.628091+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20733-da69-7f40-ad87-5bc0461d725e', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:44:28.776133+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20733-da76-770e-b9c4-e84fff5975ae', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:44:28.905214+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20733-daa2-7357-a866-f3b4690b9297', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 12:44:28.995611+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20733-da1c-710c-92da-19a144dbbd05', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 12:44:29.057168+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20733-dabe-7ed6-b1f8-28803dfc9fad', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20733-da69-7f40-ad87-5bc0461d725e', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:44:28.904442+05:45', '2026-11-23 12:44:28.77817+05:45', false, 3, '2026-11-23 12:44:28.805213+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20733-da76-770e-b9c4-e84fff5975ae', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:44:28.994997+05:45', '2026-11-23 12:44:28.908206+05:45', false, 2, '2026-11-23 12:44:28.952556+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20733-daa2-7357-a866-f3b4690b9297', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 13:44:29.056604+05:45', '2026-11-23 12:44:29.00163+05:45', false, 1, '2026-11-23 12:44:29.056604+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20733-da1c-710c-92da-19a144dbbd05', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 12:44:29.064083+05:45', false, 1, '2026-11-23 12:44:29.095263+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 12:44:29.095263+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 06:36:26.298238');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 06:36:26.313731');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 06:36:26.343542');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 06:36:26.348786');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 06:36:26.357393');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 06:36:26.368432');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 06:36:26.392182');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 06:36:26.399225');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 06:36:26.402461');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 06:36:26.408941');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 06:36:26.426867');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 06:36:26.427737');
-INSERT INTO holdfast.schema_version VALUES (13, 15, true, '2026-11-23 06:36:26.429231');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x3cd66a1d563c4fd18e6996c0e513771b9e4cd3a7417346bd90245b213398326d', '2026-11-23 12:21:26.357393+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x4c299e5d67704cf09c5b466158e5af55352643a3656b47f8927a8c1ce4fe1383', '2026-11-23 12:21:26.357393+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20733-d803-7866-9594-d5a47688cbba');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20733-d8bd-738c-bb40-4d41a105b9d8');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20733-d8dc-753d-adab-35cbe4d0c15a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20733-d8f8-7277-b6bd-1e8bb327b5f6');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20733-d927-7452-8082-a04be02760ea');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20733-d965-7bcc-9dd7-3df053b7fbf6');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20733-d9fc-7155-addc-b64baf056844');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20733-da00-764a-9f19-2532343598bb');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20733-da2e-7d69-9435-04c0a97a076a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20733-da32-7ba5-b2a4-2b64a44a5933');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20733-da47-78b6-995a-89c0e75df6d6');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20733-da60-78c4-b9cc-ddf9b0840d70');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20733-da69-7f40-ad87-5bc0461d725e');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20733-da76-770e-b9c4-e84fff5975ae');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20733-daa2-7357-a866-f3b4690b9297');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20733-dabe-7ed6-b1f8-28803dfc9fad');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20733-dad1-7bbe-8fd3-280cec86c48a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20733-dade-713d-8021-8fd304395463');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20733-dae9-7122-b710-d80df66ba4c4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20733-daf1-79b3-859f-812ea926839d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20733-dcc7-7e7a-8c2d-5feb0d1802d6');
-INSERT INTO holdfast.task_queue VALUES ('01a20733-dabe-7ed6-b1f8-28803dfc9fad', 'writer', '2026-11-23 12:44:28.576611+05:45', '01a20733-d801-7624-926c-ffa317cbe41e', 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20733-dad1-7bbe-8fd3-280cec86c48a', 'writer', '2026-11-23 12:44:28.597062+05:45', '01a20733-d801-7b2a-95ea-f12a65545dfa', 1, 1, 1, NULL, false, 0, 68);
-INSERT INTO holdfast.task_queue VALUES ('01a20733-dade-713d-8021-8fd304395463', 'support', '2026-11-23 12:44:28.612222+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20733-dae9-7122-b710-d80df66ba4c4', 'travel', '2026-11-23 12:44:28.621494+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
-INSERT INTO holdfast.task_queue VALUES ('01a20733-daf1-79b3-859f-812ea926839d', 'travel', '2026-11-23 12:44:28.625958+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
-INSERT INTO holdfast.task_queue VALUES ('01a20733-dcc7-7e7a-8c2d-5feb0d1802d6', 'writer', '2026-11-23 12:44:29.103686+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-d803-7866-9594-d5a47688cbba', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 12:44:28.054464+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 12:44:28.030814+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 12:44:27.90154+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-d8bd-738c-bb40-4d41a105b9d8', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 12:44:28.091425+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:44:28.080596+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 12:44:28.063013+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-d8dc-753d-adab-35cbe4d0c15a', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 12:44:28.115968+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:44:28.109248+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.101629+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-d8f8-7277-b6bd-1e8bb327b5f6', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:44:28.164576+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 12:44:28.157167+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 12:44:28.121044+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-d927-7452-8082-a04be02760ea', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 12:44:28.226658+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 12:44:28.224302+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 12:44:28.169048+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-d965-7bcc-9dd7-3df053b7fbf6', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 12:44:28.378917+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 12:44:28.244672+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 12:44:28.229919+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-d9fc-7155-addc-b64baf056844', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:44:28.383773+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:44:28.381928+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:44:28.380351+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-da00-764a-9f19-2532343598bb', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 12:44:28.410465+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 12:44:28.388802+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 12:44:28.384631+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-da2e-7d69-9435-04c0a97a076a', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 12:44:28.43318+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 12:44:28.43318+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.430996+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-da32-7ba5-b2a4-2b64a44a5933', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:44:28.454477+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:44:28.448909+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.440866+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-da47-78b6-995a-89c0e75df6d6', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 12:44:28.478655+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:44:28.47614+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.460611+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-da60-78c4-b9cc-ddf9b0840d70', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 12:44:28.489204+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:44:28.485617+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.480868+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20733-da1c-710c-92da-19a144dbbd05', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 12:44:28.428968+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:44:28.416578+05:45', true, '2026-11-23 12:44:28.422267+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.412235+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-dad1-7bbe-8fd3-280cec86c48a', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 12:44:28.604633+05:45', 1, 1, 1, 1, 0, '01a20733-d801-7b2a-95ea-f12a65545dfa', '2026-11-23 12:44:28.601756+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.597062+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-dabe-7ed6-b1f8-28803dfc9fad', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 12:44:28.583795+05:45', 1, 2, 1, 1, 0, '01a20733-d801-7624-926c-ffa317cbe41e', '2026-11-23 12:44:28.578674+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 12:44:28.576611+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-da69-7f40-ad87-5bc0461d725e', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 12:44:28.501206+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:44:28.495471+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.492698+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-da76-770e-b9c4-e84fff5975ae', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 12:44:28.54463+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:44:28.531059+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.509429+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-daa2-7357-a866-f3b4690b9297', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 12:44:28.573519+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 12:44:28.561812+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.553229+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-dade-713d-8021-8fd304395463', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 12:44:28.610981+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 12:44:28.610135+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.606298+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-dae9-7122-b710-d80df66ba4c4', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 12:44:28.621494+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.621494+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-daf1-79b3-859f-812ea926839d', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 12:44:28.625958+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 12:44:28.625958+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20733-dcc7-7e7a-8c2d-5feb0d1802d6', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 12:44:29.103686+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 12:44:29.103686+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20733-d801-7624-926c-ffa317cbe41e', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 12:44:27.873478+05:45', '2026-11-23 13:44:27.873478+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20733-d801-7b2a-95ea-f12a65545dfa', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 12:44:27.873788+05:45', '2026-11-23 13:44:27.873788+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x3b4e0b6267d92dda44040a4300c9220608ff0380186436b7e552d2258256c27e', 0, '\x');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20745-6bd2-777e-99ef-0c9e5c212b5a', 1, '{"chapter": 1}', '01a20745-6bd7-70be-868e-a3e0e8205d86', '2026-11-23 13:03:39.831504+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 13:03:39.433917+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.558398+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 13:03:39.58169+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.54843+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20745-6adf-71bf-8bf2-b654cac33dba', '2026-11-23 13:03:39.586808+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.586808+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.62472+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 13:03:39.627642+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.623915+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 13:03:39.628801+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.635915+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.637426+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.635158+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b16-729c-bcf4-14a1c94c1149', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 13:03:39.6383+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b16-729c-bcf4-14a1c94c1149', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.643327+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b16-729c-bcf4-14a1c94c1149', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 13:03:39.6442+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.639335+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 13:03:39.645766+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.653151+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:03:39.654394+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.652372+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:03:39.658976+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.655564+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.663391+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.662022+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 13:03:39.664149+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.669193+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20745-6a31-7a80-af71-b4dbfd0d9e0a"}', NULL, '2026-11-23 13:03:39.676994+05:45', '01a20745-6a31-7a80-af71-b4dbfd0d9e0a', '2026-11-23 13:03:39.668557+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.688413+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.684852+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 13:03:39.689407+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.698861+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 13:03:39.724783+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.692472+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:03:39.725368+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.733403+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.734954+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.730951+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:03:39.735648+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.742251+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.745907+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.738766+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 13:03:39.746851+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.753381+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.755951+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.748567+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8c-7a25-b83e-5923b6a03812', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 13:03:39.756775+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8c-7a25-b83e-5923b6a03812', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.757952+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8e-77b4-981c-4f1d96d478e6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 13:03:39.758695+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8e-77b4-981c-4f1d96d478e6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.762916+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8e-77b4-981c-4f1d96d478e6', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:03:39.763799+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.759787+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b94-7741-bf17-53a90f9df7a8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 13:03:39.766057+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b94-7741-bf17-53a90f9df7a8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.770424+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b94-7741-bf17-53a90f9df7a8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:03:39.771228+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.769837+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b9b-7c06-94d4-d9d01bebc65d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 13:03:39.776452+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b9b-7c06-94d4-d9d01bebc65d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.801288+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b9b-7c06-94d4-d9d01bebc65d', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 13:03:39.80964+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.777729+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:03:39.810602+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.813073+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:03:39.813804+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.811894+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:03:39.81454+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.821396+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:03:39.822264+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.817739+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:03:39.823212+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.825252+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:03:39.825962+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.824673+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 13:03:39.826649+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.828199+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bd8-735c-8306-0a8b1b55cb5e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 13:03:39.832404+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bd8-735c-8306-0a8b1b55cb5e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.841053+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 13:03:39.841949+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.843765+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be5-70a4-b018-ba14fe4b871d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 13:03:39.845182+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 13:03:39.844462+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.843171+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be6-7209-8197-fedf0b17a84c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 13:03:39.846215+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6d36-7197-b6dc-7384e01e4b40', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 13:03:40.189491+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20745-6a37-7997-86e5-43fa93205f8d', '2026-11-23 13:03:39.433917+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20745-6b0c-7add-a423-e5eb56e016e4', '2026-11-23 13:03:39.628801+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 14:03:39.413713+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20745-6a10-7ef0-934d-f8246322c1a8', 'web-1/1042', '1.4.0', '2026-11-23 13:03:39.405317+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20745-6a31-751f-be4c-034a4a66541c', 'web-2/988', '1.4.0', '2026-11-23 13:03:39.40942+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20745-6a31-7a80-af71-b4dbfd0d9e0a', 'web-2/731', '1.4.0', '2026-11-23 13:03:39.409823+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 13:03:39.847199+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:03:39.915358+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:03:40.058878+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:03:40.129533+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 13:03:40.160661+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:03:40.058411+05:45', '2026-11-23 13:03:39.921795+05:45', false, 3, '2026-11-23 13:03:39.960131+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:03:40.128825+05:45', '2026-11-23 13:03:40.062181+05:45', false, 2, '2026-11-23 13:03:40.107267+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:03:40.160111+05:45', '2026-11-23 13:03:40.130977+05:45', false, 1, '2026-11-23 13:03:40.160111+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 13:03:40.16213+05:45', false, 1, '2026-11-23 13:03:40.181653+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 13:03:40.181653+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 07:18:35.644286');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 07:18:35.669307');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 07:18:36.028726');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 07:18:36.086866');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 07:18:36.169466');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 07:18:36.341366');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 07:18:36.474749');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 07:18:36.518967');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 07:18:36.541275');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 07:18:36.605407');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 07:18:36.887623');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 07:18:36.88882');
+INSERT INTO holdfast.schema_version VALUES (13, 15, true, '2026-11-23 07:18:36.892686');
+INSERT INTO holdfast.schema_version VALUES (14, 16, true, '2026-11-23 07:18:36.893332');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x239b778555994d96848d1daa04012ff11a06820a62b8492097ddfa50fc1983c2', '2026-11-23 13:03:36.169466+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\x8394c80d8bd046b58856f907870c28acb4d274e4d4114d41bbc4d914a91772bd', '2026-11-23 13:03:36.169466+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20745-6a37-7997-86e5-43fa93205f8d');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20745-6b0c-7add-a423-e5eb56e016e4');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20745-6b16-729c-bcf4-14a1c94c1149');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20745-6b1d-79fe-b6c2-ca52d5562242');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20745-6b30-7043-814a-0da78977cdad');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20745-6b49-7467-a5ad-60d45351e49c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20745-6b6d-7452-bcfb-2f4e6888379e');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20745-6b77-77c4-8465-da3ff0c48ce6');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20745-6b8c-7a25-b83e-5923b6a03812');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20745-6b8e-77b4-981c-4f1d96d478e6');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20745-6b94-7741-bf17-53a90f9df7a8');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20745-6b9b-7c06-94d4-d9d01bebc65d');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20745-6bc6-75e0-914f-4db37126e164');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20745-6bcf-7195-9f87-26c8e5c297a4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20745-6bd2-777e-99ef-0c9e5c212b5a');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20745-6bd8-735c-8306-0a8b1b55cb5e');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20745-6be1-7cf1-9e97-28d993f4a239');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20745-6be5-70a4-b018-ba14fe4b871d');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20745-6be6-7209-8197-fedf0b17a84c');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20745-6d36-7197-b6dc-7384e01e4b40');
+INSERT INTO holdfast.task_queue VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'writer', '2026-11-23 13:03:39.826649+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', 1, 1, 1, NULL, false, 0, 62);
+INSERT INTO holdfast.task_queue VALUES ('01a20745-6bd8-735c-8306-0a8b1b55cb5e', 'writer', '2026-11-23 13:03:39.832404+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', 1, 1, 1, NULL, false, 0, 68);
+INSERT INTO holdfast.task_queue VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 'support', '2026-11-23 13:03:39.844462+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
+INSERT INTO holdfast.task_queue VALUES ('01a20745-6be5-70a4-b018-ba14fe4b871d', 'travel', '2026-11-23 13:03:39.845182+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
+INSERT INTO holdfast.task_queue VALUES ('01a20745-6be6-7209-8197-fedf0b17a84c', 'travel', '2026-11-23 13:03:39.846215+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
+INSERT INTO holdfast.task_queue VALUES ('01a20745-6d36-7197-b6dc-7384e01e4b40', 'writer', '2026-11-23 13:03:40.189491+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
+INSERT INTO holdfast.task_states VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 1, '{"chapter": 1}', '01a20745-6bd5-7c6a-b4d4-0d840e2968ab', '2026-11-23 13:03:39.830348+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 13:03:39.627642+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 13:03:39.623915+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 13:03:39.433917+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 13:03:39.637426+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:03:39.635158+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 13:03:39.628801+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b16-729c-bcf4-14a1c94c1149', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 13:03:39.6442+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.639335+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.6383+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:03:39.663391+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 13:03:39.662022+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 13:03:39.645766+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:03:39.688413+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 13:03:39.684852+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 13:03:39.664149+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 13:03:39.724783+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 13:03:39.692472+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 13:03:39.689407+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:03:39.734954+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:03:39.730951+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:03:39.725368+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:03:39.745907+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:03:39.738766+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:03:39.735648+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b8c-7a25-b83e-5923b6a03812', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 13:03:39.757952+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 13:03:39.757952+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.756775+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b8e-77b4-981c-4f1d96d478e6', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:03:39.763799+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.759787+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.758695+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b94-7741-bf17-53a90f9df7a8', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:03:39.771228+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.769837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.766057+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b9b-7c06-94d4-d9d01bebc65d', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 13:03:39.80964+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.777729+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.776452+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 13:03:39.755951+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.748567+05:45', true, '2026-11-23 13:03:39.754651+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.746851+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bd8-735c-8306-0a8b1b55cb5e', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 13:03:39.841053+05:45', 1, 1, 1, 1, 0, '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.840305+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.832404+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 13:03:39.828199+05:45', 1, 2, 1, 1, 0, '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.827711+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 13:03:39.826649+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 13:03:39.813804+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.811894+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.810602+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 13:03:39.822264+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.817739+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.81454+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 13:03:39.825962+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.824673+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.823212+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 13:03:39.843765+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 13:03:39.843171+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.841949+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6be5-70a4-b018-ba14fe4b871d', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 13:03:39.845182+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.845182+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6be6-7209-8197-fedf0b17a84c', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 13:03:39.846215+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.846215+05:45');
+INSERT INTO holdfast.tasks_open VALUES ('01a20745-6d36-7197-b6dc-7384e01e4b40', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 13:03:40.189491+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 13:03:40.189491+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20745-6a10-7ef0-934d-f8246322c1a8', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 13:03:39.405317+05:45', '2026-11-23 14:03:39.405317+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20745-6a31-751f-be4c-034a4a66541c', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 13:03:39.40942+05:45', '2026-11-23 14:03:39.40942+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 13, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 14, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2105,6 +2203,8 @@ ALTER TABLE ONLY holdfast.audit_20261101
     ADD CONSTRAINT audit_20261101_pkey PRIMARY KEY (chain, n, at);
 ALTER TABLE ONLY holdfast.audit_chains
     ADD CONSTRAINT audit_chains_pkey PRIMARY KEY (chain, length);
+ALTER TABLE ONLY holdfast.context_states
+    ADD CONSTRAINT context_states_pkey PRIMARY KEY (tenant, owner, agent, context_id);
 ALTER TABLE ONLY holdfast.erasures
     ADD CONSTRAINT erasures_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.events_20261101
@@ -2137,6 +2237,8 @@ ALTER TABLE ONLY holdfast.task_names
     ADD CONSTRAINT task_names_pkey PRIMARY KEY (tenant, owner, agent, client_id);
 ALTER TABLE ONLY holdfast.task_queue
     ADD CONSTRAINT task_queue_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY holdfast.task_states
+    ADD CONSTRAINT task_states_pkey PRIMARY KEY (task);
 ALTER TABLE ONLY holdfast.tasks_20261101
     ADD CONSTRAINT tasks_20261101_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY holdfast.tasks_kept
@@ -2151,6 +2253,7 @@ CREATE INDEX attempts_20261123_task_config_id_id_idx ON holdfast.attempts_202611
 CREATE INDEX attempts_20261124_task_config_id_id_idx ON holdfast.attempts_20261124 USING btree (task, config_id, id);
 CREATE INDEX audit_log_at ON ONLY holdfast.audit_log USING brin (at);
 CREATE INDEX audit_20261101_at_idx ON holdfast.audit_20261101 USING brin (at);
+CREATE INDEX context_states_task ON holdfast.context_states USING btree (task);
 CREATE UNIQUE INDEX events_20261101_task_request_id_idx ON holdfast.events_20261101 USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE UNIQUE INDEX events_kept_request ON holdfast.events_kept USING btree (task, request_id) WHERE (request_id IS NOT NULL);
 CREATE INDEX idempotency_keys_age ON ONLY holdfast.idempotency_keys USING btree (created_at);
@@ -2220,6 +2323,8 @@ CREATE TRIGGER append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON holdfast.audit
 ALTER TABLE holdfast.audit_log ENABLE ALWAYS TRIGGER append_only;
 CREATE TRIGGER grow_only BEFORE UPDATE ON holdfast.audit_chains FOR EACH ROW EXECUTE FUNCTION holdfast.audit_advance();
 ALTER TABLE holdfast.audit_chains ENABLE ALWAYS TRIGGER grow_only;
+CREATE POLICY callers ON holdfast.context_states USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
+    (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.idempotency_keys USING (((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)));
 CREATE POLICY callers ON holdfast.push_configs USING (holdfast.task_exists(task));
@@ -2228,14 +2333,17 @@ CREATE POLICY callers ON holdfast.task_events USING (holdfast.task_exists(task))
 CREATE POLICY callers ON holdfast.task_names USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
 CREATE POLICY callers ON holdfast.task_queue USING (holdfast.task_exists(id));
+CREATE POLICY callers ON holdfast.task_states USING (holdfast.task_exists(task));
 CREATE POLICY callers ON holdfast.tasks USING ((((tenant, owner) = ( SELECT (holdfast.caller())[1] AS caller,
     (holdfast.caller())[2] AS caller)) OR (tenant = ( SELECT (holdfast.caller())[3] AS caller))));
+ALTER TABLE holdfast.context_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_configs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.push_cursors ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_names ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.task_queue ENABLE ROW LEVEL SECURITY;
+ALTER TABLE holdfast.task_states ENABLE ROW LEVEL SECURITY;
 ALTER TABLE holdfast.tasks ENABLE ROW LEVEL SECURITY;
 GRANT USAGE ON SCHEMA holdfast TO holdfast_reader;
 REVOKE ALL ON FUNCTION holdfast.audit(entries text) FROM PUBLIC;
@@ -2250,6 +2358,7 @@ GRANT SELECT ON TABLE holdfast.v_push TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_push_attempts TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_queue TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_runs TO holdfast_reader;
+GRANT SELECT ON TABLE holdfast.v_states TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_tasks TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_transitions TO holdfast_reader;
 GRANT SELECT ON TABLE holdfast.v_usage TO holdfast_reader;

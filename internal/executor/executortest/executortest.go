@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,50 @@ type Memory struct {
 	Messages []task.Message
 	Events   []task.Event
 	Stored   json.RawMessage
+	Said     []executor.Said // of the task; in the context, Before comes first
+	Before   []executor.Said
 	Reads    int
+
+	mu     sync.Mutex
+	states map[executor.Scope]executor.State
+	writes int64
+}
+
+// Dialogue returns Said, and with OfContext Before, within the bounds.
+func (m *Memory) Dialogue(_ context.Context, of executor.Scope, within executor.Bounds) ([]executor.Said, error) {
+	m.Reads++
+	said := slices.Clone(m.Said)
+	if of == executor.OfContext {
+		said = append(slices.Clone(m.Before), said...)
+	}
+	return within.Newest(said), nil
+}
+
+// State returns what SetState has stored.
+func (m *Memory) State(_ context.Context, of executor.Scope) (executor.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Reads++
+	return m.states[of], nil
+}
+
+// SetState stores a value, as the database would.
+func (m *Memory) SetState(_ context.Context, of executor.Scope, value json.RawMessage, version int64) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if version != executor.AnyVersion && version != m.states[of].Version {
+		return 0, executor.ErrStateChanged
+	}
+	if m.states == nil {
+		m.states = map[executor.Scope]executor.State{}
+	}
+	if value == nil || string(value) == "null" {
+		delete(m.states, of)
+		return 0, nil
+	}
+	m.writes++
+	m.states[of] = executor.State{Value: value, Version: m.writes}
+	return m.writes, nil
 }
 
 // History returns Messages.
