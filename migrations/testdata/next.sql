@@ -9,8 +9,10 @@
 -- 00009_role_per_database.sql 30f5d60e846d6cfd8aff721c3bb816b31227cea916621248834eb66f38ad4563
 -- 00011_message_bytes.sql 2c0c266e3482d7a4f890bdcdd2545a68e63729b04eedc7d1ed115140046c86ce
 -- 00013_push_egress.sql 9027dc20638774df1d93e690e2dc8708dd4a6c18714744ddafb596b3e4e87b8b
+-- 00014_artifact_listings.sql 357ea56d3d196f7e7ddfb5aafe80d82717d4cff4adfc9e157bf72c347bcc33f3
 -- 00015_audit_plans.sql e5eaf58116c1fc61d06b8252929500c8925788178d8af9396bb9f5d9324bd28e
 -- 00016_state.sql d112f5dc32fc9549ce7d9f0974265b0000f0dd532ee2dff5806589d3263e5083
+-- 00017_waits.sql 92f3f5f51df81f88ffa0e188c3444f0dffbed9a13e55fdf2d04160a0dcb30a2e
 SET statement_timeout = 0;
 SET lock_timeout = 0;
 SET idle_in_transaction_session_timeout = 0;
@@ -222,6 +224,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION holdfast.message_at(of uuid, at bigint) IS 'The payload of a message event.';
+CREATE FUNCTION holdfast.note_at(of uuid, at bigint) RETURNS json
+    LANGUAGE plpgsql STABLE STRICT
+    AS $$
+BEGIN
+    RETURN (SELECT e.payload FROM holdfast.task_events e WHERE e.task = of AND e.seq = at AND e.kind = 4);
+END
+$$;
+COMMENT ON FUNCTION holdfast.note_at(of uuid, at bigint) IS 'The payload of a run note, by primary key.';
 CREATE FUNCTION holdfast.push_caller(tenant text, owner text) RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -339,6 +349,17 @@ CREATE FUNCTION holdfast.uuid_at(at timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $_$ SELECT (lpad(to_hex(floor(extract(epoch FROM $1) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid $_$;
 COMMENT ON FUNCTION holdfast.uuid_at(at timestamp with time zone) IS 'The lowest task UUID of a moment. task >= holdfast.uuid_at(now() - interval ''1 day'') reads the tasks created in the last day by index and skips older partitions.';
+CREATE FUNCTION holdfast.wait_interrupt(of uuid, message bigint, bytes integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    UPDATE holdfast.task_queue q
+       SET wakes_at = NULL, available_at = now(), interrupted = true, message_seq = message, message_bytes = bytes
+     WHERE q.id = of AND q.worker_id IS NULL AND q.input_seq IS NOT NULL;
+    RETURN 1;
+END
+$$;
+COMMENT ON FUNCTION holdfast.wait_interrupt(of uuid, message bigint, bytes integer) IS 'Ends the wait of a task for a message, whose task the caller has locked.';
 CREATE FUNCTION holdfast.waiting_tasks(slot integer, of_agent text, bound integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
@@ -347,7 +368,7 @@ BEGIN
     -- Index task_queue_ready.
     RETURN (SELECT count(*) FROM (
         SELECT FROM holdfast.task_queue q
-         WHERE q.agent = of_agent AND q.worker_id IS NULL
+         WHERE q.agent = of_agent AND q.worker_id IS NULL AND q.wakes_at IS NULL
          ORDER BY q.available_at, q.id LIMIT bound
     ) n);
 END
@@ -618,6 +639,9 @@ CREATE TABLE holdfast.tasks (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -636,7 +660,7 @@ COMMENT ON COLUMN holdfast.tasks.status_at IS 'When that event was written; of a
 COMMENT ON COLUMN holdfast.tasks.attempt IS 'Fencing token: each claim and each rescue raises it; a write with an older one is refused.';
 COMMENT ON COLUMN holdfast.tasks.run_ordinal IS 'How many events the current attempt has written, so that a retried append writes nothing twice.';
 COMMENT ON COLUMN holdfast.tasks.runs IS 'How often an executor was started for this task.';
-COMMENT ON COLUMN holdfast.tasks.turns IS 'How many messages the client has sent.';
+COMMENT ON COLUMN holdfast.tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
 COMMENT ON COLUMN holdfast.tasks.pending IS 'Messages that wait behind the one that is queued or running.';
 COMMENT ON COLUMN holdfast.tasks.worker_id IS 'The process that runs it now.';
 COMMENT ON COLUMN holdfast.tasks.claimed_at IS 'When the newest attempt was claimed.';
@@ -647,6 +671,9 @@ COMMENT ON COLUMN holdfast.tasks.pushes IS 'It has webhook configurations. If it
 COMMENT ON COLUMN holdfast.tasks.dialect IS 'The A2A version of the request that created it.';
 COMMENT ON COLUMN holdfast.tasks.stream_base IS 'How many events the earlier tasks with its client_id had; null for the first one. A stream id is this plus seq, so the stream ids of one public id only grow.';
 COMMENT ON COLUMN holdfast.tasks.artifact_bytes IS 'Bytes of all artifact chunks that its runs have written, including replaced ones.';
+COMMENT ON COLUMN holdfast.tasks.artifacts_seq IS 'The newest status that lists the ids of all artifacts before it, in their order.';
+COMMENT ON COLUMN holdfast.tasks.wakes_at IS 'When the wait of its agent ends; null: it does not wait. The next claim sets it to null.';
+COMMENT ON COLUMN holdfast.tasks.interruptible IS 'With wakes_at: a message of the client ends the wait.';
 CREATE VIEW holdfast.callers_log WITH (security_barrier='true') AS
  SELECT t.id,
     e.task,
@@ -922,18 +949,24 @@ CREATE TABLE holdfast.task_queue (
     away_since timestamp with time zone,
     suspect boolean DEFAULT false NOT NULL,
     spared integer DEFAULT 0 NOT NULL,
-    message_bytes integer DEFAULT 0 NOT NULL
+    message_bytes integer DEFAULT 0 NOT NULL,
+    wakes_at timestamp with time zone,
+    input_seq bigint,
+    interrupted boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_vacuum_cost_delay='0');
 COMMENT ON TABLE holdfast.task_queue IS 'Tasks that wait for a run (worker_id is null) or have one. The row is deleted when the run parks or ends the task.';
 COMMENT ON COLUMN holdfast.task_queue.available_at IS 'When it is due; no process claims it earlier. A retry is due after its backoff.';
-COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The message event that the run answers.';
-COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of that message among the client''s messages, from 1.';
-COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this message has had.';
+COMMENT ON COLUMN holdfast.task_queue.message_seq IS 'The newest message that a run has answered or answers.';
+COMMENT ON COLUMN holdfast.task_queue.turn IS 'Number of the turn, from 1.';
+COMMENT ON COLUMN holdfast.task_queue.tries IS 'How many tries this turn has had.';
 COMMENT ON COLUMN holdfast.task_queue.away_since IS 'Since when the agent has not begun this run: it was away, or too busy; null otherwise.';
 COMMENT ON COLUMN holdfast.task_queue.suspect IS 'Its last run was lost with its process and may have been the reason. A process starts one such run at a time.';
 COMMENT ON COLUMN holdfast.task_queue.spared IS 'How many of its tries were lost with a process that also lost other runs.';
 COMMENT ON COLUMN holdfast.task_queue.message_bytes IS 'Size of the message that the run answers, as text. A worker claims as many messages as its memory allows.';
+COMMENT ON COLUMN holdfast.task_queue.wakes_at IS 'When its timer fires; null: it has none. No process claims it before.';
+COMMENT ON COLUMN holdfast.task_queue.input_seq IS 'The run note with the wait that this turn follows; null for a turn that follows none.';
+COMMENT ON COLUMN holdfast.task_queue.interrupted IS 'With input_seq: a message ended the wait. The run answers that message.';
 CREATE TABLE holdfast.task_states (
     task uuid NOT NULL,
     version bigint NOT NULL,
@@ -976,6 +1009,9 @@ CREATE TABLE holdfast.tasks_ended (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1011,6 +1047,9 @@ CREATE TABLE holdfast.tasks_dated (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1046,6 +1085,9 @@ CREATE TABLE holdfast.tasks_20261101 (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1080,6 +1122,9 @@ CREATE TABLE holdfast.tasks_kept (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1114,6 +1159,9 @@ CREATE TABLE holdfast.tasks_open (
     artifact_bytes bigint DEFAULT 0 NOT NULL,
     metadata json,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    artifacts_seq bigint,
+    wakes_at timestamp with time zone,
+    interruptible boolean DEFAULT false NOT NULL,
     CONSTRAINT tasks_counts CHECK (((attempt >= 0) AND (run_ordinal >= 0) AND (runs >= 0) AND (turns >= 1) AND (pending >= 0))),
     CONSTRAINT tasks_seq_order CHECK (((status_seq >= 1) AND (status_seq <= last_seq))),
     CONSTRAINT tasks_state_known CHECK ((state = ANY (ARRAY[1, 2, 3, 4, 5, 6, 7, 8]))),
@@ -1270,7 +1318,7 @@ COMMENT ON COLUMN holdfast.v_events.tenant IS 'The tenant of the caller that cre
 COMMENT ON COLUMN holdfast.v_events.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_events.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_events.seq IS 'Place in the task''s log, from 1 without a gap; the id of the event on a stream.';
-COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly, or a checkpoint; clients do not see these).';
+COMMENT ON COLUMN holdfast.v_events.kind IS 'message (from the client), status, artifact (a chunk of one), or run (an attempt that ended badly or in a wait, or a checkpoint; clients do not see these).';
 COMMENT ON COLUMN holdfast.v_events.at IS 'When it was stored.';
 COMMENT ON COLUMN holdfast.v_events.attempt IS 'The attempt that wrote it; 0 for an event of a client.';
 COMMENT ON COLUMN holdfast.v_events.state IS 'Status: the state that it sets or repeats.';
@@ -1499,12 +1547,13 @@ CREATE VIEW holdfast.v_queue AS
     t.context_id,
         CASE
             WHEN (q.worker_id IS NOT NULL) THEN 'running'::text
+            WHEN (q.wakes_at IS NOT NULL) THEN 'timer'::text
             WHEN (q.available_at > now()) THEN 'delayed'::text
             ELSE 'waiting'::text
         END AS phase,
     q.available_at,
         CASE
-            WHEN (q.worker_id IS NULL) THEN GREATEST((now() - q.available_at), '00:00:00'::interval)
+            WHEN ((q.worker_id IS NULL) AND (q.wakes_at IS NULL)) THEN GREATEST((now() - q.available_at), '00:00:00'::interval)
             ELSE NULL::interval
         END AS waiting,
     q.worker_id AS worker,
@@ -1528,14 +1577,14 @@ COMMENT ON COLUMN holdfast.v_queue.agent IS 'The agent''s name in the configurat
 COMMENT ON COLUMN holdfast.v_queue.tenant IS 'The tenant of the caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.owner IS 'The caller that created the task; empty without identity.';
 COMMENT ON COLUMN holdfast.v_queue.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
-COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages) or delayed (a retry that is due at available_at).';
+COMMENT ON COLUMN holdfast.v_queue.phase IS 'running (a worker has it), waiting (a worker may claim it, or its agent is away: see v_outages), delayed (a retry that is due at available_at) or timer (its agent waits until available_at).';
 COMMENT ON COLUMN holdfast.v_queue.available_at IS 'When it was or will be due.';
-COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs.';
+COMMENT ON COLUMN holdfast.v_queue.waiting IS 'How long it has been due and unclaimed; null while it runs or its timer does.';
 COMMENT ON COLUMN holdfast.v_queue.worker IS 'The process that runs it.';
 COMMENT ON COLUMN holdfast.v_queue.worker_name IS 'The name of that process.';
 COMMENT ON COLUMN holdfast.v_queue.started_at IS 'When that process claimed it.';
-COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which of the client''s messages its run answers, from 1.';
-COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that message has had, including the current run.';
+COMMENT ON COLUMN holdfast.v_queue.turn IS 'Which turn of the task its run is, from 1.';
+COMMENT ON COLUMN holdfast.v_queue.tries IS 'How many tries that turn has had, including the current run.';
 COMMENT ON COLUMN holdfast.v_queue.cancel_requested IS 'A client asked to cancel it.';
 COMMENT ON COLUMN holdfast.v_queue.away_since IS 'Since when its agent has not begun this run: it is away or too busy; null otherwise, and for tasks behind it.';
 CREATE VIEW holdfast.v_runs AS
@@ -1579,7 +1628,7 @@ CREATE VIEW holdfast.v_runs AS
             x.ended_at,
             x.payload,
             row_number() OVER (ORDER BY x.seq) AS run,
-            (1 + count(*) FILTER (WHERE (x.kind = 2)) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
+            (1 + count(*) FILTER (WHERE ((x.kind = 2) OR (((x.payload -> 'outcome'::text) #>> '{}'::text[]) = 'waits'::text))) OVER (ORDER BY x.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS turn
            FROM ( SELECT e.seq,
                     e.kind,
                     e.state,
@@ -1589,7 +1638,7 @@ CREATE VIEW holdfast.v_runs AS
                     e.created_at AS ended_at,
                     e.payload
                    FROM holdfast.task_events e
-                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text])))))
+                  WHERE ((e.task = t.id) AND (e.attempt > 0) AND (((e.kind = 2) AND (e.state <> 2)) OR ((e.kind = 4) AND (((e.payload -> 'outcome'::text) #>> '{}'::text[]) = ANY (ARRAY['lost'::text, 'retry'::text, 'returned'::text, 'away'::text, 'waits'::text])))))
                 UNION ALL
                  SELECT NULL::bigint,
                     NULL::smallint,
@@ -1609,13 +1658,13 @@ COMMENT ON COLUMN holdfast.v_runs.owner IS 'The caller that created the task; em
 COMMENT ON COLUMN holdfast.v_runs.context_id IS 'The conversation that the task belongs to (sessionId in A2A 0.1).';
 COMMENT ON COLUMN holdfast.v_runs.run IS 'Number of the run within its task, from 1.';
 COMMENT ON COLUMN holdfast.v_runs.attempt IS 'Its fencing token, as in v_events and in the server''s logs.';
-COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which of the client''s messages it answered, from 1. More than one run of a turn means a retry.';
+COMMENT ON COLUMN holdfast.v_runs.turn IS 'Which turn of the task it was, from 1. More than one run of a turn means a retry.';
 COMMENT ON COLUMN holdfast.v_runs.worker IS 'The process that ran it.';
 COMMENT ON COLUMN holdfast.v_runs.worker_name IS 'The name of that process, even after its end.';
 COMMENT ON COLUMN holdfast.v_runs.started_at IS 'When the process claimed it.';
 COMMENT ON COLUMN holdfast.v_runs.ended_at IS 'When it ended; for a lost run, when another process noticed; null while it runs.';
 COMMENT ON COLUMN holdfast.v_runs.duration IS 'From started_at to ended_at, or to now.';
-COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
+COMMENT ON COLUMN holdfast.v_runs.outcome IS 'running; the state that it left the task in (completed, failed, canceled, rejected, input-required, auth-required); continued (it asked for input that was already there); waits (a timer begins the next turn); or retry (it failed and is retried), away (the agent was away and did not begin it), returned (its server stopped and gave it back), lost (its process stopped renewing its lease).';
 COMMENT ON COLUMN holdfast.v_runs.error IS 'Why it failed, was rejected or is retried, with the cause that the client does not read.';
 COMMENT ON COLUMN holdfast.v_runs.seq IS 'The event that ended it; null while it runs.';
 CREATE VIEW holdfast.v_states AS
@@ -1717,8 +1766,8 @@ COMMENT ON COLUMN holdfast.v_tasks.ended_at IS 'When it ended; null while it is 
 COMMENT ON COLUMN holdfast.v_tasks.duration IS 'From created_at to ended_at; null while it is open.';
 COMMENT ON COLUMN holdfast.v_tasks.status_message IS 'The message of the current status, if it has one: id, role, parts, metadata.';
 COMMENT ON COLUMN holdfast.v_tasks.status_text IS 'The text of that message, such as why the task failed or what a parked task asks for.';
-COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many messages the client has sent.';
-COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many of them wait behind the one that is queued or running.';
+COMMENT ON COLUMN holdfast.v_tasks.turns IS 'How many turns it has: a message of the client begins one, as does a timer.';
+COMMENT ON COLUMN holdfast.v_tasks.pending IS 'How many messages wait behind the turn that is queued, runs or waits.';
 COMMENT ON COLUMN holdfast.v_tasks.runs IS 'How often an executor was started. Runs that a stopping server returned do not count.';
 COMMENT ON COLUMN holdfast.v_tasks.attempt IS 'Fencing token of the newest attempt. Rescues raise it too, so it may be higher than runs.';
 COMMENT ON COLUMN holdfast.v_tasks.worker IS 'The process that runs it now.';
@@ -1897,79 +1946,79 @@ ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_dated FOR 
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_ended FOR VALUES IN ('5', '6', '7', '8');
 ALTER TABLE ONLY holdfast.tasks_ended ATTACH PARTITION holdfast.tasks_kept FOR VALUES IN (true);
 ALTER TABLE ONLY holdfast.tasks ATTACH PARTITION holdfast.tasks_open FOR VALUES IN ('1', '2', '3', '4');
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 13:03:39.625597+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 13:03:39.626778+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 13:03:39.636689+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 13:03:39.66266+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 13:03:39.669871+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 13:03:39.687529+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.699645+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.70034+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.701073+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.70179+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.702477+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.70317+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.70856+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.710385+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.715828+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.716579+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.717187+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.717748+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.718284+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.718771+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.719299+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.719784+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.720283+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.720935+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.723638+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:03:39.724194+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:03:39.734243+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:03:39.743179+05:45', NULL, NULL);
-INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 13:03:39.829175+05:45', NULL, NULL);
-INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'w1', '2026-11-23 13:03:39.837992+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'w1', '2026-11-23 13:03:39.873015+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', '2026-11-23 13:03:39.920131+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', '2026-11-23 13:03:39.972418+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', '2026-11-23 13:03:40.018411+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20745-6bc6-75e0-914f-4db37126e164', 'w1', '2026-11-23 13:03:40.067267+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20745-6bc6-75e0-914f-4db37126e164', 'w1', '2026-11-23 13:03:40.088825+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20745-6bcf-7195-9f87-26c8e5c297a4', 'w1', '2026-11-23 13:03:40.120111+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20745-6b82-7998-b1b7-dcd56130c74c', 'w1', '2026-11-23 13:03:40.141653+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20745-6a10-7ef0-934d-f8246322c1a8');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 13:03:39.522488+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6a37-7997-86e5-43fa93205f8d","agent":"travel","subject":"ada"}]', '\x5666e687209dc537149a161e89d8db7a918ee7c6a126bf9085f46ffae88c8ba6');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 13:03:39.5921+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20745-6a37-7997-86e5-43fa93205f8d","agent":"travel"}]', '\x8e49c89b74f363f7f28dec89fe4abb1d23ef4430684f13c004587e49d444332c');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 13:03:39.633969+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b0c-7add-a423-e5eb56e016e4","agent":"travel","subject":"ada"}]', '\xabbd9ebbf23b69755803804977b05d63f2ccafd375f1f2f4328d145641e9746e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 13:03:39.638686+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b16-729c-bcf4-14a1c94c1149","agent":"travel","subject":"ben"}]', '\x677fb3b1faeeee1f874f2e9bb158ed2c8db8c22d81da81b3796257be2dc37c00');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 13:03:39.651284+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b1d-79fe-b6c2-ca52d5562242","agent":"travel","subject":"ben"}]', '\x290221d9d573f89c7aa297ff190628bea69dde2a405275d88b890fc5c7f9bb2b');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 13:03:39.664667+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b30-7043-814a-0da78977cdad","agent":"travel","subject":"ben"}]', '\x7e40bbd217a85a6f194da527f037713952fa6f5ef0172fc9ccfa4f7bb61e82dd');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 13:03:39.690337+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b49-7467-a5ad-60d45351e49c","agent":"writer","subject":"ada"}]', '\xf22e7a8a5ad4161d390e6a33e018da66fde4a5b435ed034dc11615d7a309ff1e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 13:03:39.725802+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b6d-7452-bcfb-2f4e6888379e","agent":"writer","subject":"cyd"}]', '\x8c70129aecd4b0c4b491839dce121e1a2411a0485504b127add80358ed70be42');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 13:03:39.736067+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b77-77c4-8465-da3ff0c48ce6","agent":"writer","subject":"cyd"}]', '\x9dd44ab9b8340527714c276eec3a251ad3afa63ea2b902d9d314b9a806773836');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 13:03:39.747321+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b82-7998-b1b7-dcd56130c74c","agent":"writer","subject":"cyd"}]', '\xe032a0ffb79b83f69d08805ef4b31dbf0738ac1b8950a9ec80a36cd60dabe9cb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 13:03:39.755489+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20745-6b82-7998-b1b7-dcd56130c74c","agent":"writer"}]', '\x4a3de8f41516ba3a19eb7a1640dd473bea1253457f61bec1671cfd13e903970f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 13:03:39.75723+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b8c-7a25-b83e-5923b6a03812","agent":"writer","subject":"cyd"}]', '\x631fd0ee00449c3c308c29086d70479bfe083cd14aafbdd0e4fcba221f629ceb');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 13:03:39.758087+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20745-6b8c-7a25-b83e-5923b6a03812","agent":"writer"}]', '\xa3d89719ee6195c15440921373e97585fada19261da813197d23d10703942400');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 13:03:39.759133+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b8e-77b4-981c-4f1d96d478e6","agent":"support","subject":"ben"}]', '\x00aced4b119d6043a76818ff0becbd929f1d16f1cd90eaf5a9a409df407c254f');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 13:03:39.768954+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b94-7741-bf17-53a90f9df7a8","agent":"support","subject":"ben"}]', '\xfe3d13f63f62928346f9387090030bdad42f2527664ad60a63dbef3b4ec726ab');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 13:03:39.776947+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6b9b-7c06-94d4-d9d01bebc65d","agent":"support","subject":"cyd"}]', '\xc32f4f1cc21f2b2b3db982d9f82b3f5d400384447b69444b60bb197d1bc3c075');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 13:03:39.811104+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2","agent":"support","subject":"cyd"}]', '\x7629cbbd737596eeb478f477d147fd96ab5822e3a7081c2bda3ce581ccc3a43e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 13:03:39.814954+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bc6-75e0-914f-4db37126e164","agent":"support","subject":"cyd"}]', '\x540d12cd00fce802c2a65d1eea651ee66f016479c133b121bdd4b6a6e8fd0726');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 13:03:39.823642+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bcf-7195-9f87-26c8e5c297a4","agent":"support","subject":"cyd"}]', '\xc88c964b6f6d67a6dd045b4ac3e08952740fa0c9f02c59a95a9bc5367d6c77e4');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 13:03:39.82705+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bd2-777e-99ef-0c9e5c212b5a","agent":"writer","subject":"ada"}]', '\x0722717f855f835ac199293ac26fd96510c35ec2bf5204a7c5b9fc26f5b8ac05');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 13:03:39.832871+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6bd8-735c-8306-0a8b1b55cb5e","agent":"writer","subject":"ben"}]', '\x90b9ac54eeef41b251f5983130bf2412f5cd09203e41df10f184ce7c9c48077e');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 13:03:39.842439+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6be1-7cf1-9e97-28d993f4a239","agent":"support","subject":"ben"}]', '\x4a1cb4d8dd1a64beb18186213f0fb7d7168d60f530a43e55f085aaf35b7b0c61');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 13:03:39.845576+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6be5-70a4-b018-ba14fe4b871d","agent":"travel","subject":"ada"}]', '\x1c83c8d6939610bbdf0bda4aeabed2a02db4d6a6625cc4cc08475002aa846057');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 13:03:39.846567+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6be6-7209-8197-fedf0b17a84c","agent":"travel","subject":"ada"}]', '\xc2fc8bb4306833811935f57ac6a2d182a4c44fd8505c7bfe1467305ac39cb395');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 13:03:39.851884+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6bd2-777e-99ef-0c9e5c212b5a","object":"w1"}]', '\x02c66134805a41f1eb2748b2328a04fbf8cd89418d45075206da2f5a05464b8a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 13:03:39.853773+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6bd2-777e-99ef-0c9e5c212b5a","object":"w1"}]', '\xa408b3c51669c4d38da9a984894c617fd75b03e201a15dc0be72c8dc81f3b139');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 13:03:39.916775+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2","object":"w1"}]', '\xe264d26dc81929fc8682a73af76175ce675276433fc597e04cf3bf5c5348b56d');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 13:03:39.922311+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2","object":"w1"}]', '\x4ccbd4c342f7d679ba7d80a180f9f9c3c03d3179232232eb1d2f54784a89db37');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 13:03:40.059958+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6bc6-75e0-914f-4db37126e164","object":"w1"}]', '\x0a76e394ce5611a5b461fc6bf41c93b1608b2c4e602506cb2e594ce29f5b103a');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 13:03:40.0729+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6bc6-75e0-914f-4db37126e164","object":"w1"}]', '\x99f8fd6ad983490c996f697dc3f394ef3177f7f3337dffe105bdc5cd03c728b0');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 13:03:40.130644+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6bcf-7195-9f87-26c8e5c297a4","object":"w1"}]', '\x4068eec8adce327a01bc0eccbe31ef5d00a9ad5760eb2cf6fd58d7582f6ae631');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 13:03:40.13143+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6bcf-7195-9f87-26c8e5c297a4","object":"w1"}]', '\x6f2bb7d3196a1f0ed105a23267e558820c8268dc35d774e8e3f72a02e7043961');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 13:03:40.161827+05:45', 'holdfast', '[{"action":"push.set","task":"01a20745-6b82-7998-b1b7-dcd56130c74c","object":"w1"}]', '\x0b3590d43ec6b7dcf76c79b8f5558e7b5b6cb0986d6d03377fdd18374fc1ad79');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 13:03:40.16254+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20745-6b82-7998-b1b7-dcd56130c74c","object":"w1"}]', '\xbef86cfc76068ab038048c0b1fb6327292ea61f90fd23d76152c794a7a385209');
-INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 13:03:40.221915+05:45', 'holdfast', '[{"action":"task.created","task":"01a20745-6d36-7197-b6dc-7384e01e4b40","agent":"writer","subject":"cyd"}]', '\x3b4e0b6267d92dda44040a4300c9220608ff0380186436b7e552d2258256c27e');
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 7, 3, false, NULL, 2, false, false, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"DY 1303, "}]}', NULL, '2026-11-23 13:16:25.596388+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 8, 3, false, NULL, 2, true, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"07:20"}]}', NULL, '2026-11-23 13:16:25.61325+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1b30-7938-bc1d-b0761d6a1428', 3, 3, false, NULL, 1, false, true, 'hotel', '{"index":0,"name":"hotel","parts":[{"text":"Two nights at the harbour"}],"event_metadata":{"usage":{"inputTokens":700,"outputTokens":100,"totalTokens":800}}}', NULL, '2026-11-23 13:16:25.63442+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1b58-7b58-ae72-98d36f25ac97', 5, 3, false, NULL, 3, false, true, 'itinerary', '{"index":0,"name":"itinerary","parts":[{"text":"AZ 77"}]}', NULL, '2026-11-23 13:16:25.705597+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1b8b-7dda-942d-7a731d26b5de', 3, 3, false, NULL, 1, false, false, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum"}]}', NULL, '2026-11-23 13:16:25.712771+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1b8b-7dda-942d-7a731d26b5de', 5, 3, false, NULL, 3, false, true, 'guide', '{"index":0,"name":"guide","parts":[{"text":"The Forum opens at nine."}]}', NULL, '2026-11-23 13:16:25.743418+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 3, 3, false, NULL, 1, false, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.784905+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 4, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.789882+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 5, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.799457+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 6, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.816592+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 7, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.825658+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 8, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.829617+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 9, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.837736+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 10, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.848117+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 11, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.854005+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 12, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.860602+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 13, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.868577+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 14, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.873381+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 15, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.878426+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 16, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.900666+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 17, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.921739+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 18, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.923774+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 19, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.933057+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 20, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.936612+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 21, 3, false, NULL, 1, true, false, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.946184+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 22, 3, false, NULL, 1, true, true, 'poem', '{"index":0,"name":"poem","parts":[{"text":"rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves rolling waves "}]}', NULL, '2026-11-23 13:16:25.948563+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1c7f-7706-8f81-bbe43ffc73a6', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:16:25.99852+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1cb5-7acd-8730-d4e0912657d0', 3, 3, false, NULL, 1, false, true, 'haiku', '{"index":0,"name":"haiku","parts":[{"text":"old pond"}]}', NULL, '2026-11-23 13:16:26.015189+05:45', NULL, NULL);
+INSERT INTO holdfast.artifacts_20261101 VALUES ('01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 3, 3, false, NULL, 1, false, false, 'novel', '{"index":0,"name":"novel","parts":[{"text":"Chapter one"}]}', NULL, '2026-11-23 13:16:26.14497+05:45', NULL, NULL);
+INSERT INTO holdfast.attempts_20261123 VALUES (1, '01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 'w1', '2026-11-23 13:16:26.282915+05:45', 2, 2, 'j-novel-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.attempts_20261123 VALUES (2, '01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 'w1', '2026-11-23 13:16:26.318061+05:45', 2, 2, 'j-novel-1', 2, 'delivered', 204, NULL, '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.attempts_20261123 VALUES (3, '01a20751-1cfd-7ea4-9ceb-afc7f2791857', 'w1', '2026-11-23 13:16:26.369751+05:45', 3, 3, 'j-ask-1', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.attempts_20261123 VALUES (4, '01a20751-1cfd-7ea4-9ceb-afc7f2791857', 'w1', '2026-11-23 13:16:26.414811+05:45', 3, 3, 'j-ask-1', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.attempts_20261123 VALUES (5, '01a20751-1cfd-7ea4-9ceb-afc7f2791857', 'w1', '2026-11-23 13:16:26.471062+05:45', 3, 3, 'j-ask-1', 3, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.attempts_20261123 VALUES (6, '01a20751-1d0e-7b59-ab74-6a785ef10f0b', 'w1', '2026-11-23 13:16:26.509527+05:45', 3, 3, 'j-ask-2', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.attempts_20261123 VALUES (7, '01a20751-1d0e-7b59-ab74-6a785ef10f0b', 'w1', '2026-11-23 13:16:26.538551+05:45', 3, 3, 'j-ask-2', 2, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.attempts_20261123 VALUES (8, '01a20751-1d1c-7d62-8497-91eef0dda0cc', 'w1', '2026-11-23 13:16:26.602132+05:45', 3, 3, 'j-ask-3', 1, 'server', 503, '503 Service Unavailable', '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.attempts_20261123 VALUES (9, '01a20751-1cc0-7a98-b21a-5b8c4c7d87b0', 'w1', '2026-11-23 13:16:26.646844+05:45', 3, 3, 'j-essay-1', 1, 'gone', 410, '410 Gone', '00:00:00.04', '01a20751-1a0c-7071-9770-9af05a4611cf');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 1, '2026-11-23 13:16:25.425265+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1a3e-767d-974d-3c54227d4af4","agent":"travel","subject":"ada"}]', '\xf2482bed7a8ec9d3d7420bfb6ecf618e83f529ef8b5ae6d23faa992b3c909630');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 2, '2026-11-23 13:16:25.55589+05:45', 'holdfast', '[{"action":"task.continued","task":"01a20751-1a3e-767d-974d-3c54227d4af4","agent":"travel"}]', '\x9161aee8e0cd02d5b82fc8359fdfa3fe31cd809ad6a59b6346d848cbe8e07d0d');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 3, '2026-11-23 13:16:25.621458+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1b30-7938-bc1d-b0761d6a1428","agent":"travel","subject":"ada"}]', '\x96ecc1f9430ed2c1e6da3f546b801d11be8a221b619f687ce3a8b1796cd3b8c4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 4, '2026-11-23 13:16:25.641504+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1b48-7a93-95b9-91aae51fc6d7","agent":"travel","subject":"ben"}]', '\xada20116dc6c7026ae7c5e3eabd9d02c9c5a328add7034863fc1786ee42045be');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 5, '2026-11-23 13:16:25.672749+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1b58-7b58-ae72-98d36f25ac97","agent":"travel","subject":"ben"}]', '\x1616d0bdbd7d67f4dfbec4d285839d6f9ab954a5521bb30b127a25fd5240564a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 6, '2026-11-23 13:16:25.708781+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1b8b-7dda-942d-7a731d26b5de","agent":"travel","subject":"ben"}]', '\xd1dd4f75b8771a9e6148e4f6dab9e881b0f6a3ec223abaf24384e8e210ec93e9');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 7, '2026-11-23 13:16:25.762234+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1bb2-703c-abca-9246159c23e3","agent":"writer","subject":"ada"}]', '\x79e4e5271418c552b5c139af979fa248a7da11f4e1b1519277c6ee26b5f660ee');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 8, '2026-11-23 13:16:25.978486+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1c7f-7706-8f81-bbe43ffc73a6","agent":"writer","subject":"cyd"}]', '\x59596c10bf8073977a712fdf04fc75e6f4e327d1acfa123fb27f17053450e2c2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 9, '2026-11-23 13:16:26.009152+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1cb5-7acd-8730-d4e0912657d0","agent":"writer","subject":"cyd"}]', '\x988394e1fa98f42b74e3a8d674b804cdb75454dcdd86f2379c135f287b548a3e');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 10, '2026-11-23 13:16:26.01731+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1cc0-7a98-b21a-5b8c4c7d87b0","agent":"writer","subject":"cyd"}]', '\x554185a3bbc33c8d5fd84ea7a271ab6669b03eb4fa8519dc1006250abd8a0016');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 11, '2026-11-23 13:16:26.037695+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20751-1cc0-7a98-b21a-5b8c4c7d87b0","agent":"writer"}]', '\xedeba620f9b8d6f224f5d172f3067bbf93cca6822cd952ff440f569aeee51960');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 12, '2026-11-23 13:16:26.03977+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1cd7-7117-b359-0e02b9d58e7f","agent":"writer","subject":"cyd"}]', '\x9c25576fd5a40c1361be227a8dc82987e7ff1a1e3fe3ec3264397807ca8ce097');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 13, '2026-11-23 13:16:26.040994+05:45', 'holdfast', '[{"action":"task.canceled","task":"01a20751-1cd7-7117-b359-0e02b9d58e7f","agent":"writer"}]', '\x8e692da66b159731dcb72a1926d810617d0074d775afddfe97f0963000fbbf68');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 14, '2026-11-23 13:16:26.042135+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1cd9-7735-917c-c1dcd33767f7","agent":"support","subject":"ben"}]', '\xa852939a4bb314aedbd443f8f95c4770cb7719b5998d59bc21ef2390353df34f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 15, '2026-11-23 13:16:26.051373+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1ce2-75c9-906f-149e5bcbb04b","agent":"support","subject":"ben"}]', '\xc3a5bec560a063c0631fad8ef1e748946a34c32975ff588759d123ddef1c3eae');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 16, '2026-11-23 13:16:26.066894+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1cf0-7093-9542-3b83348863f2","agent":"support","subject":"cyd"}]', '\x53d2fb77a655f65d32313f740287e58b34d3e8f88348a8d6c19011f3c6f81fb1');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 17, '2026-11-23 13:16:26.078546+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1cfd-7ea4-9ceb-afc7f2791857","agent":"support","subject":"cyd"}]', '\x8bbde6c339d36a370a569eb9a52518f6ff6b90745bcfc083e4f72502eaef8491');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 18, '2026-11-23 13:16:26.095321+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1d0e-7b59-ab74-6a785ef10f0b","agent":"support","subject":"cyd"}]', '\x274e8a87d8f624b49421a7e6d775ed613853921c5b678b13657705aefc735e93');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 19, '2026-11-23 13:16:26.109439+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1d1c-7d62-8497-91eef0dda0cc","agent":"support","subject":"cyd"}]', '\x92f723c3dc436c71c38b5d5f3ad9479cd02a5b917fed471f8a4d0e6a0b493e08');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 20, '2026-11-23 13:16:26.129197+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1d2c-7c25-a37a-e85f4cd9af4c","agent":"writer","subject":"ada"}]', '\x7934b9c8516c3279d230bb6668f2853e7e9775e8cdd8d4a04ef64c19e85fbad4');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 21, '2026-11-23 13:16:26.153435+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1d44-7408-a983-2e7ad7aaaf88","agent":"writer","subject":"ben"}]', '\xd584898aa2f89f99a2b0d6844de5d34e6ffe698f4d8d5636fac34583a8223009');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 22, '2026-11-23 13:16:26.16642+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1d55-7a59-8990-e5f5fae2543e","agent":"support","subject":"ben"}]', '\xa9b8b3979464c3c81acdedfed7aab12ee9d61d6f37f6168484e416dbfc28599a');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 23, '2026-11-23 13:16:26.222724+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1d85-7c41-b4e8-b57c0a97f9e8","agent":"travel","subject":"ada"}]', '\x689829f89f6b78b28dd155e5bfe6802071abd0e20b44e5168bd92c2a2c1efb3f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 24, '2026-11-23 13:16:26.237155+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1d94-7c01-ac17-08b008c52d34","agent":"travel","subject":"ada"}]', '\x0ec7f9996fcd4fa7e09dc07a601c268df159acbdd8dd6a24b9994e9fb0d39aca');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 25, '2026-11-23 13:16:26.264586+05:45', 'holdfast', '[{"action":"push.set","task":"01a20751-1d2c-7c25-a37a-e85f4cd9af4c","object":"w1"}]', '\x7c4568babf2bfcc2914af8bb5e2bb3f7bd8e3e20c96ded2e3fb6aad12575b6bb');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 26, '2026-11-23 13:16:26.27278+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20751-1d2c-7c25-a37a-e85f4cd9af4c","object":"w1"}]', '\x42e82ff75074a11ece2d31ca730c63bd22eeffd0acac26e20452c18255ccc11b');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 27, '2026-11-23 13:16:26.359833+05:45', 'holdfast', '[{"action":"push.set","task":"01a20751-1cfd-7ea4-9ceb-afc7f2791857","object":"w1"}]', '\x4304f59d265ad8ad18b84b31f7ce35e3cad0dea112b21f3de75da728503f70a2');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 28, '2026-11-23 13:16:26.360718+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20751-1cfd-7ea4-9ceb-afc7f2791857","object":"w1"}]', '\x601e4c172637e6dcd5c0a7a02656696b74ac65bf360eeda5f50c37c450b2a7ae');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 29, '2026-11-23 13:16:26.513956+05:45', 'holdfast', '[{"action":"push.set","task":"01a20751-1d0e-7b59-ab74-6a785ef10f0b","object":"w1"}]', '\x02b3d7c1fc44f0140e4341e85732d556cdd806a8c5bdccdddbe5f7023f712663');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 30, '2026-11-23 13:16:26.519879+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20751-1d0e-7b59-ab74-6a785ef10f0b","object":"w1"}]', '\xfb0fb3e59ecdbb6e1d7cab32eef7292f5efc9842058b4b51ee2a6b0c990cd65f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 31, '2026-11-23 13:16:26.60096+05:45', 'holdfast', '[{"action":"push.set","task":"01a20751-1d1c-7d62-8497-91eef0dda0cc","object":"w1"}]', '\x281bc14ba6971ec92b86db78eeb1ae67e86e7425b3a8fdcd49c9f587f05f6f19');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 32, '2026-11-23 13:16:26.606007+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20751-1d1c-7d62-8497-91eef0dda0cc","object":"w1"}]', '\xb7775cf38fb9b45c6ecd4a78229a70444e841e2c88b5a19a57045123cba9f15f');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 33, '2026-11-23 13:16:26.644108+05:45', 'holdfast', '[{"action":"push.set","task":"01a20751-1cc0-7a98-b21a-5b8c4c7d87b0","object":"w1"}]', '\x4962d2e127ca853002915304025cffb2de3805055a5bd6d66cb3717ae48b55f3');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 34, '2026-11-23 13:16:26.64747+05:45', 'holdfast', '[{"action":"push.redelivered","task":"01a20751-1cc0-7a98-b21a-5b8c4c7d87b0","object":"w1"}]', '\xacb58ef91220db1938303df470ecc5aa633b09ff0467b92d3cde9b134bb334aa');
+INSERT INTO holdfast.audit_20261101 VALUES (1, 35, '2026-11-23 13:16:26.707894+05:45', 'holdfast', '[{"action":"task.created","task":"01a20751-1f5f-75c3-92ea-fe9b77387489","agent":"writer","subject":"cyd"}]', '\xa203fb5d3fe76069becc2da2ad4b32a2ca3d339c9dd30684bed9ea51a712235b');
 INSERT INTO holdfast.audit_chains VALUES (2, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (3, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (4, 0, '\x', 0, '\x');
@@ -2033,158 +2082,160 @@ INSERT INTO holdfast.audit_chains VALUES (61, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (62, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (63, 0, '\x', 0, '\x');
 INSERT INTO holdfast.audit_chains VALUES (64, 0, '\x', 0, '\x');
-INSERT INTO holdfast.audit_chains VALUES (1, 35, '\x3b4e0b6267d92dda44040a4300c9220608ff0380186436b7e552d2258256c27e', 0, '\x');
-INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20745-6bd2-777e-99ef-0c9e5c212b5a', 1, '{"chapter": 1}', '01a20745-6bd7-70be-868e-a3e0e8205d86', '2026-11-23 13:03:39.831504+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 13:03:39.433917+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.558398+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 13:03:39.58169+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.54843+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20745-6adf-71bf-8bf2-b654cac33dba', '2026-11-23 13:03:39.586808+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.586808+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.62472+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 13:03:39.627642+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.623915+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 13:03:39.628801+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.635915+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.637426+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.635158+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b16-729c-bcf4-14a1c94c1149', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 13:03:39.6383+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b16-729c-bcf4-14a1c94c1149', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.643327+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b16-729c-bcf4-14a1c94c1149', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 13:03:39.6442+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.639335+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 13:03:39.645766+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.653151+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:03:39.654394+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.652372+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:03:39.658976+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.655564+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.663391+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.662022+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 13:03:39.664149+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.669193+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20745-6a31-7a80-af71-b4dbfd0d9e0a"}', NULL, '2026-11-23 13:03:39.676994+05:45', '01a20745-6a31-7a80-af71-b4dbfd0d9e0a', '2026-11-23 13:03:39.668557+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.688413+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.684852+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 13:03:39.689407+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.698861+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 13:03:39.724783+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.692472+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:03:39.725368+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.733403+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.734954+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.730951+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:03:39.735648+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.742251+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.745907+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.738766+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 13:03:39.746851+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.753381+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.755951+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.748567+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8c-7a25-b83e-5923b6a03812', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 13:03:39.756775+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8c-7a25-b83e-5923b6a03812', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.757952+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8e-77b4-981c-4f1d96d478e6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 13:03:39.758695+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8e-77b4-981c-4f1d96d478e6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.762916+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b8e-77b4-981c-4f1d96d478e6', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:03:39.763799+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.759787+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b94-7741-bf17-53a90f9df7a8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 13:03:39.766057+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b94-7741-bf17-53a90f9df7a8', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.770424+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b94-7741-bf17-53a90f9df7a8', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:03:39.771228+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.769837+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b9b-7c06-94d4-d9d01bebc65d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 13:03:39.776452+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b9b-7c06-94d4-d9d01bebc65d', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.801288+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6b9b-7c06-94d4-d9d01bebc65d', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 13:03:39.80964+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.777729+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:03:39.810602+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.813073+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:03:39.813804+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.811894+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:03:39.81454+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.821396+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:03:39.822264+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.817739+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:03:39.823212+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.825252+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:03:39.825962+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.824673+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 13:03:39.826649+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.828199+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bd8-735c-8306-0a8b1b55cb5e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 13:03:39.832404+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6bd8-735c-8306-0a8b1b55cb5e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.841053+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 13:03:39.841949+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:03:39.843765+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be5-70a4-b018-ba14fe4b871d', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 13:03:39.845182+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 13:03:39.844462+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.843171+05:45');
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6be6-7209-8197-fedf0b17a84c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 13:03:39.846215+05:45', NULL, NULL);
-INSERT INTO holdfast.events_20261101 VALUES ('01a20745-6d36-7197-b6dc-7384e01e4b40', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 13:03:40.189491+05:45', NULL, NULL);
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20745-6a37-7997-86e5-43fa93205f8d', '2026-11-23 13:03:39.433917+05:45');
-INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20745-6b0c-7add-a423-e5eb56e016e4', '2026-11-23 13:03:39.628801+05:45');
-INSERT INTO holdfast.leases VALUES ('partitions', '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 14:03:39.413713+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20745-6a10-7ef0-934d-f8246322c1a8', 'web-1/1042', '1.4.0', '2026-11-23 13:03:39.405317+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20745-6a31-751f-be4c-034a4a66541c', 'web-2/988', '1.4.0', '2026-11-23 13:03:39.40942+05:45');
-INSERT INTO holdfast.processes VALUES ('01a20745-6a31-7a80-af71-b4dbfd0d9e0a', 'web-2/731', '1.4.0', '2026-11-23 13:03:39.409823+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 13:03:39.847199+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:03:39.915358+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:03:40.058878+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:03:40.129533+05:45');
-INSERT INTO holdfast.push_configs VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 13:03:40.160661+05:45');
-INSERT INTO holdfast.push_cursors VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
-INSERT INTO holdfast.push_cursors VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:03:40.058411+05:45', '2026-11-23 13:03:39.921795+05:45', false, 3, '2026-11-23 13:03:39.960131+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:03:40.128825+05:45', '2026-11-23 13:03:40.062181+05:45', false, 2, '2026-11-23 13:03:40.107267+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:03:40.160111+05:45', '2026-11-23 13:03:40.130977+05:45', false, 1, '2026-11-23 13:03:40.160111+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
-INSERT INTO holdfast.push_cursors VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 13:03:40.16213+05:45', false, 1, '2026-11-23 13:03:40.181653+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 13:03:40.181653+05:45', 'the receiver answered 410 Gone', false);
-INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 07:18:35.644286');
-INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 07:18:35.669307');
-INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 07:18:36.028726');
-INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 07:18:36.086866');
-INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 07:18:36.169466');
-INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 07:18:36.341366');
-INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 07:18:36.474749');
-INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 07:18:36.518967');
-INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 07:18:36.541275');
-INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 07:18:36.605407');
-INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 07:18:36.887623');
-INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 07:18:36.88882');
-INSERT INTO holdfast.schema_version VALUES (13, 15, true, '2026-11-23 07:18:36.892686');
-INSERT INTO holdfast.schema_version VALUES (14, 16, true, '2026-11-23 07:18:36.893332');
-INSERT INTO holdfast.secrets VALUES ('page_token', '\x239b778555994d96848d1daa04012ff11a06820a62b8492097ddfa50fc1983c2', '2026-11-23 13:03:36.169466+05:45');
-INSERT INTO holdfast.secrets VALUES ('push', '\x8394c80d8bd046b58856f907870c28acb4d274e4d4114d41bbc4d914a91772bd', '2026-11-23 13:03:36.169466+05:45');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20745-6a37-7997-86e5-43fa93205f8d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20745-6b0c-7add-a423-e5eb56e016e4');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20745-6b16-729c-bcf4-14a1c94c1149');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20745-6b1d-79fe-b6c2-ca52d5562242');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20745-6b30-7043-814a-0da78977cdad');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20745-6b49-7467-a5ad-60d45351e49c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20745-6b6d-7452-bcfb-2f4e6888379e');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20745-6b77-77c4-8465-da3ff0c48ce6');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20745-6b8c-7a25-b83e-5923b6a03812');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20745-6b8e-77b4-981c-4f1d96d478e6');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20745-6b94-7741-bf17-53a90f9df7a8');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20745-6b9b-7c06-94d4-d9d01bebc65d');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20745-6bc6-75e0-914f-4db37126e164');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20745-6bcf-7195-9f87-26c8e5c297a4');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20745-6bd2-777e-99ef-0c9e5c212b5a');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20745-6bd8-735c-8306-0a8b1b55cb5e');
-INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20745-6be1-7cf1-9e97-28d993f4a239');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20745-6be5-70a4-b018-ba14fe4b871d');
-INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20745-6be6-7209-8197-fedf0b17a84c');
-INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20745-6d36-7197-b6dc-7384e01e4b40');
-INSERT INTO holdfast.task_queue VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'writer', '2026-11-23 13:03:39.826649+05:45', '01a20745-6a10-7ef0-934d-f8246322c1a8', 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20745-6bd8-735c-8306-0a8b1b55cb5e', 'writer', '2026-11-23 13:03:39.832404+05:45', '01a20745-6a31-751f-be4c-034a4a66541c', 1, 1, 1, NULL, false, 0, 68);
-INSERT INTO holdfast.task_queue VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 'support', '2026-11-23 13:03:39.844462+05:45', NULL, 1, 1, 1, NULL, false, 0, 62);
-INSERT INTO holdfast.task_queue VALUES ('01a20745-6be5-70a4-b018-ba14fe4b871d', 'travel', '2026-11-23 13:03:39.845182+05:45', NULL, 1, 1, 0, NULL, false, 0, 59);
-INSERT INTO holdfast.task_queue VALUES ('01a20745-6be6-7209-8197-fedf0b17a84c', 'travel', '2026-11-23 13:03:39.846215+05:45', NULL, 1, 1, 0, NULL, false, 0, 60);
-INSERT INTO holdfast.task_queue VALUES ('01a20745-6d36-7197-b6dc-7384e01e4b40', 'writer', '2026-11-23 13:03:40.189491+05:45', NULL, 1, 1, 0, NULL, false, 0, 57);
-INSERT INTO holdfast.task_states VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 1, '{"chapter": 1}', '01a20745-6bd5-7c6a-b4d4-0d840e2968ab', '2026-11-23 13:03:39.830348+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6a37-7997-86e5-43fa93205f8d', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 13:03:39.627642+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 13:03:39.623915+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 13:03:39.433917+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b0c-7add-a423-e5eb56e016e4', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 13:03:39.637426+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:03:39.635158+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 13:03:39.628801+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b16-729c-bcf4-14a1c94c1149', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 13:03:39.6442+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.639335+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.6383+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b1d-79fe-b6c2-ca52d5562242', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:03:39.663391+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 13:03:39.662022+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 13:03:39.645766+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b30-7043-814a-0da78977cdad', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:03:39.688413+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 13:03:39.684852+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 13:03:39.664149+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b49-7467-a5ad-60d45351e49c', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 13:03:39.724783+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 13:03:39.692472+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 13:03:39.689407+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b6d-7452-bcfb-2f4e6888379e', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:03:39.734954+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:03:39.730951+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:03:39.725368+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b77-77c4-8465-da3ff0c48ce6', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:03:39.745907+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:03:39.738766+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:03:39.735648+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b8c-7a25-b83e-5923b6a03812', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 13:03:39.757952+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 13:03:39.757952+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.756775+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b8e-77b4-981c-4f1d96d478e6', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:03:39.763799+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.759787+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.758695+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b94-7741-bf17-53a90f9df7a8', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:03:39.771228+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.769837+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.766057+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b9b-7c06-94d4-d9d01bebc65d', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 13:03:39.80964+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.777729+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.776452+05:45');
-INSERT INTO holdfast.tasks_20261101 VALUES ('01a20745-6b82-7998-b1b7-dcd56130c74c', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 13:03:39.755951+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.748567+05:45', true, '2026-11-23 13:03:39.754651+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.746851+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bd8-735c-8306-0a8b1b55cb5e', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 13:03:39.841053+05:45', 1, 1, 1, 1, 0, '01a20745-6a31-751f-be4c-034a4a66541c', '2026-11-23 13:03:39.840305+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.832404+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bd2-777e-99ef-0c9e5c212b5a', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 13:03:39.828199+05:45', 1, 2, 1, 1, 0, '01a20745-6a10-7ef0-934d-f8246322c1a8', '2026-11-23 13:03:39.827711+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 13:03:39.826649+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bc2-76a8-a6b4-f2ad0aeeedf2', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 13:03:39.813804+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.811894+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.810602+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bc6-75e0-914f-4db37126e164', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 13:03:39.822264+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.817739+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.81454+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6bcf-7195-9f87-26c8e5c297a4', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 13:03:39.825962+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:03:39.824673+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.823212+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6be1-7cf1-9e97-28d993f4a239', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 13:03:39.843765+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 13:03:39.843171+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.841949+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6be5-70a4-b018-ba14fe4b871d', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 13:03:39.845182+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.845182+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6be6-7209-8197-fedf0b17a84c', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 13:03:39.846215+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:03:39.846215+05:45');
-INSERT INTO holdfast.tasks_open VALUES ('01a20745-6d36-7197-b6dc-7384e01e4b40', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 13:03:40.189491+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 13:03:40.189491+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20745-6a10-7ef0-934d-f8246322c1a8', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 13:03:39.405317+05:45', '2026-11-23 14:03:39.405317+05:45');
-INSERT INTO holdfast.workers VALUES ('01a20745-6a31-751f-be4c-034a4a66541c', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 13:03:39.40942+05:45', '2026-11-23 14:03:39.40942+05:45');
+INSERT INTO holdfast.audit_chains VALUES (1, 35, '\xa203fb5d3fe76069becc2da2ad4b32a2ca3d339c9dd30684bed9ea51a712235b', 0, '\x');
+INSERT INTO holdfast.context_states VALUES ('', 'ada', 'writer', 'c-novel', '01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 1, '{"chapter": 1}', '01a20751-1d43-715a-8aa4-fb6d6636e6cc', '2026-11-23 13:16:26.147535+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m1","role":"user","parts":[{"text":"Book me a trip"}]}', NULL, '2026-11-23 13:16:25.385071+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.522228+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Where to?"}],"metadata":{"usage":{"inputTokens":90,"outputTokens":10,"totalTokens":100}}}}', NULL, '2026-11-23 13:16:25.533761+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:25.448838+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 4, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-1-m4","role":"user","parts":[{"text":"Oslo"}]}', '01a20751-1ae0-7cdf-bf6e-2debb4f45434', '2026-11-23 13:16:25.538372+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 5, 2, false, 1, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.538372+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 6, 2, false, 2, 2, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.59326+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 9, 2, false, 5, 2, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Booked."}],"metadata":{"usage":{"inputTokens":1000,"outputTokens":200,"totalTokens":1200}}}}', NULL, '2026-11-23 13:16:25.614749+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:25.589018+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b30-7938-bc1d-b0761d6a1428', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-2-m1","role":"user","parts":[{"text":"And a hotel"}]}', NULL, '2026-11-23 13:16:25.620572+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b30-7938-bc1d-b0761d6a1428', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.63258+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b30-7938-bc1d-b0761d6a1428', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.63947+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:25.624954+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b48-7a93-95b9-91aae51fc6d7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-3-m1","role":"user","parts":[{"text":"Rome, today"}]}', NULL, '2026-11-23 13:16:25.640862+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b48-7a93-95b9-91aae51fc6d7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.652574+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b48-7a93-95b9-91aae51fc6d7', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"No seats left."}]}}', NULL, '2026-11-23 13:16:25.654229+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:25.644573+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b58-7b58-ae72-98d36f25ac97', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-4-m1","role":"user","parts":[{"text":"Rome, tomorrow"}]}', NULL, '2026-11-23 13:16:25.672069+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b58-7b58-ae72-98d36f25ac97', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.676835+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b58-7b58-ae72-98d36f25ac97', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:16:25.68455+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:25.674819+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b58-7b58-ae72-98d36f25ac97', 4, 4, false, NULL, 2, false, false, NULL, '{"outcome":"retry","error":"the fares service answered 503"}', NULL, '2026-11-23 13:16:25.702832+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:25.700562+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b58-7b58-ae72-98d36f25ac97', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.706905+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:25.704177+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b8b-7dda-942d-7a731d26b5de', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-5-m1","role":"user","parts":[{"text":"A guide to Rome"}]}', NULL, '2026-11-23 13:16:25.708052+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b8b-7dda-942d-7a731d26b5de', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.711521+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b8b-7dda-942d-7a731d26b5de', 4, 4, false, NULL, 1, false, false, NULL, '{"outcome" : "lost", "worker" : "01a20751-1a3c-727b-b286-7aa9abe3b309"}', NULL, '2026-11-23 13:16:25.736596+05:45', '01a20751-1a3c-727b-b286-7aa9abe3b309', '2026-11-23 13:16:25.710335+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1b8b-7dda-942d-7a731d26b5de', 6, 2, false, 5, 3, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.744967+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:25.740452+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"poem-1-m1","role":"user","parts":[{"text":"A long poem"}]}', NULL, '2026-11-23 13:16:25.746144+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.776568+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 23, 2, false, 5, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"That is all."}],"metadata":{"usage":{"inputTokens":40,"outputTokens":900,"totalTokens":940}}}}', NULL, '2026-11-23 13:16:25.950219+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:25.766347+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1c7f-7706-8f81-bbe43ffc73a6', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:16:25.977862+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1c7f-7706-8f81-bbe43ffc73a6', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:25.994816+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1c7f-7706-8f81-bbe43ffc73a6', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.00457+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:25.979955+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cb5-7acd-8730-d4e0912657d0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-77","role":"user","parts":[{"text":"A haiku"}]}', NULL, '2026-11-23 13:16:26.008614+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cb5-7acd-8730-d4e0912657d0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.014288+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cb5-7acd-8730-d4e0912657d0', 4, 2, false, 5, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.01602+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:26.013322+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cc0-7a98-b21a-5b8c4c7d87b0', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-1-m1","role":"user","parts":[{"text":"An essay"}]}', NULL, '2026-11-23 13:16:26.016826+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cc0-7a98-b21a-5b8c4c7d87b0', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.035313+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cc0-7a98-b21a-5b8c4c7d87b0', 3, 2, false, 7, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.038269+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:26.02532+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cd7-7117-b359-0e02b9d58e7f', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"essay-2-m1","role":"user","parts":[{"text":"A shorter one"}]}', NULL, '2026-11-23 13:16:26.0392+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cd7-7117-b359-0e02b9d58e7f', 2, 2, false, 7, 0, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.040793+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cd9-7735-917c-c1dcd33767f7', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-1-m1","role":"user","parts":[{"text":"My login is broken"}]}', NULL, '2026-11-23 13:16:26.041605+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cd9-7735-917c-c1dcd33767f7', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.048016+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cd9-7735-917c-c1dcd33767f7', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:16:26.049399+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:26.044564+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1ce2-75c9-906f-149e5bcbb04b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-2-m1","role":"user","parts":[{"text":"It still is"}]}', NULL, '2026-11-23 13:16:26.050925+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1ce2-75c9-906f-149e5bcbb04b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.061989+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1ce2-75c9-906f-149e5bcbb04b', 3, 2, false, 6, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"The agent failed."}]},"cause":"exit status 1: no model is configured"}', NULL, '2026-11-23 13:16:26.063156+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:26.059148+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cf0-7093-9542-3b83348863f2', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-3-m1","role":"user","parts":[{"text":"Refund everyone"}]}', NULL, '2026-11-23 13:16:26.066288+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cf0-7093-9542-3b83348863f2', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.076091+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cf0-7093-9542-3b83348863f2', 3, 2, false, 8, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Not without a manager."}]}}', NULL, '2026-11-23 13:16:26.077221+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:26.074887+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cfd-7ea4-9ceb-afc7f2791857', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-1-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:16:26.078108+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cfd-7ea4-9ceb-afc7f2791857', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.09263+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1cfd-7ea4-9ceb-afc7f2791857', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:16:26.093903+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:26.089051+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d0e-7b59-ab74-6a785ef10f0b', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-2-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:16:26.094839+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d0e-7b59-ab74-6a785ef10f0b', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.106788+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d0e-7b59-ab74-6a785ef10f0b', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:16:26.108014+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:26.100749+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d1c-7d62-8497-91eef0dda0cc', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"ask-3-m1","role":"user","parts":[{"text":"Help"}]}', NULL, '2026-11-23 13:16:26.108971+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d1c-7d62-8497-91eef0dda0cc', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.111602+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d1c-7d62-8497-91eef0dda0cc', 3, 2, false, 3, 1, false, false, NULL, '{"message":{"id":"a","role":"agent","parts":[{"text":"Which order?"}]}}', NULL, '2026-11-23 13:16:26.11669+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:26.110268+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-1-m1","role":"user","parts":[{"text":"A novel"}]}', NULL, '2026-11-23 13:16:26.128566+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.143666+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d44-7408-a983-2e7ad7aaaf88', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"novel-2-m1","role":"user","parts":[{"text":"Another novel"}]}', NULL, '2026-11-23 13:16:26.149463+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d44-7408-a983-2e7ad7aaaf88', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.164428+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d55-7a59-8990-e5f5fae2543e', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"help-4-m1","role":"user","parts":[{"text":"Anybody?"}]}', NULL, '2026-11-23 13:16:26.165904+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d55-7a59-8990-e5f5fae2543e', 2, 2, false, 2, 1, false, false, NULL, NULL, NULL, '2026-11-23 13:16:26.180583+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d85-7c41-b4e8-b57c0a97f9e8', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-6-m1","role":"user","parts":[{"text":"Paris"}]}', NULL, '2026-11-23 13:16:26.22209+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d55-7a59-8990-e5f5fae2543e', 3, 4, false, NULL, 1, false, false, NULL, '{"outcome":"retry","error":"the model is busy"}', NULL, '2026-11-23 13:16:26.207285+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:26.178615+05:45');
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1d94-7c01-ac17-08b008c52d34', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"trip-7-m1","role":"user","parts":[{"text":"Bergen"}]}', NULL, '2026-11-23 13:16:26.236461+05:45', NULL, NULL);
+INSERT INTO holdfast.events_20261101 VALUES ('01a20751-1f5f-75c3-92ea-fe9b77387489', 1, 1, false, NULL, 0, false, false, NULL, '{"id":"m-hello","role":"user","parts":[{"text":"hello"}]}', NULL, '2026-11-23 13:16:26.700539+05:45', NULL, NULL);
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-1', '\x6b2d31', '01a20751-1a3e-767d-974d-3c54227d4af4', '2026-11-23 13:16:25.385071+05:45');
+INSERT INTO holdfast.keys_20261123 VALUES ('2026-11-23', '', 'ada', 'k-2', '\x6b2d32', '01a20751-1b30-7938-bc1d-b0761d6a1428', '2026-11-23 13:16:25.620572+05:45');
+INSERT INTO holdfast.leases VALUES ('partitions', '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 14:16:25.373478+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20751-1a0c-7071-9770-9af05a4611cf', 'web-1/1042', '1.4.0', '2026-11-23 13:16:25.353871+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20751-1a3b-7d3e-a4ee-df497a30001a', 'web-2/988', '1.4.0', '2026-11-23 13:16:25.371962+05:45');
+INSERT INTO holdfast.processes VALUES ('01a20751-1a3c-727b-b286-7aa9abe3b309', 'web-2/731', '1.4.0', '2026-11-23 13:16:25.37222+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 'w1', 'writer', 'novel-1', '0.3', 'https://app.example/hooks', '[]', NULL, '2026-11-23 13:16:26.238382+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20751-1cfd-7ea4-9ceb-afc7f2791857', 'w1', 'support', 'ask-1', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:16:26.358588+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20751-1d0e-7b59-ab74-6a785ef10f0b', 'w1', 'support', 'ask-2', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:16:26.511825+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20751-1d1c-7d62-8497-91eef0dda0cc', 'w1', 'support', 'ask-3', '0.3', 'https://crm.example/a2a', '[]', NULL, '2026-11-23 13:16:26.579238+05:45');
+INSERT INTO holdfast.push_configs VALUES ('01a20751-1cc0-7a98-b21a-5b8c4c7d87b0', 'w1', 'writer', 'essay-1', '0.3', 'https://old.example/', '[]', NULL, '2026-11-23 13:16:26.642588+05:45');
+INSERT INTO holdfast.push_cursors VALUES ('01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 'w1', 'app.example:443', -3445273140254271131, false, 3, 2, NULL, NULL, false, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, true);
+INSERT INTO holdfast.push_cursors VALUES ('01a20751-1cfd-7ea4-9ceb-afc7f2791857', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:16:26.511062+05:45', '2026-11-23 13:16:26.360221+05:45', false, 3, '2026-11-23 13:16:26.409751+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20751-1d0e-7b59-ab74-6a785ef10f0b', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:16:26.578551+05:45', '2026-11-23 13:16:26.516451+05:45', false, 2, '2026-11-23 13:16:26.549527+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20751-1d1c-7d62-8497-91eef0dda0cc', 'w1', 'crm.example:443', -8630086311603636342, false, 3, 3, '2026-11-23 14:16:26.642132+05:45', '2026-11-23 13:16:26.605348+05:45', false, 1, '2026-11-23 13:16:26.642132+05:45', '503 Service Unavailable', NULL, NULL, NULL, NULL, NULL, false);
+INSERT INTO holdfast.push_cursors VALUES ('01a20751-1cc0-7a98-b21a-5b8c4c7d87b0', 'w1', 'old.example:443', -8630086311603636342, false, 3, 3, NULL, '2026-11-23 13:16:26.647004+05:45', false, 1, '2026-11-23 13:16:26.686844+05:45', '410 Gone', NULL, NULL, NULL, '2026-11-23 13:16:26.686844+05:45', 'the receiver answered 410 Gone', false);
+INSERT INTO holdfast.schema_version VALUES (1, 0, true, '2026-11-23 07:29:51.381648');
+INSERT INTO holdfast.schema_version VALUES (2, 1, true, '2026-11-23 07:29:51.408675');
+INSERT INTO holdfast.schema_version VALUES (3, 2, true, '2026-11-23 07:29:51.68977');
+INSERT INTO holdfast.schema_version VALUES (4, 3, true, '2026-11-23 07:29:51.770533');
+INSERT INTO holdfast.schema_version VALUES (5, 4, true, '2026-11-23 07:29:51.829637');
+INSERT INTO holdfast.schema_version VALUES (6, 5, true, '2026-11-23 07:29:51.903562');
+INSERT INTO holdfast.schema_version VALUES (7, 6, true, '2026-11-23 07:29:51.931154');
+INSERT INTO holdfast.schema_version VALUES (8, 7, true, '2026-11-23 07:29:51.949754');
+INSERT INTO holdfast.schema_version VALUES (9, 8, true, '2026-11-23 07:29:51.970857');
+INSERT INTO holdfast.schema_version VALUES (10, 9, true, '2026-11-23 07:29:52.013927');
+INSERT INTO holdfast.schema_version VALUES (11, 11, true, '2026-11-23 07:29:52.180351');
+INSERT INTO holdfast.schema_version VALUES (12, 13, true, '2026-11-23 07:29:52.184676');
+INSERT INTO holdfast.schema_version VALUES (13, 14, true, '2026-11-23 07:29:52.186054');
+INSERT INTO holdfast.schema_version VALUES (14, 15, true, '2026-11-23 07:29:52.192271');
+INSERT INTO holdfast.schema_version VALUES (15, 16, true, '2026-11-23 07:29:52.192928');
+INSERT INTO holdfast.schema_version VALUES (16, 17, true, '2026-11-23 07:29:52.231206');
+INSERT INTO holdfast.secrets VALUES ('page_token', '\x2fc830295e9748e185595e201f07ab5918ec0212f2ec4f23ae39b969079514e6', '2026-11-23 13:14:51.829637+05:45');
+INSERT INTO holdfast.secrets VALUES ('push', '\xd3c9b100571d4fff89cbe01da47c39f16368507adb19412abda002dd60c5c853', '2026-11-23 13:14:51.829637+05:45');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-1', '01a20751-1a3e-767d-974d-3c54227d4af4');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-2', '01a20751-1b30-7938-bc1d-b0761d6a1428');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-3', '01a20751-1b48-7a93-95b9-91aae51fc6d7');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-4', '01a20751-1b58-7b58-ae72-98d36f25ac97');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'travel', 'trip-5', '01a20751-1b8b-7dda-942d-7a731d26b5de');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'poem-1', '01a20751-1bb2-703c-abca-9246159c23e3');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-1', '01a20751-1c7f-7706-8f81-bbe43ffc73a6');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'haiku-2', '01a20751-1cb5-7acd-8730-d4e0912657d0');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-2', '01a20751-1cd7-7117-b359-0e02b9d58e7f');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-1', '01a20751-1cd9-7735-917c-c1dcd33767f7');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-2', '01a20751-1ce2-75c9-906f-149e5bcbb04b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'help-3', '01a20751-1cf0-7093-9542-3b83348863f2');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-1', '01a20751-1cfd-7ea4-9ceb-afc7f2791857');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-2', '01a20751-1d0e-7b59-ab74-6a785ef10f0b');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'support', 'ask-3', '01a20751-1d1c-7d62-8497-91eef0dda0cc');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'writer', 'novel-1', '01a20751-1d2c-7c25-a37a-e85f4cd9af4c');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'writer', 'novel-2', '01a20751-1d44-7408-a983-2e7ad7aaaf88');
+INSERT INTO holdfast.task_names VALUES ('', 'ben', 'support', 'help-4', '01a20751-1d55-7a59-8990-e5f5fae2543e');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-6', '01a20751-1d85-7c41-b4e8-b57c0a97f9e8');
+INSERT INTO holdfast.task_names VALUES ('', 'ada', 'travel', 'trip-7', '01a20751-1d94-7c01-ac17-08b008c52d34');
+INSERT INTO holdfast.task_names VALUES ('', 'cyd', 'writer', 'essay-1', '01a20751-1f5f-75c3-92ea-fe9b77387489');
+INSERT INTO holdfast.task_queue VALUES ('01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 'writer', '2026-11-23 13:16:26.128566+05:45', '01a20751-1a0c-7071-9770-9af05a4611cf', 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20751-1d44-7408-a983-2e7ad7aaaf88', 'writer', '2026-11-23 13:16:26.149463+05:45', '01a20751-1a3b-7d3e-a4ee-df497a30001a', 1, 1, 1, NULL, false, 0, 68, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20751-1d55-7a59-8990-e5f5fae2543e', 'support', '2026-11-23 13:16:26.207285+05:45', NULL, 1, 1, 1, NULL, false, 0, 62, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20751-1d85-7c41-b4e8-b57c0a97f9e8', 'travel', '2026-11-23 13:16:26.22209+05:45', NULL, 1, 1, 0, NULL, false, 0, 59, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20751-1d94-7c01-ac17-08b008c52d34', 'travel', '2026-11-23 13:16:26.236461+05:45', NULL, 1, 1, 0, NULL, false, 0, 60, NULL, NULL, false);
+INSERT INTO holdfast.task_queue VALUES ('01a20751-1f5f-75c3-92ea-fe9b77387489', 'writer', '2026-11-23 13:16:26.700539+05:45', NULL, 1, 1, 0, NULL, false, 0, 57, NULL, NULL, false);
+INSERT INTO holdfast.task_states VALUES ('01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 1, '{"chapter": 1}', '01a20751-1d41-7b96-9b7e-d52f682a5c05', '2026-11-23 13:16:26.146358+05:45');
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1a3e-767d-974d-3c54227d4af4', 'trip-1', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 9, 9, '2026-11-23 13:16:25.614749+05:45', 2, 4, 2, 2, 0, NULL, '2026-11-23 13:16:25.589018+05:45', false, NULL, false, false, '0.3', NULL, 14, NULL, '2026-11-23 13:16:25.385071+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1b30-7938-bc1d-b0761d6a1428', 'trip-2', 'travel', '', 'ada', 'c-oslo', 5, false, NULL, 4, 4, '2026-11-23 13:16:25.63947+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:16:25.624954+05:45', false, NULL, false, false, '0.3', NULL, 25, NULL, '2026-11-23 13:16:25.620572+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1b48-7a93-95b9-91aae51fc6d7', 'trip-3', 'travel', '', 'ben', 'c-rome', 6, false, NULL, 3, 3, '2026-11-23 13:16:25.654229+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:16:25.644573+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:25.640862+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1b58-7b58-ae72-98d36f25ac97', 'trip-4', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:16:25.706905+05:45', 3, 2, 3, 1, 0, NULL, '2026-11-23 13:16:25.704177+05:45', false, NULL, false, false, '0.3', NULL, 5, NULL, '2026-11-23 13:16:25.672069+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1b8b-7dda-942d-7a731d26b5de', 'trip-5', 'travel', '', 'ben', 'c-rome', 5, false, NULL, 6, 6, '2026-11-23 13:16:25.744967+05:45', 3, 2, 2, 1, 0, NULL, '2026-11-23 13:16:25.740452+05:45', false, NULL, false, false, '0.3', NULL, 33, NULL, '2026-11-23 13:16:25.708052+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1bb2-703c-abca-9246159c23e3', 'poem-1', 'writer', '', 'ada', 'c-poem', 5, false, NULL, 23, 23, '2026-11-23 13:16:25.950219+05:45', 1, 22, 1, 1, 0, NULL, '2026-11-23 13:16:25.766347+05:45', false, NULL, false, false, '1.0', NULL, 5600, NULL, '2026-11-23 13:16:25.746144+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1c7f-7706-8f81-bbe43ffc73a6', 'haiku-1', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:16:26.00457+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:16:25.979955+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:16:25.977862+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1cb5-7acd-8730-d4e0912657d0', 'haiku-2', 'writer', '', 'cyd', 'c-haiku', 5, false, NULL, 4, 4, '2026-11-23 13:16:26.01602+05:45', 1, 3, 1, 1, 0, NULL, '2026-11-23 13:16:26.013322+05:45', false, NULL, false, false, '0.1', NULL, 8, NULL, '2026-11-23 13:16:26.008614+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1cd7-7117-b359-0e02b9d58e7f', 'essay-2', 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 2, 2, '2026-11-23 13:16:26.040793+05:45', 0, 0, 0, 1, 0, NULL, NULL, true, '2026-11-23 13:16:26.040793+05:45', false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.0392+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1cd9-7735-917c-c1dcd33767f7', 'help-1', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:16:26.049399+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:16:26.044564+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.041605+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1ce2-75c9-906f-149e5bcbb04b', 'help-2', 'support', '', 'ben', 'c-login', 6, false, NULL, 3, 3, '2026-11-23 13:16:26.063156+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:16:26.059148+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.050925+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1cf0-7093-9542-3b83348863f2', 'help-3', 'support', '', 'cyd', 'c-refund', 8, false, NULL, 3, 3, '2026-11-23 13:16:26.077221+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:16:26.074887+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.066288+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_20261101 VALUES ('01a20751-1cc0-7a98-b21a-5b8c4c7d87b0', NULL, 'writer', '', 'cyd', 'c-essay', 7, false, NULL, 3, 3, '2026-11-23 13:16:26.038269+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:16:26.02532+05:45', true, '2026-11-23 13:16:26.036844+05:45', false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.016826+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1d2c-7c25-a37a-e85f4cd9af4c', 'novel-1', 'writer', '', 'ada', 'c-novel', 2, false, NULL, 3, 2, '2026-11-23 13:16:26.143666+05:45', 1, 2, 1, 1, 0, '01a20751-1a0c-7071-9770-9af05a4611cf', '2026-11-23 13:16:26.137301+05:45', false, NULL, false, true, '0.3', NULL, 11, NULL, '2026-11-23 13:16:26.128566+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1cfd-7ea4-9ceb-afc7f2791857', 'ask-1', 'support', '', 'cyd', 'c-ask-1', 3, false, NULL, 3, 3, '2026-11-23 13:16:26.093903+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:16:26.089051+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.078108+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1d0e-7b59-ab74-6a785ef10f0b', 'ask-2', 'support', '', 'cyd', 'c-ask-2', 3, false, NULL, 3, 3, '2026-11-23 13:16:26.108014+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:16:26.100749+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.094839+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1d1c-7d62-8497-91eef0dda0cc', 'ask-3', 'support', '', 'cyd', 'c-ask-3', 3, false, NULL, 3, 3, '2026-11-23 13:16:26.11669+05:45', 1, 2, 1, 1, 0, NULL, '2026-11-23 13:16:26.110268+05:45', false, NULL, false, true, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.108971+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1d44-7408-a983-2e7ad7aaaf88', 'novel-2', 'writer', '', 'ben', 'c-novel-2', 2, false, NULL, 2, 2, '2026-11-23 13:16:26.164428+05:45', 1, 1, 1, 1, 0, '01a20751-1a3b-7d3e-a4ee-df497a30001a', '2026-11-23 13:16:26.163442+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.149463+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1d55-7a59-8990-e5f5fae2543e', 'help-4', 'support', '', 'ben', 'c-later', 2, false, NULL, 3, 2, '2026-11-23 13:16:26.180583+05:45', 1, 1, 1, 1, 0, NULL, '2026-11-23 13:16:26.178615+05:45', false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.165904+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1d85-7c41-b4e8-b57c0a97f9e8', 'trip-6', 'travel', '', 'ada', 'c-paris', 1, false, NULL, 1, 1, '2026-11-23 13:16:26.22209+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.22209+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1d94-7c01-ac17-08b008c52d34', 'trip-7', 'travel', '', 'ada', 'c-bergen', 1, false, NULL, 1, 1, '2026-11-23 13:16:26.236461+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', NULL, 0, NULL, '2026-11-23 13:16:26.236461+05:45', NULL, NULL, false);
+INSERT INTO holdfast.tasks_open VALUES ('01a20751-1f5f-75c3-92ea-fe9b77387489', 'essay-1', 'writer', '', 'cyd', 'context', 1, false, NULL, 1, 1, '2026-11-23 13:16:26.700539+05:45', 0, 0, 0, 1, 0, NULL, NULL, false, NULL, false, false, '0.3', 3, 0, NULL, '2026-11-23 13:16:26.700539+05:45', NULL, NULL, false);
+INSERT INTO holdfast.workers VALUES ('01a20751-1a0c-7071-9770-9af05a4611cf', 'web-1/1042', '1.4.0', 'api,worker', '2026-11-23 13:16:25.353871+05:45', '2026-11-23 14:16:25.353871+05:45');
+INSERT INTO holdfast.workers VALUES ('01a20751-1a3b-7d3e-a4ee-df497a30001a', 'web-2/988', '1.4.0', 'api,worker', '2026-11-23 13:16:25.371962+05:45', '2026-11-23 14:16:25.371962+05:45');
 SELECT pg_catalog.setval('holdfast.push_attempts_id', 9, true);
-SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 14, true);
+SELECT pg_catalog.setval('holdfast.schema_version_id_seq', 16, true);
 ALTER TABLE ONLY holdfast.agent_outages
     ADD CONSTRAINT agent_outages_pkey PRIMARY KEY (agent);
 ALTER TABLE ONLY holdfast.api_keys
@@ -2266,8 +2317,9 @@ CREATE INDEX push_cursors_lanes ON holdfast.push_cursors USING btree (caller, ho
 CREATE INDEX task_names_of_tenant ON holdfast.task_names USING btree (client_id, tenant, agent);
 CREATE INDEX task_names_task ON holdfast.task_names USING btree (task);
 CREATE INDEX task_queue_owned ON holdfast.task_queue USING btree (worker_id) WHERE (worker_id IS NOT NULL);
-CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE (worker_id IS NULL);
+CREATE INDEX task_queue_ready ON holdfast.task_queue USING btree (agent, available_at, id) WHERE ((worker_id IS NULL) AND (wakes_at IS NULL));
 CREATE INDEX task_queue_suspects ON holdfast.task_queue USING btree (available_at, id) WHERE (suspect AND (worker_id IS NULL));
+CREATE INDEX task_queue_timers ON holdfast.task_queue USING btree (wakes_at) WHERE (wakes_at IS NOT NULL);
 CREATE INDEX tasks_ended_at ON ONLY holdfast.tasks_ended USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_dated_agent_status_at_id_idx ON ONLY holdfast.tasks_dated USING btree (agent COLLATE "C", status_at, id);
 CREATE INDEX tasks_20261101_agent_status_at_id_idx ON holdfast.tasks_20261101 USING btree (agent COLLATE "C", status_at, id);
