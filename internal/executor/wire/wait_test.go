@@ -28,7 +28,7 @@ func TestRunDocumentOfATurnAfterAWait(t *testing.T) {
 			run := executortest.NewRun("")
 			run.Turn, run.Message = 2, c.message
 			run.Input = &executor.Input{Source: executor.SourceTimer, Until: until, Interrupted: c.interrupted}
-			raw, err := EncodeRun(t.Context(), run, DefaultHistory)
+			raw, err := EncodeRun(t.Context(), run, History{})
 			require.NoError(t, err)
 			require.NoError(t, compile(t, "run").Validate(instance(t, string(raw))))
 			var doc map[string]json.RawMessage
