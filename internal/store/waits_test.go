@@ -72,7 +72,7 @@ func TestWaitHoldsNoWorkerUntilItsTimerFires(t *testing.T) {
 func (f *fixture) before(c *Claimed) []task.Said {
 	f.t.Helper()
 	said, err := f.Dialogue(f.t.Context(), DialogueOf{
-		Task: c.Task, Message: c.Said(), Begins: c.Begins(), Bounds: task.Bounds{Count: 10, Bytes: 10_000},
+		Task: c.Task, Said: c.Said(), Begins: c.Begins(), Bounds: task.Bounds{Count: 10, Bytes: 10_000},
 	})
 	require.NoError(f.t, err)
 	return said

@@ -126,6 +126,7 @@ func (r *run) execute() {
 		ID: c.Task.ID, TaskID: c.Task.PublicID, ContextID: c.Task.ContextID, Agent: c.Task.Agent,
 		Tenant: c.Task.Tenant, Owner: c.Task.Owner, Message: c.Message, Metadata: c.Task.Metadata,
 		Attempt: c.Attempt, Try: c.Try, Turn: c.Turn, Input: input(c), Memory: &recollection{r},
+		Buffer:  &buffer{r.out, r.pool.opt.Lines.Line(c.Task.Agent)},
 		OnBegin: func() { r.pool.begin(r, false) },
 	}, r.out)
 	returned = true
@@ -419,7 +420,7 @@ func (m *recollection) Dialogue(ctx context.Context, of executor.Scope, within e
 	}
 	err = m.r.read(ctx, func() (err error) {
 		said, err = m.r.pool.opt.Store.Dialogue(ctx, store.DialogueOf{
-			Task: c.Task, Message: c.Said(), Begins: c.Begins(), Context: of == executor.OfContext, Bounds: within,
+			Task: c.Task, Said: c.Said(), Begins: c.Begins(), Context: of == executor.OfContext, Bounds: within,
 		})
 		return err
 	})
