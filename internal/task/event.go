@@ -53,6 +53,7 @@ type Event struct {
 	Last     bool            // EventArtifact: the artifact is complete
 	Metadata json.RawMessage // of the event itself
 	Run      *RunNote        // EventRun
+	Request  *Request        // EventMessage: the request that carried it; may be nil
 }
 
 // Streamed reports whether clients see the event on a stream.
