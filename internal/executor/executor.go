@@ -126,11 +126,11 @@ type Memory interface {
 // Reference is a task that a message refers to.
 type Reference = task.Reference
 
-// Said is an entry of a dialogue, and Bounds bound one.
-type (
-	Said   = task.Said
-	Bounds = task.Bounds
-)
+// Said is an entry of a dialogue.
+type Said = task.Said
+
+// Bounds bound a dialogue.
+type Bounds = task.Bounds
 
 // Scope is a task or its context: what a State belongs to, or a dialogue covers.
 type Scope int
