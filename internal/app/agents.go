@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/command"
 	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dispatch"
@@ -100,8 +102,24 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, UID: c.UID, GID: c.GID, Grace: c.StopGrace,
 			History: historyOption(c.History), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
+	case config.ExecutorOpenAI:
+		return buildModel(a, log)
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
+}
+
+func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
+	m := a.Executor.OpenAI
+	parameters := map[string]json.RawMessage{}
+	for name, value := range m.Parameters {
+		parameters[name] = json.RawMessage(value)
+	}
+	return openai.New(openai.Options{
+		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
+		System: m.System, Parameters: parameters, MaxHistory: m.MaxHistory, Whole: !m.Stream, Reasoning: m.Reasoning,
+		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
+		MaxEvent: int(a.Limits.MaxEvent), Log: log,
+	})
 }
 
 // modes returns the media types of an agent and of all its skills.

@@ -356,6 +356,7 @@ type Executor struct {
 	Kind    ExecutorKind    `yaml:"kind"`
 	HTTP    HTTPExecutor    `yaml:"http"`
 	Command CommandExecutor `yaml:"command"`
+	OpenAI  OpenAIExecutor  `yaml:"openai"`
 }
 
 // ExecutorKind names a built-in executor.
@@ -367,6 +368,7 @@ const (
 	ExecutorHTTP    ExecutorKind = "http"
 	ExecutorCommand ExecutorKind = "command"
 	ExecutorGo      ExecutorKind = "go" // from the Go program that serves
+	ExecutorOpenAI  ExecutorKind = "openai"
 )
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
@@ -388,6 +390,23 @@ type CommandExecutor struct {
 	GID       int               `yaml:"gid"`     // 0: the server's
 	StopGrace time.Duration     `yaml:"stop_grace"`
 	History   int               `yaml:"history"` // previous messages sent with a run
+}
+
+// OpenAIExecutor is a model behind the Chat Completions API of OpenAI.
+type OpenAIExecutor struct {
+	BaseURL        string            `yaml:"base_url"`
+	Model          string            `yaml:"model"`
+	APIKey         string            `yaml:"api_key"`
+	APIKeyFile     string            `yaml:"api_key_file"` // read for each call
+	Headers        map[string]string `yaml:"headers"`
+	System         string            `yaml:"system"`
+	Parameters     map[string]JSON   `yaml:"parameters"`  // further members of requests, such as temperature
+	MaxHistory     int               `yaml:"max_history"` // previous messages that the model gets
+	Stream         bool              `yaml:"stream"`
+	Reasoning      bool              `yaml:"reasoning"` // show it as an artifact of its own
+	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
+	HeaderTimeout  time.Duration     `yaml:"header_timeout"`
+	IdleTimeout    time.Duration     `yaml:"idle_timeout"`
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.

@@ -89,6 +89,10 @@ func (a *Agent) setDefaults() {
 		Executor: Executor{
 			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second, History: 100},
 			Command: CommandExecutor{StopGrace: 5 * time.Second, History: 100},
+			OpenAI: OpenAIExecutor{
+				MaxHistory: 100, Stream: true,
+				ConnectTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Minute, IdleTimeout: 5 * time.Minute,
+			},
 		},
 		Limits: AgentLimits{
 			RunTimeout:     time.Hour,
@@ -108,6 +112,7 @@ var defaultConcurrency = map[ExecutorKind]int{
 	ExecutorHTTP:    256,
 	ExecutorCommand: 16,
 	ExecutorGo:      256,
+	ExecutorOpenAI:  256,
 }
 
 // complete fills the settings that depend on other keys.

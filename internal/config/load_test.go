@@ -173,6 +173,54 @@ agents:
 	}, problems(t, "data_dir: ${NOT_SET}/${NEITHER}\npublic_url: http://${HOST\n", nil))
 }
 
+func TestParametersOfAModelAreJSON(t *testing.T) {
+	t.Parallel()
+	c, err := Load(Source{
+		File: file(t, `
+agents:
+  - name: a
+    executor:
+      kind: openai
+      openai:
+        base_url: https://api.test/v1
+        model: small
+        parameters:
+          temperature: 0.20
+          seed: 12345678901234567
+          stop: ["\n", "${STOP}"]
+          stream_options: null
+          response_format: {type: json_schema, json_schema: {strict: true, schema: {type: object}}}
+`),
+		Env: environment(map[string]string{"STOP": "end"}),
+	})
+	require.NoError(t, err)
+	got := map[string]string{}
+	for name, value := range c.Agents[0].Executor.OpenAI.Parameters {
+		got[name] = string(value)
+	}
+	require.Equal(t, map[string]string{
+		"temperature": "0.2", "seed": "12345678901234567", "stop": `["\n","end"]`, "stream_options": "null",
+		"response_format": `{"json_schema":{"schema":{"type":"object"},"strict":true},"type":"json_schema"}`,
+	}, got)
+
+	require.Equal(t, []string{
+		"holdfast.yaml:6: agents[0].executor.openai.base_url: is missing; write the URL of the API, such as https://api.openai.com/v1",
+		"holdfast.yaml:6: agents[0].executor.openai.model: is missing; write the name of the model",
+		"holdfast.yaml:7: agents[0].executor.openai.api_key_file: excludes api_key; remove one",
+		"holdfast.yaml:8: agents[0].executor.openai.parameters.a: has no form in JSON, such as .nan; write another value",
+		"holdfast.yaml:9: agents[0].executor.openai.parameters.b.c: environment variable NOT_SET is not set",
+	}, problems(t, `agents:
+  - name: a
+    executor:
+      kind: openai
+      openai:
+        api_key: sesame
+        api_key_file: /run/key
+        parameters: {a: .nan,
+          b: {c: "${NOT_SET}"}}
+`, nil))
+}
+
 func TestErrorsNameEveryLine(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/mistakes.yaml")

@@ -429,11 +429,11 @@ func (l *loader) executor(path string, e *Executor) {
 	case l.hasProblem(path) || l.hasProblem(kind):
 		return
 	case e.Kind == "":
-		l.at(kind, "is missing; use %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
+		l.at(kind, "is missing; use %s, %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorOpenAI, ExecutorGo)
 		return
 	}
-	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
-	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand} {
+	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorOpenAI, ExecutorGo)
+	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand, ExecutorOpenAI} {
 		if key := join(path, string(section)); section != e.Kind && l.given(key) {
 			l.at(key, "does not belong to an executor of kind %s; remove it", e.Kind)
 		}
@@ -444,6 +444,8 @@ func (l *loader) executor(path string, e *Executor) {
 		l.httpExecutor(path+".http", &e.HTTP)
 	case ExecutorCommand:
 		l.commandExecutor(path+".command", &e.Command)
+	case ExecutorOpenAI:
+		l.openAIExecutor(path+".openai", &e.OpenAI)
 	}
 }
 
@@ -455,18 +457,47 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 	default:
 		l.webURL(path+".url", h.URL)
 	}
-	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
-		key, value := path+".headers."+name, h.Headers[name]
-		if !headerName.MatchString(name) {
-			l.at(key, "is not the name of an HTTP header")
-		}
-		if strings.ContainsAny(value, "\r\n\x00") {
-			l.at(key, "contains a line break or NUL; remove it")
-		}
-	}
+	l.headers(path+".headers", h.Headers)
 	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
 	inRange(l, path+".history", h.History, 0, 10_000)
+}
+
+// headers checks headers that go to a service. It repeats no value, because they have credentials.
+func (l *loader) headers(path string, headers map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		key := path + "." + name
+		if !headerName.MatchString(name) {
+			l.at(key, "is not the name of an HTTP header")
+		}
+		if strings.ContainsAny(headers[name], "\r\n\x00") {
+			l.at(key, "contains a line break or NUL; remove it")
+		}
+	}
+}
+
+func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
+	switch {
+	case l.hasProblem(path) || l.hasProblem(path+".base_url"):
+	case o.BaseURL == "":
+		l.at(path+".base_url", "is missing; write the URL of the API, such as https://api.openai.com/v1")
+	default:
+		l.webURL(path+".base_url", o.BaseURL)
+	}
+	if !l.hasProblem(path) && !l.hasProblem(path+".model") && o.Model == "" {
+		l.at(path+".model", "is missing; write the name of the model")
+	}
+	if o.APIKey != "" && o.APIKeyFile != "" {
+		l.at(path+".api_key_file", "excludes api_key; remove one")
+	}
+	if strings.ContainsAny(o.APIKey, "\r\n\x00") {
+		l.at(path+".api_key", "contains a line break or NUL; remove it")
+	}
+	l.headers(path+".headers", o.Headers)
+	inRange(l, path+".max_history", o.MaxHistory, 0, 10_000)
+	inRange(l, path+".connect_timeout", o.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".header_timeout", o.HeaderTimeout, 100*time.Millisecond, 24*time.Hour)
+	inRange(l, path+".idle_timeout", o.IdleTimeout, 100*time.Millisecond, 24*time.Hour)
 }
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {

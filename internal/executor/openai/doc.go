@@ -1,0 +1,14 @@
+// Package openai is the executor for models behind the Chat Completions API of OpenAI, which most providers and gateways
+// speak. The conversation of the context is the model's memory. docs/agents/openai.md has the operator's side.
+//
+// # A run
+//
+//	conversation ── call the model ── last chunk, completed
+//	                       └───────── refusal, content filter: rejected
+//
+// The answer is one artifact for each turn. A run that is retried replaces it with its first chunk, so a broken stream
+// leaves nothing doubled.
+//
+// Answers of the model's API are foreign: the executor checks their size, depth and types, and keeps the secrets of the
+// configuration out of errors.
+package openai
