@@ -2,17 +2,21 @@ package agents
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/a2atest"
 	"github.com/holdfast-a2a/holdfast/internal/clustertest"
+	"github.com/holdfast-a2a/holdfast/internal/mcptest"
 	"github.com/holdfast-a2a/holdfast/internal/modeltest"
+	"github.com/holdfast-a2a/holdfast/internal/waittest"
 )
 
 // documented returns the example of docs/agents/openai.md, with the address and the name of the test's model.
@@ -93,4 +97,66 @@ func TestOverloadedModelIsWaitedFor(t *testing.T) {
 	require.Equal(t, "Hi", a2atest.Text(res.Artifacts[0].Parts))
 	require.NotContains(t, r.Log(), modeltest.Key)
 	require.Zero(t, clustertest.One[int64](db, "SELECT count(*) FROM holdfast.task_events WHERE payload::text LIKE '%' || $1 || '%'", modeltest.Key))
+}
+
+// A replica dies in the middle of a call of a tool, at each kind of tool. The other replica goes on behind the last finished
+// call, and repeats the interrupted one only if that does no harm.
+func TestCallsOfToolsSurviveKill(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		made   int
+		result string
+	}{
+		"look": {2, "done: second"},
+		"pay":  {1, "The call was interrupted. It is not known whether it took effect."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := clustertest.NewDB(t)
+			tools := mcptest.New(t)
+			var last atomic.Pointer[modeltest.Request]
+			calls := func(text, tool, of string) modeltest.Handler {
+				return modeltest.Streams(modeltest.Role, modeltest.Text(text),
+					modeltest.Chunk(fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"shop__%s","arguments":"{\"of\":\"%s\"}"}}]}`, tool, of), "null"),
+					modeltest.Chunk(`{}`, `"tool_calls"`), modeltest.Spent, modeltest.Done)
+			}
+			block := calls("Second.", name, "second")
+			model := modeltest.New(t, calls("First.", "pay", "first"),
+				func(w http.ResponseWriter, r *http.Request, call modeltest.Request) {
+					tools.Block()
+					block(w, r, call)
+				},
+				func(w http.ResponseWriter, _ *http.Request, call modeltest.Request) {
+					last.Store(&call)
+					modeltest.Write(w, modeltest.Role, modeltest.Text("Done."), modeltest.Stop, modeltest.Spent, modeltest.Done)
+				})
+			config := documented(t, model) + fmt.Sprintf(`
+        tools:
+          - name: shop
+            argv: [%q]
+            env: {%s: %q}
+`, tools.Argv()[0], mcptest.Variable, tools.Dir)
+			a := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: config}))
+			sent := a.Stream(a2atest.V03, a2atest.Say("Buy").At("helper")).Until("the task", func(e *a2atest.Event) bool { return e.Task() != "" })
+			waittest.Eventually(t, "the second call", func() error {
+				return waittest.Unless(len(tools.Calls()) == 2, "%v", tools.Calls())
+			})
+			a.Kill()
+			tools.Release()
+			b := clustertest.Start(t, withKey(clustertest.Options{Name: "b", DB: db.URL, Config: config}))
+			s := b.Subscribe(a2atest.Unversioned, a2atest.Say().To(sent.Task()).At("helper"))
+			require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
+			res := b.GetOver(a2atest.Unversioned, a2atest.Say().To(sent.Task()).At("helper"))
+			require.Equal(t, "First.\n\nSecond.\n\nDone.", a2atest.Text(res.Artifacts[0].Parts))
+			require.Len(t, tools.Calls(), 1+c.made, "%v", tools.Calls())
+			require.Len(t, model.Calls(), 3, "the model was not asked again")
+			var results []any
+			for _, m := range last.Load().Messages {
+				if m["role"] == "tool" {
+					results = append(results, m["content"])
+				}
+			}
+			require.Equal(t, []any{"done: first", c.result}, results)
+		})
+	}
 }

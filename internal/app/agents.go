@@ -114,9 +114,14 @@ func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
 	for name, value := range m.Parameters {
 		parameters[name] = json.RawMessage(value)
 	}
+	var tools []openai.ToolServer
+	for i := range m.Tools {
+		tools = append(tools, openai.ToolServer(m.Tools[i]))
+	}
 	return openai.New(openai.Options{
 		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
 		System: m.System, Parameters: parameters, MaxHistory: m.MaxHistory, Whole: !m.Stream, Reasoning: m.Reasoning,
+		Tools: tools, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
 		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
 		MaxEvent: int(a.Limits.MaxEvent), Log: log,
 	})

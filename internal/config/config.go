@@ -404,9 +404,24 @@ type OpenAIExecutor struct {
 	MaxHistory     int               `yaml:"max_history"` // previous messages that the model gets
 	Stream         bool              `yaml:"stream"`
 	Reasoning      bool              `yaml:"reasoning"` // show it as an artifact of its own
+	Tools          []ToolServer      `yaml:"tools"`
+	MaxToolCalls   int               `yaml:"max_tool_calls"` // in one turn
+	ToolTimeout    time.Duration     `yaml:"tool_timeout"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
 	HeaderTimeout  time.Duration     `yaml:"header_timeout"`
 	IdleTimeout    time.Duration     `yaml:"idle_timeout"`
+}
+
+// ToolServer is an MCP server whose tools a model may call: a program or an address.
+type ToolServer struct {
+	Name    string            `yaml:"name"`
+	Argv    []string          `yaml:"argv"`
+	Dir     string            `yaml:"dir"`
+	Env     map[string]string `yaml:"env"`
+	Inherit []string          `yaml:"inherit"`
+	URL     string            `yaml:"url"`
+	Headers map[string]string `yaml:"headers"`
+	Allow   []string          `yaml:"allow"` // empty: all tools
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.

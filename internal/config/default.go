@@ -90,7 +90,7 @@ func (a *Agent) setDefaults() {
 			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second, History: 100},
 			Command: CommandExecutor{StopGrace: 5 * time.Second, History: 100},
 			OpenAI: OpenAIExecutor{
-				MaxHistory: 100, Stream: true,
+				MaxHistory: 100, Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute,
 				ConnectTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Minute, IdleTimeout: 5 * time.Minute,
 			},
 		},

@@ -221,6 +221,27 @@ agents:
 `, nil))
 }
 
+func TestServersOfTools(t *testing.T) {
+	t.Parallel()
+	const tools = "holdfast.yaml:7: agents[0].executor.openai.tools"
+	require.Equal(t, []string{
+		tools + "[0]: needs either argv, a program, or url, an address",
+		tools + "[1].name: \"twin\" is already the name of another server; choose another name",
+		tools + "[1].url: is not an absolute URL; write http://host or https://host",
+		tools + "[2].name: \"a b\" is not a valid name; use 1 to 24 letters, digits and -",
+		tools + "[2]: needs either argv, a program, or url, an address",
+		tools + "[3].name: is missing",
+		tools + "[3].env.1: is not the name of an environment variable; use letters, digits and _, with no digit first",
+	}, problems(t, `agents:
+  - name: a
+    executor:
+      kind: openai
+      openai: {base_url: http://api.test, model: small,
+        tools: [
+          {name: twin}, {name: twin, url: "host:1"}, {name: a b, argv: [x], url: "http://x.test"}, {argv: [x], env: {"1": a}}]}
+`, nil))
+}
+
 func TestErrorsNameEveryLine(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/mistakes.yaml")

@@ -494,26 +494,66 @@ func (l *loader) openAIExecutor(path string, o *OpenAIExecutor) {
 		l.at(path+".api_key", "contains a line break or NUL; remove it")
 	}
 	l.headers(path+".headers", o.Headers)
+	l.toolServers(path+".tools", o.Tools)
+	inRange(l, path+".max_tool_calls", o.MaxToolCalls, 1, 10_000)
+	inRange(l, path+".tool_timeout", o.ToolTimeout, 100*time.Millisecond, 24*time.Hour)
 	inRange(l, path+".max_history", o.MaxHistory, 0, 10_000)
 	inRange(l, path+".connect_timeout", o.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
 	inRange(l, path+".header_timeout", o.HeaderTimeout, 100*time.Millisecond, 24*time.Hour)
 	inRange(l, path+".idle_timeout", o.IdleTimeout, 100*time.Millisecond, 24*time.Hour)
 }
 
-func (l *loader) commandExecutor(path string, c *CommandExecutor) {
-	if !l.hasProblem(path) && !l.hasProblem(path+".argv") && (len(c.Argv) == 0 || c.Argv[0] == "") {
-		l.at(path+".argv", "is missing; write the program and its arguments, such as [python3, agent.py]")
+// toolServerName leaves room for the tool's own name in the 64 characters of a function's name.
+var toolServerName = regexp.MustCompile(`^[a-zA-Z0-9-]{1,24}$`)
+
+func (l *loader) toolServers(path string, servers []ToolServer) {
+	names := map[string]bool{}
+	for i := range servers {
+		s, at := &servers[i], fmt.Sprintf("%s[%d]", path, i)
+		name := at + ".name"
+		switch {
+		case l.hasProblem(at), l.hasProblem(name):
+		case s.Name == "":
+			l.at(name, "is missing")
+		case !toolServerName.MatchString(s.Name):
+			l.at(name, "%q is not a valid name; use 1 to 24 letters, digits and -", s.Name)
+		case names[s.Name]:
+			l.at(name, "%q is already the name of another server; choose another name", s.Name)
+		}
+		names[s.Name] = true
+		switch {
+		case l.hasProblem(at):
+		case (len(s.Argv) == 0) == (s.URL == ""):
+			l.at(at, "needs either argv, a program, or url, an address")
+		case s.URL != "":
+			l.webURL(at+".url", s.URL)
+		case s.Argv[0] == "":
+			l.at(at+".argv", "is missing; write the program and its arguments")
+		}
+		l.headers(at+".headers", s.Headers)
+		l.environment(at, s.Env, s.Inherit)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+}
+
+// environment checks the variables of a program.
+func (l *loader) environment(path string, set map[string]string, inherit []string) {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if !envName.MatchString(name) {
 			l.at(path+".env."+name, "is not the name of an environment variable; use letters, digits and _, with no digit first")
 		}
 	}
-	for i, name := range c.Inherit {
+	for i, name := range inherit {
 		if !envName.MatchString(name) {
 			l.at(fmt.Sprintf("%s.inherit[%d]", path, i), "%q is not the name of an environment variable", name)
 		}
 	}
+}
+
+func (l *loader) commandExecutor(path string, c *CommandExecutor) {
+	if !l.hasProblem(path) && !l.hasProblem(path+".argv") && (len(c.Argv) == 0 || c.Argv[0] == "") {
+		l.at(path+".argv", "is missing; write the program and its arguments, such as [python3, agent.py]")
+	}
+	l.environment(path, c.Env, c.Inherit)
 	inRange(l, path+".uid", c.UID, 0, math.MaxInt32)
 	inRange(l, path+".gid", c.GID, 0, math.MaxInt32)
 	if (c.UID == 0) != (c.GID == 0) {

@@ -69,6 +69,8 @@ type Memory interface {
 	Earlier(ctx context.Context) ([]task.Event, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
+	// Checkpoints returns all checkpoints of earlier attempts for this message, oldest first.
+	Checkpoints(ctx context.Context) ([]json.RawMessage, error)
 }
 
 // Chunk is an artifact or a piece of one.
@@ -94,6 +96,9 @@ type Emitter interface {
 	Reply(ctx context.Context, msg *task.Message) error
 	// Checkpoint stores the progress of the run for the next attempt, if there is one.
 	Checkpoint(ctx context.Context, data json.RawMessage) error
+	// Committed blocks until all events so far are committed. Call it before an effect outside that must not be repeated
+	// because its checkpoint was lost.
+	Committed(ctx context.Context) error
 }
 
 // The causes of a run's context, for context.Cause.

@@ -97,19 +97,22 @@ func (a *agent) secrets() (token string, redact func(string) string, err error) 
 			return "", nil, fmt.Errorf("read the API key: %w", err)
 		}
 	}
+	return token, redactor(a.opts.Headers, token), nil
+}
+
+// redactor returns a function that removes secrets, and the values of headers, from a text.
+func redactor(headers map[string]string, secrets ...string) func(string) string {
+	for _, value := range headers {
+		_, credential, _ := strings.Cut(value, " ") // behind Bearer or Basic
+		secrets = append(secrets, value, credential)
+	}
 	var pairs []string
-	hide := func(secret string) {
+	for _, secret := range secrets {
 		if len(secret) >= leastSecret {
 			pairs = append(pairs, secret, "[redacted]")
 		}
 	}
-	hide(token)
-	for _, value := range a.opts.Headers {
-		hide(value)
-		_, credential, _ := strings.Cut(value, " ") // behind Bearer or Basic
-		hide(credential)
-	}
-	return token, strings.NewReplacer(pairs...).Replace, nil
+	return strings.NewReplacer(pairs...).Replace
 }
 
 // leastSecret is the length of the shortest secret to redact. Shorter ones would match in every other text.

@@ -57,6 +57,7 @@ const (
 	roleSystem    = "system"
 	roleUser      = "user"
 	roleAssistant = "assistant"
+	roleTool      = "tool"
 )
 
 // conversation returns what the model is told: the system prompt, what was said before, and the message to answer.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	nethttp "net/http"
 	"net/url"
+	"slices"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
 	"github.com/holdfast-a2a/holdfast/internal/outbound"
@@ -17,6 +18,8 @@ type agent struct {
 	opts   Options
 	url    string // of the API's method
 	client *nethttp.Client
+
+	servers []*toolServer
 }
 
 // New makes an executor that has a model answer.
@@ -29,10 +32,18 @@ func New(opts Options) (executor.Executor, error) {
 	if err != nil {
 		return nil, err // validate has parsed it
 	}
-	return &agent{
+	a := &agent{
 		opts: opts, url: base.JoinPath("chat", "completions").String(),
 		client: outbound.ToAgents(opts.ConnectTimeout, opts.HeaderTimeout),
-	}, nil
+	}
+	for i := range opts.Tools {
+		server, err := newToolServer(opts.Tools[i], &opts)
+		if err != nil {
+			return nil, fmt.Errorf("openai: tools[%d]: %w", i, err)
+		}
+		a.servers = append(a.servers, server)
+	}
+	return a, nil
 }
 
 // Execute implements executor.Executor.
@@ -55,35 +66,89 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, w *writer) error 
 	if err != nil {
 		return err
 	}
-	body, err := a.request(messages)
+	done, err := recall(ctx, run, w.out)
 	if err != nil {
 		return err
 	}
-	got, err := a.complete(ctx, run.IdempotencyKey(), body, w)
+	w.resume(done)
+	box, err := a.tools(ctx, run)
+	defer box.close()
 	if err != nil {
 		return err
 	}
-	w.spent(got)
+	for {
+		if at, open := done.next(); open {
+			if err := a.perform(ctx, done, at, box, w); err != nil {
+				return err
+			}
+			continue
+		}
+		body, err := a.request(slices.Concat(messages, done.messages()), box)
+		if err != nil {
+			return err
+		}
+		got, err := a.complete(ctx, fmt.Sprintf("%s:%d", run.IdempotencyKey(), len(done.rounds)), body, w)
+		if err != nil {
+			return err
+		}
+		w.spent(got)
+		switch {
+		case got.refusal.Len() > 0:
+			return &rejection{got.refusal.String()}
+		case got.finish == "content_filter":
+			return &rejection{filtered}
+		case got.finish == "error": // of OpenRouter
+			return broken(errors.New("finish_reason: error"))
+		case len(got.calls) > 0 && len(box.tools) == 0:
+			return &executor.Failure{Msg: fmt.Sprintf("the model called the tool %q, but it has no tools", got.calls[0].Name)}
+		case len(got.calls) > 0 && done.calls+len(got.calls) > a.opts.MaxToolCalls:
+			return &executor.Failure{Msg: fmt.Sprintf("the model called tools more than %d times in one turn", a.opts.MaxToolCalls)}
+		case len(got.calls) > 0:
+			if err := done.said(ctx, got); err != nil {
+				return err
+			}
+			w.rest(got)
+			continue
+		case got.finish == "length" && got.text.Len() == 0 && !w.wrote():
+			return &executor.Failure{Msg: "the model reached its limit of tokens before it said anything; raise max_tokens"}
+		}
+		if err := w.close(); err != nil {
+			return err
+		}
+		// The task need not wait until the programs of tools have ended.
+		return w.out.Status(ctx, task.StateCompleted, nil)
+	}
+}
+
+// perform makes a call that the model asked for.
+func (a *agent) perform(ctx context.Context, done *steps, at place, box *toolbox, w *writer) error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	wanted := done.call(at)
+	t := box.find(wanted.Name)
 	switch {
-	case got.refusal.Len() > 0:
-		return &rejection{got.refusal.String()}
-	case got.finish == "content_filter":
-		return &rejection{filtered}
-	case got.finish == "error": // of OpenRouter
-		return broken(errors.New("finish_reason: error"))
-	case len(got.calls) > 0:
-		return &executor.Failure{Msg: fmt.Sprintf("the model called the tool %q, but it has no tools", got.calls[0].Name)}
-	case got.finish == "length" && got.text.Len() == 0 && !w.wrote():
-		return &executor.Failure{Msg: "the model reached its limit of tokens before it said anything; raise max_tokens"}
+	case t == nil:
+		return done.record(ctx, step{Of: &at, Result: &result{fmt.Sprintf("There is no tool %q.", outbound.Excerpt([]byte(wanted.Name))), true}})
+	case done.rounds[at.Round].began[at.Call] && !t.repeats:
+		// An earlier run was interrupted during this call.
+		return done.record(ctx, step{Of: &at, Result: &result{unknown, true}})
 	}
-	return w.close()
+	return done.perform(ctx, at, func(key string) result {
+		stop := w.beatDuring()
+		defer stop()
+		return t.call(ctx, wanted.Arguments, key, a.opts.ToolTimeout)
+	})
 }
 
 // request returns the body of a call.
-func (a *agent) request(messages []message) ([]byte, error) {
+func (a *agent) request(messages []message, box *toolbox) ([]byte, error) {
 	body := map[string]any{"model": a.opts.Model, "messages": messages, "stream": !a.opts.Whole}
 	if !a.opts.Whole {
 		body["stream_options"] = map[string]bool{"include_usage": true}
+	}
+	if len(box.tools) > 0 {
+		body["tools"] = box.definitions()
 	}
 	for name, value := range a.opts.Parameters {
 		if string(value) == "null" {

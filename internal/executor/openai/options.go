@@ -33,6 +33,10 @@ type Options struct {
 	Whole      bool                       // ask for the answer in one piece instead of a stream
 	Reasoning  bool                       // show what the model reasons as an artifact of its own
 
+	Tools        []ToolServer
+	MaxToolCalls int           // in one turn; 0 means 50
+	ToolTimeout  time.Duration // bounds a call, and the connection to a server of tools; 0 means a minute
+
 	ConnectTimeout time.Duration // bounds connecting, and again the TLS handshake; 0 means 10 seconds
 	HeaderTimeout  time.Duration // bounds the wait for the first byte of an answer; 0 means 10 minutes
 	IdleTimeout    time.Duration // bounds the silence within an answer; 0 means 5 minutes
@@ -90,7 +94,7 @@ func (o *Options) validate() error {
 		}
 	}
 	for name, n := range map[string]int64{
-		"max_history": int64(o.MaxHistory), "connect_timeout": int64(o.ConnectTimeout),
+		"max_history": int64(o.MaxHistory), "max_tool_calls": int64(o.MaxToolCalls), "tool_timeout": int64(o.ToolTimeout), "connect_timeout": int64(o.ConnectTimeout),
 		"header_timeout": int64(o.HeaderTimeout), "idle_timeout": int64(o.IdleTimeout), "max_event": int64(o.MaxEvent),
 	} {
 		if n < 0 {
@@ -120,6 +124,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 5 * time.Minute
+	}
+	if o.MaxToolCalls == 0 {
+		o.MaxToolCalls = 50
+	}
+	if o.ToolTimeout == 0 {
+		o.ToolTimeout = time.Minute
 	}
 	if o.MaxEvent == 0 {
 		o.MaxEvent = wire.DefaultMaxEvent

@@ -137,6 +137,45 @@ func (w *writer) image(address string) error {
 	return err
 }
 
+// resume starts with what earlier runs of the turn have finished. The first chunk has their text, because it replaces all
+// that they wrote.
+func (w *writer) resume(done *steps) {
+	w.answer.pending.WriteString(done.text())
+	w.tokens = done.usage()
+}
+
+// rest ends what the model said before its calls.
+func (w *writer) rest(a *answer) {
+	if a.text.Len() > 0 {
+		w.answer.pending.WriteString(strings.TrimPrefix(withBreak(a.text.String()), a.text.String()))
+	}
+}
+
+// beatDuring tells the worker that the agent is busy until stop is called.
+func (w *writer) beatDuring() (stop func()) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if w.out.Status(ctx, task.StateWorking, nil) != nil {
+					return // the run has ended, as its next event will find
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 // spent adds what a call of the model cost.
 func (w *writer) spent(a *answer) {
 	w.tokens.plus(a.usage)
