@@ -160,3 +160,26 @@ func TestCallsOfToolsSurviveKill(t *testing.T) {
 		})
 	}
 }
+
+// A call waits for its client's approval without a process, and is made once, by whichever replica gets the answer.
+func TestCallsOfToolsWaitForApproval(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	tools := mcptest.New(t)
+	model := modeltest.New(t,
+		modeltest.Streams(modeltest.Chunk(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"shop__pay","arguments":"{\"of\":\"tea\"}"}}]}`, `"tool_calls"`), modeltest.Spent, modeltest.Done),
+		modeltest.Streams(modeltest.Text("Bought."), modeltest.Stop, modeltest.Spent, modeltest.Done))
+	config := documented(t, model) + fmt.Sprintf("        tools: [{name: shop, argv: [%q], env: {%s: %q}, approve: [pay]}]\n",
+		tools.Argv()[0], mcptest.Variable, tools.Dir)
+	a := clustertest.Start(t, withKey(clustertest.Options{Name: "a", DB: db.URL, Config: config}))
+	asked := a.Send(a2atest.V03, a2atest.Say("Buy tea").At("helper"))
+	require.Equal(t, "input-required", asked.State())
+	require.Contains(t, asked.Said(), `shop__pay {"of":"tea"}`)
+	a.Kill()
+	b := clustertest.Start(t, withKey(clustertest.Options{Name: "b", DB: db.URL, Config: config}))
+	res := b.Send(a2atest.V03, a2atest.Say("yes").To(asked.Task()).At("helper"))
+	require.Equal(t, "completed", res.State(), res.Said())
+	require.Equal(t, "Bought.", a2atest.Text(res.Artifacts[0].Parts))
+	require.Len(t, tools.Calls(), 1)
+	require.Equal(t, int64(34), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
+}

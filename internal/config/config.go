@@ -421,7 +421,8 @@ type ToolServer struct {
 	Inherit []string          `yaml:"inherit"`
 	URL     string            `yaml:"url"`
 	Headers map[string]string `yaml:"headers"`
-	Allow   []string          `yaml:"allow"` // empty: all tools
+	Allow   []string          `yaml:"allow"`   // empty: all tools
+	Approve []string          `yaml:"approve"` // by the client, before each call; * means all
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.

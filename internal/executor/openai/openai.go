@@ -66,9 +66,11 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, w *writer) error 
 	if err != nil {
 		return err
 	}
-	done, err := recall(ctx, run, w.out)
-	if err != nil {
-		return err
+	done := &steps{run: run, out: w.out}
+	if len(a.servers) > 0 {
+		if err := done.recall(ctx); err != nil {
+			return err
+		}
 	}
 	w.resume(done)
 	box, err := a.tools(ctx, run)
@@ -77,11 +79,9 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, w *writer) error 
 		return err
 	}
 	for {
-		if at, open := done.next(); open {
-			if err := a.perform(ctx, done, at, box, w); err != nil {
-				return err
-			}
-			continue
+		asked, err := a.act(ctx, done, box, w)
+		if asked || err != nil {
+			return err
 		}
 		body, err := a.request(slices.Concat(messages, done.messages()), box)
 		if err != nil {
@@ -101,7 +101,7 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, w *writer) error 
 			return broken(errors.New("finish_reason: error"))
 		case len(got.calls) > 0 && len(box.tools) == 0:
 			return &executor.Failure{Msg: fmt.Sprintf("the model called the tool %q, but it has no tools", got.calls[0].Name)}
-		case len(got.calls) > 0 && done.calls+len(got.calls) > a.opts.MaxToolCalls:
+		case len(got.calls) > 0 && done.calls()+len(got.calls) > a.opts.MaxToolCalls:
 			return &executor.Failure{Msg: fmt.Sprintf("the model called tools more than %d times in one turn", a.opts.MaxToolCalls)}
 		case len(got.calls) > 0:
 			if err := done.said(ctx, got); err != nil {
@@ -120,13 +120,40 @@ func (a *agent) answer(ctx context.Context, run *executor.Run, w *writer) error 
 	}
 }
 
+// act makes the calls that the model asked for. It ends the run with a question if the client must approve some of them.
+func (a *agent) act(ctx context.Context, done *steps, box *toolbox, w *writer) (asked bool, err error) {
+	var undecided []place
+	for _, at := range done.open() {
+		t := box.find(done.call(at).Name)
+		switch {
+		case t == nil || !t.approve:
+		case at.Round >= done.carried:
+			undecided = append(undecided, at)
+			continue
+		default:
+			if v := decide(done.run.Message); !v.approves(done.call(at).ID) {
+				if err := done.record(ctx, step{Of: &at, Result: &result{notApproved, true}}); err != nil {
+					return false, err
+				}
+				continue
+			}
+		}
+		if err := a.perform(ctx, done, at, t, w); err != nil {
+			return false, err
+		}
+	}
+	if len(undecided) == 0 {
+		return false, nil
+	}
+	return true, done.ask(ctx, undecided, w)
+}
+
 // perform makes a call that the model asked for.
-func (a *agent) perform(ctx context.Context, done *steps, at place, box *toolbox, w *writer) error {
+func (a *agent) perform(ctx context.Context, done *steps, at place, t *tool, w *writer) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
 	wanted := done.call(at)
-	t := box.find(wanted.Name)
 	switch {
 	case t == nil:
 		return done.record(ctx, step{Of: &at, Result: &result{fmt.Sprintf("There is no tool %q.", outbound.Excerpt([]byte(wanted.Name))), true}})

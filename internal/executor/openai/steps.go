@@ -15,7 +15,10 @@ type steps struct {
 	run    *executor.Run
 	out    executor.Emitter
 	rounds []*round
-	calls  int // of all rounds
+	log    []step // all of them
+	// carried is how many rounds belong to earlier turns, which ended with a question. The conversation has their
+	// text.
+	carried int
 }
 
 // round is an answer of the model that asks for calls.
@@ -46,37 +49,56 @@ type place struct {
 	Call  int `json:"call"`
 }
 
-// recall reads the steps of earlier runs of the turn.
-func recall(ctx context.Context, run *executor.Run, out executor.Emitter) (*steps, error) {
-	s := &steps{run: run, out: out}
-	if run.Attempt == 1 {
-		return s, nil
+// recall reads the steps of earlier runs of the turn, and those of an earlier turn that ended with a question.
+func (s *steps) recall(ctx context.Context) error {
+	if s.run.Attempt == 1 {
+		return nil
 	}
-	stored, err := run.Memory.Checkpoints(ctx)
+	if asked, err := s.restore(ctx); asked || err != nil {
+		return err
+	}
+	stored, err := s.run.Memory.Checkpoints(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the checkpoints: %w", err)
+		return fmt.Errorf("read the checkpoints: %w", err)
 	}
 	for _, raw := range stored {
 		var one step
 		if err := json.Unmarshal(raw, &one); err != nil {
-			return nil, fmt.Errorf("read a checkpoint: %w", err)
+			return fmt.Errorf("read a checkpoint: %w", err)
 		}
-		s.apply(&one)
+		if err := s.apply(one); err != nil {
+			return err
+		}
 	}
-	return s, nil
+	return nil
 }
 
-func (s *steps) apply(one *step) {
+func (s *steps) apply(one step) error {
+	for _, at := range []*place{one.Began, one.Of} {
+		if at != nil && (at.Round < 0 || at.Round >= len(s.rounds) || at.Call < 0 || at.Call >= len(s.rounds[at.Round].Calls)) {
+			return fmt.Errorf("a stored step names call %d of round %d, which is not stored", at.Call, at.Round)
+		}
+	}
 	switch {
 	case one.Said != nil:
 		one.Said.prepare()
 		s.rounds = append(s.rounds, one.Said)
-		s.calls += len(one.Said.Calls)
 	case one.Began != nil:
 		s.rounds[one.Began.Round].began[one.Began.Call] = true
 	case one.Result != nil && one.Of != nil:
 		s.rounds[one.Of.Round].results[one.Of.Call] = one.Result
 	}
+	s.log = append(s.log, one)
+	return nil
+}
+
+// calls counts the calls of this turn.
+func (s *steps) calls() int {
+	n := 0
+	for _, r := range s.rounds[s.carried:] {
+		n += len(r.Calls)
+	}
+	return n
 }
 
 // record stores a step. It returns when the step is committed.
@@ -91,8 +113,7 @@ func (s *steps) record(ctx context.Context, one step) error {
 	if err := s.out.Committed(ctx); err != nil {
 		return err
 	}
-	s.apply(&one)
-	return nil
+	return s.apply(one)
 }
 
 // said records an answer with calls. Each call gets an id of its own if the model gave none.
@@ -109,16 +130,17 @@ func (s *steps) said(ctx context.Context, a *answer) error {
 	return s.record(ctx, step{Said: r})
 }
 
-// next is the first call without a result.
-func (s *steps) next() (place, bool) {
+// open are the calls without a result.
+func (s *steps) open() []place {
+	var all []place
 	for i, r := range s.rounds {
 		for j := range r.Calls {
 			if r.results[j] == nil {
-				return place{i, j}, true
+				all = append(all, place{i, j})
 			}
 		}
 	}
-	return place{}, false
+	return all
 }
 
 func (s *steps) call(at place) *call { return &s.rounds[at.Round].Calls[at.Call] }
@@ -139,9 +161,9 @@ func (s *steps) perform(ctx context.Context, at place, with func(key string) res
 // messages returns the rounds as the API takes them.
 func (s *steps) messages() []message {
 	var all []message
-	for _, r := range s.rounds {
+	for at, r := range s.rounds {
 		said := message{Role: roleAssistant}
-		if r.Text != "" {
+		if r.Text != "" && at >= s.carried {
 			said.Content = r.Text
 		}
 		for i := range r.Calls {
@@ -160,10 +182,10 @@ func (s *steps) messages() []message {
 	return all
 }
 
-// text is what the model said in these rounds.
+// text is what the model said in the rounds of this turn.
 func (s *steps) text() string {
 	var all strings.Builder
-	for _, r := range s.rounds {
+	for _, r := range s.rounds[s.carried:] {
 		all.WriteString(withBreak(r.Text))
 	}
 	return all.String()
@@ -177,10 +199,10 @@ func withBreak(text string) string {
 	return text + "\n\n"
 }
 
-// usage is what these rounds cost.
+// usage is what the rounds of this turn cost.
 func (s *steps) usage() usage {
 	var all usage
-	for _, r := range s.rounds {
+	for _, r := range s.rounds[s.carried:] {
 		all.plus(r.Usage)
 	}
 	return all

@@ -32,7 +32,8 @@ type ToolServer struct {
 	URL     string // an endpoint of streamable HTTP
 	Headers map[string]string
 
-	Allow []string // the tools that the model gets; empty means all
+	Allow   []string // the tools that the model gets; empty means all
+	Approve []string // the tools that the client must approve before each call; * means all
 }
 
 const (
@@ -159,6 +160,7 @@ type tool struct {
 	own     string // for the server
 	link    *link
 	about   map[string]any // its definition for the API
+	approve bool           // the client decides about each call
 	repeats bool           // a call may be repeated: it changes nothing, or nothing more
 }
 
@@ -227,6 +229,7 @@ func (b *toolbox) add(l *link, t *mcp.Tool) error {
 		about: map[string]any{"type": "function", "function": map[string]any{
 			"name": name, "description": t.Description, "parameters": schema,
 		}},
+		approve: slices.Contains(o.Approve, "*") || slices.Contains(o.Approve, t.Name),
 		repeats: t.Annotations != nil && (t.Annotations.ReadOnlyHint || t.Annotations.IdempotentHint),
 	})
 	return nil
@@ -345,5 +348,9 @@ func cut(text string) string {
 	if len(text) <= maxResult {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxResult], "") + "\n[The rest was cut off.]"
+	return cutTo(text, maxResult)
 }
+
+const wasCut = "\n[The rest was cut off.]"
+
+func cutTo(text string, size int) string { return strings.ToValidUTF8(text[:size], "") + wasCut }

@@ -241,3 +241,116 @@ func TestToolServerProcess(t *testing.T) {
 		require.Contains(t, []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "MODE", mcptest.Variable}, name)
 	}
 }
+
+// approvals runs turns of a task whose tool pay needs approval. Each message is a turn.
+func approvals(t *testing.T, f *fake, tools *mcptest.Tools, messages ...*task.Message) (*executortest.Recorder, *executortest.Memory) {
+	t.Helper()
+	agent := f.agent(t, program(tools, func(s *openai.ToolServer) { s.Approve = []string{"pay"} }))
+	memory := &executortest.Memory{}
+	var out *executortest.Recorder
+	for i, m := range messages {
+		out = executortest.NewRecorder()
+		r := executortest.NewRun("")
+		r.Message, r.Turn, r.Attempt, r.Memory = m, i+1, task.Attempt(i+1), memory
+		require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), agent, r, out)))
+	}
+	return out, memory
+}
+
+func message(parts ...task.Part) *task.Message {
+	return &task.Message{Role: task.RoleUser, Parts: parts}
+}
+
+func data(s string) task.Part { return task.Part{Kind: task.PartData, Data: json.RawMessage(s)} }
+
+func TestCallsWaitForApproval(t *testing.T) {
+	t.Parallel()
+	const no = "The user did not approve this call. It was not made."
+	for name, c := range map[string]struct {
+		answer *task.Message
+		want   []string
+	}{
+		"yes":          {message(task.Text(" Yes!\n")), []string{"done: a", "done: b", "done: c"}},
+		"data":         {message(data(`{"approve":true}`)), []string{"done: a", "done: b", "done: c"}},
+		"one of them":  {message(data(`{"approve":{"id0":true,"id1":true}}`)), []string{"done: a", "done: b", no}},
+		"all but one":  {message(task.Text("ok"), data(`{"approve":{"id0":false}}`)), []string{no, "done: b", "done: c"}},
+		"no":           {message(task.Text("no, take the cheap one")), []string{no, "done: b", no}},
+		"both":         {message(task.Text("no"), data(`{"approve":true}`)), []string{no, "done: b", no}},
+		"nonsense":     {message(data(`{"approve":"true"}`), data(`{"approve":{"id0":"yes"}}`)), []string{no, "done: b", no}},
+		"another word": {message(task.Text("yes and no")), []string{no, "done: b", no}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tools := mcptest.New(t)
+			f := newFake(t, calls("I'll buy it.", "t__pay", "a", "t__look", "b", "t__pay", "c"), says("Well."))
+			out, _ := approvals(t, f, tools, message(task.Text("buy")))
+			folded := out.Task(t)
+			require.Equal(t, task.StateInputRequired, folded.Status.State)
+			require.Equal(t, "The agent asks for your approval of:\n- t__pay {\"of\":\"a\"}\n- t__pay {\"of\":\"c\"}\nAnswer yes or no.",
+				folded.Status.Message.Parts[0].Text)
+			require.JSONEq(t, `{"approvals":[{"id":"id0","tool":"t__pay","arguments":{"of":"a"}},{"id":"id2","tool":"t__pay","arguments":{"of":"c"}}]}`,
+				string(folded.Status.Message.Parts[1].Data))
+			require.Contains(t, string(folded.Status.Message.Metadata), `"totalTokens":17`)
+			require.Len(t, tools.Calls(), 1, "only the one that needs no approval")
+
+			tools = mcptest.New(t)
+			f = newFake(t, calls("I'll buy it.", "t__pay", "a", "t__look", "b", "t__pay", "c"), says("Well."))
+			out, _ = approvals(t, f, tools, message(task.Text("buy")), c.answer)
+			require.Equal(t, c.want, results(f))
+			require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+			require.Equal(t, "Well.", out.Text(t), "the first turn has shown the rest")
+			pieces := artifacts(out.Events())
+			require.Contains(t, string(pieces[len(pieces)-1].Metadata), `"totalTokens":17`, "of this turn alone")
+		})
+	}
+}
+
+// The model asks for another call after the first one was approved: it needs its own approval.
+func TestEachCallNeedsItsApproval(t *testing.T) {
+	t.Parallel()
+	tools := mcptest.New(t)
+	f := newFake(t, calls("", "t__pay", "a"), calls("", "t__pay", "b"), says("Done."))
+	out, _ := approvals(t, f, tools, message(task.Text("buy")), message(task.Text("yes")))
+	require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
+	require.Len(t, tools.Calls(), 1)
+
+	tools = mcptest.New(t)
+	f = newFake(t, calls("", "t__pay", "a"), calls("", "t__pay", "b"), says("Done."))
+	out, _ = approvals(t, f, tools, message(task.Text("buy")), message(task.Text("yes")), message(task.Text("yes")))
+	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
+	require.Equal(t, []string{"done: a", "done: b"}, results(f))
+	require.Len(t, tools.Calls(), 2)
+}
+
+// A run that ended between the state and the question asks again, and a run that ended behind an approved call does not
+// repeat it.
+func TestApprovalsSurviveCrashes(t *testing.T) {
+	t.Parallel()
+	tools := mcptest.New(t)
+	f := newFake(t, calls("Buy?", "t__pay", "a"), modeltest.Cuts(modeltest.Role), says("Done."))
+	agent := f.agent(t, program(tools, func(s *openai.ToolServer) { s.Approve = []string{"*"} }))
+	out, memory := executortest.NewRecorder(), &executortest.Memory{}
+	attempt := 0
+	again := func(turn int, text string) error {
+		attempt++
+		r := executortest.NewRun(text)
+		r.Turn, r.Attempt, r.Memory = turn, task.Attempt(attempt), memory
+		out = executortest.NewRecorder()
+		err := executortest.Wait(t, executortest.Go(t.Context(), agent, r, out))
+		memory.Events = append(memory.Events, out.Events()...)
+		return err
+	}
+	require.NoError(t, again(1, "buy"))
+	require.NoError(t, again(1, "buy"), "as if the first run had been killed before the question")
+	require.Equal(t, task.StateInputRequired, out.Task(t).Status.State)
+	require.Equal(t, "Buy?\n\n", out.Text(t))
+	require.Len(t, f.Calls(), 1)
+	require.Empty(t, tools.Calls())
+
+	memory.Events = nil // those of the next turn
+	require.Error(t, again(2, "yes"))
+	require.NoError(t, again(2, "yes"))
+	require.Equal(t, "Done.", out.Text(t))
+	require.Len(t, tools.Calls(), 1)
+	require.Equal(t, []string{"done: a"}, results(f))
+}

@@ -204,6 +204,14 @@ func (w *writer) metadata() json.RawMessage {
 	return raw
 }
 
+// pause ends the answer of a turn that goes on with the next one. The question has the usage.
+func (w *writer) pause() error {
+	if err := w.flush(); err != nil || !w.answer.begun {
+		return err
+	}
+	return w.chunk(&w.answer, true, nil)
+}
+
 // close ends the artifacts. The last chunk has the usage, and replaces what an earlier run of the turn wrote if this run
 // had nothing to say.
 func (w *writer) close() error {
