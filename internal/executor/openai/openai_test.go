@@ -222,6 +222,7 @@ func TestBrokenAnswersAreRetried(t *testing.T) {
 		"an empty document":      modeltest.Answers(200, ``),
 		"an error in the stream": modeltest.Streams(modeltest.Role, modeltest.Text("Hi"), `{"error":{"message":"boom `+modeltest.Key+`","code":500}}`, modeltest.Done),
 		"an ending in error":     modeltest.Streams(modeltest.Role, modeltest.Text("Hi"), modeltest.Chunk(`{}`, `"error"`), modeltest.Done),
+		"an error with a status": modeltest.Streams(`{"error":{"message":"no","code":"502"}}`),
 		"an error as a string":   modeltest.Streams(`{"error":"model runner has crashed"}`),
 	} {
 		t.Run(name, func(t *testing.T) {

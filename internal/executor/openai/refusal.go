@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	nethttp "net/http"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -50,6 +51,9 @@ func errorIn(v jsontext.Value) *apiError {
 	}
 	_ = wire.Unmarshal(v, &in) // any JSON fits
 	e := &apiError{message: unquote(in.Message), code: unquote(in.Code), status: int(count(in.Code))}
+	if n, err := strconv.Atoi(e.code); err == nil { // of LiteLLM
+		e.status = n
+	}
 	if e.code == "" {
 		e.code = unquote(in.Type)
 	}
