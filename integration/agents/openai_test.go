@@ -59,6 +59,26 @@ func TestModelAsDocumented(t *testing.T) {
 	require.Equal(t, int64(17*len(a2atest.Old)), clustertest.One[int64](db, "SELECT sum(total_tokens)::bigint FROM holdfast.v_usage"))
 }
 
+// The model remembers the tasks of its caller in the context, with its own answers, and no other context.
+func TestModelRemembersTheContext(t *testing.T) {
+	t.Parallel()
+	db := clustertest.NewDB(t)
+	model := modeltest.New(t, modeltest.Streams(modeltest.Role, modeltest.Text("Hello, "), modeltest.Text("Ada."), modeltest.Stop, modeltest.Done))
+	a, b := clustertest.Pair(t, withKey(clustertest.Options{DB: db.URL, Config: documented(t, model)}))
+	first := a.Send(a2atest.V03, a2atest.Say("I am Ada.").At("helper"))
+	require.Equal(t, "completed", first.State())
+	b.Send(a2atest.V03, a2atest.Say("I am Bob.").At("helper"))
+	second := b.Send(a2atest.V03, &a2atest.Args{Texts: []string{"Who am I?"}, Context: first.ContextID, Agent: "helper"})
+	require.Equal(t, "completed", second.State())
+	require.NotEqual(t, first.Task(), second.Task())
+	calls := model.Calls()
+	require.Equal(t, []map[string]any{
+		{"role": "user", "content": "I am Ada."},
+		{"role": "assistant", "content": "Hello, Ada."},
+		{"role": "user", "content": "Who am I?"},
+	}, calls[len(calls)-1].Messages[1:])
+}
+
 // A replica dies while the model speaks. The other one asks again, and its answer replaces the first half.
 func TestModelAnswersAgainAfterKill(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ const drainDelay = 3 * time.Second
 // the agent's keys.
 func (a *Agent) setDefaults() {
 	*a = Agent{
-		OnBusy: BusyEnqueue,
+		OnBusy: BusyEnqueue, History: HistoryTask,
 		Card: Card{
 			Version:            "1.0.0",
 			DefaultInputModes:  []string{"text/plain", "*/*"},
@@ -87,10 +87,10 @@ func (a *Agent) setDefaults() {
 			Streaming:          true,
 		},
 		Executor: Executor{
-			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second, History: 100},
-			Command: CommandExecutor{StopGrace: 5 * time.Second, History: 100},
+			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
+			Command: CommandExecutor{StopGrace: 5 * time.Second},
 			OpenAI: OpenAIExecutor{
-				MaxHistory: 100, Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute,
+				Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute,
 				ConnectTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Minute, IdleTimeout: 5 * time.Minute,
 			},
 		},
@@ -98,10 +98,11 @@ func (a *Agent) setDefaults() {
 			RunTimeout:     time.Hour,
 			MaxAttempts:    3,
 			UnreachableFor: time.Hour, PendingMessages: 100,
-			Backoff:     time.Second,
-			CancelGrace: 10 * time.Second,
-			MaxEvent:    16 * MiB,
-			MaxState:    256 * KiB,
+			Backoff:        time.Second,
+			CancelGrace:    10 * time.Second,
+			MaxEvent:       16 * MiB,
+			HistoryEntries: 100, HistoryBytes: 1 * MiB,
+			MaxState: 256 * KiB,
 		},
 	}
 }
@@ -117,7 +118,10 @@ var defaultConcurrency = map[ExecutorKind]int{
 }
 
 // complete fills the settings that depend on other keys.
-func (a *Agent) complete(concurrencySet bool) {
+func (a *Agent) complete(concurrencySet, historySet bool) {
+	if !historySet && a.Executor.Kind == ExecutorOpenAI {
+		a.History = HistoryContext // people expect a chat to go on when its last task has ended
+	}
 	if !concurrencySet {
 		a.Limits.Concurrency = defaultConcurrency[a.Executor.Kind]
 	}

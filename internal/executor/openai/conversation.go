@@ -66,13 +66,15 @@ func (a *agent) conversation(ctx context.Context, run *executor.Run) ([]message,
 	if a.opts.System != "" {
 		all = append(all, message{Role: roleSystem, Content: a.opts.System})
 	}
-	before, err := a.remember(ctx, run)
+	before, err := a.opts.History.Read(ctx, run)
 	if err != nil {
-		return nil, fmt.Errorf("read the conversation: %w", err)
+		return nil, err
 	}
 	var turns []spoken
 	for i := range before {
-		turns = spokenBy(turns, before[i].Role, before[i].Parts)
+		if s := &before[i]; !shownReasoning(s) {
+			turns = spokenBy(turns, s.Role(), remembered(s))
+		}
 	}
 	turns = spokenBy(turns, task.RoleUser, run.Message.Parts)
 	for i := range turns {
@@ -81,15 +83,17 @@ func (a *agent) conversation(ctx context.Context, run *executor.Run) ([]message,
 	return all, nil
 }
 
-func (a *agent) remember(ctx context.Context, run *executor.Run) ([]task.Message, error) {
-	if a.opts.MaxHistory == 0 {
-		return nil, nil
+// remembered returns the content of an entry. The model is told that a large one was there.
+func remembered(s *executor.Said) []task.Part {
+	if s.Left > 0 {
+		return []task.Part{task.Text(fmt.Sprintf("[%d bytes are left out here]", s.Left))}
 	}
-	before, err := run.Memory.History(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return before[max(0, len(before)-a.opts.MaxHistory):], nil
+	return s.Parts()
+}
+
+// shownReasoning reports whether an entry is the reasoning of an earlier answer, which models do not take back.
+func shownReasoning(s *executor.Said) bool {
+	return s.Artifact != nil && s.Artifact.Name == reasoningName && strings.HasPrefix(s.Artifact.ID, reasoningName+"-")
 }
 
 // spoken is what one side said without a break. Some models refuse a conversation whose roles do not alternate.

@@ -30,7 +30,7 @@ func newFake(t *testing.T, handlers ...modeltest.Handler) *fake {
 
 func (f *fake) agent(t *testing.T, change ...func(*openai.Options)) executor.Executor {
 	t.Helper()
-	opts := openai.Options{BaseURL: f.Base(), Model: modeltest.Model, APIKey: modeltest.Key, MaxHistory: 100}
+	opts := openai.Options{BaseURL: f.Base(), Model: modeltest.Model, APIKey: modeltest.Key}
 	for _, c := range change {
 		c(&opts)
 	}
@@ -411,18 +411,25 @@ func TestPartsOfTheConversation(t *testing.T) {
 		task.Part{Kind: task.PartURL, URL: "https://x.test/report"},
 		task.Part{Kind: task.PartData, Data: json.RawMessage(`{"n":1}`)},
 	)
-	r.Memory = &executortest.Memory{Messages: []task.Message{
-		{Role: task.RoleUser, Parts: []task.Part{task.Text("first")}},
-		{Role: task.RoleUser, Parts: []task.Part{task.Text("second")}},
-		{Role: task.RoleAgent, Parts: []task.Part{task.Text("yes"), {Kind: task.PartRaw, Raw: []byte{1}, Filename: "z.png", MediaType: "image/png"}}},
-		{Role: task.RoleAgent},
-	}}
-	require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), f.agent(t), r, executortest.NewRecorder())))
+	r.Memory = &executortest.Memory{
+		Before: []executor.Said{{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("zeroth")}}}},
+		Said: []executor.Said{
+			{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("first")}}},
+			{Message: &task.Message{Role: task.RoleUser, Parts: []task.Part{task.Text("second")}}},
+			{Artifact: &task.Artifact{ID: "reasoning-1", Name: "reasoning", Parts: []task.Part{task.Text("hm")}}},
+			{Artifact: &task.Artifact{ID: "answer-1", Name: "answer", Parts: []task.Part{
+				task.Text("yes"), {Kind: task.PartRaw, Raw: []byte{1}, Filename: "z.png", MediaType: "image/png"},
+			}}},
+			{Artifact: &task.Artifact{ID: "film"}, Left: 9_000_000},
+			{Message: &task.Message{Role: task.RoleAgent}},
+		},
+	}
+	require.NoError(t, executortest.Wait(t, executortest.Go(t.Context(), f.agent(t, func(o *openai.Options) { o.History.Of = executor.OfContext }), r, executortest.NewRecorder())))
 	got, err := json.Marshal(f.Calls()[0].Messages)
 	require.NoError(t, err)
 	require.JSONEq(t, `[
-		{"role":"user","content":"first\n\nsecond"},
-		{"role":"assistant","content":"yes\n\n[z.png, image/png]"},
+		{"role":"user","content":"zeroth\n\nfirst\n\nsecond"},
+		{"role":"assistant","content":"yes\n\n[z.png, image/png]\n\n[9000000 bytes are left out here]"},
 		{"role":"user","content":[
 			{"type":"text","text":"and this?"},
 			{"type":"image_url","image_url":{"url":"data:image/png;base64,AQI="}},
@@ -514,7 +521,7 @@ func TestKeyInAFile(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	_, err := openai.New(openai.Options{
-		BaseURL: "api.test/v1", APIKey: "a\nb", APIKeyFile: "/none", MaxHistory: -1, Headers: map[string]string{"Content-Type": "x", "a b": ""},
+		BaseURL: "api.test/v1", APIKey: "a\nb", APIKeyFile: "/none", IdleTimeout: -1, Headers: map[string]string{"Content-Type": "x", "a b": ""},
 		Parameters: map[string]json.RawMessage{"messages": json.RawMessage("[]"), "seed": json.RawMessage("{")},
 	})
 	for _, want := range []string{
@@ -526,7 +533,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"openai: headers.a b: is not the name of an HTTP header",
 		"openai: parameters.messages: is set by Holdfast; remove it",
 		"openai: parameters.seed: is not JSON",
-		"openai: max_history: must not be negative",
+		"openai: idle_timeout: must not be negative",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -29,7 +29,7 @@ type Options struct {
 
 	System     string                     // the first message of every conversation; empty sends none
 	Parameters map[string]json.RawMessage // further members of the request, such as temperature; null removes one of ours
-	MaxHistory int                        // previous messages to send; 0 sends none
+	History    wire.History               // what of the conversation to send; the zero History means that of the task
 	Whole      bool                       // ask for the answer in one piece instead of a stream
 	Reasoning  bool                       // show what the model reasons as an artifact of its own
 
@@ -94,7 +94,7 @@ func (o *Options) validate() error {
 		}
 	}
 	for name, n := range map[string]int64{
-		"max_history": int64(o.MaxHistory), "max_tool_calls": int64(o.MaxToolCalls), "tool_timeout": int64(o.ToolTimeout), "connect_timeout": int64(o.ConnectTimeout),
+		"max_tool_calls": int64(o.MaxToolCalls), "tool_timeout": int64(o.ToolTimeout), "connect_timeout": int64(o.ConnectTimeout),
 		"header_timeout": int64(o.HeaderTimeout), "idle_timeout": int64(o.IdleTimeout), "max_event": int64(o.MaxEvent),
 	} {
 		if n < 0 {

@@ -40,6 +40,8 @@ type writer struct {
 	finish string
 }
 
+const reasoningName = "reasoning"
+
 // growing is an artifact of text.
 type growing struct {
 	id, name string
@@ -51,7 +53,7 @@ func newWriter(ctx context.Context, run *executor.Run, out executor.Emitter, rea
 	return &writer{
 		ctx: ctx, run: run, out: out, reasons: reasons,
 		answer:    growing{id: fmt.Sprintf("answer-%d", run.Turn), name: "answer"},
-		reasoning: growing{id: fmt.Sprintf("reasoning-%d", run.Turn), name: "reasoning"},
+		reasoning: growing{id: fmt.Sprintf("%s-%d", reasoningName, run.Turn), name: reasoningName},
 	}
 }
 
