@@ -108,6 +108,7 @@ func TestModels(t *testing.T) {
 	p.wait()
 	require.Equal(t, "completed", a2atest.Last(s.Rest()).State())
 
+	t.Cleanup(func() { require.NotContains(t, r.Log(), masterKey) })
 	for name, want := range map[string]struct{ state, said string }{
 		"small":    {"completed", ""},
 		"whole":    {"completed", ""},
@@ -118,6 +119,7 @@ func TestModels(t *testing.T) {
 		"stranger": {"failed", "the model's API answered 40"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			res := r.Send(a2atest.V03, a2atest.Say("What is the answer?").At(name))
 			require.Equal(t, want.state, res.State(), res.Said())
 			require.Contains(t, res.Said(), want.said)
@@ -127,5 +129,4 @@ func TestModels(t *testing.T) {
 			}
 		})
 	}
-	require.NotContains(t, r.Log(), masterKey)
 }
