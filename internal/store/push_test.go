@@ -1323,14 +1323,26 @@ func (x *explained) explain(ctx context.Context, sql string, args []any) {
 	var text []byte
 	require.NoError(x.f.t, tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&text))
 	require.NoError(x.f.t, tx.Rollback(ctx))
-	var plans []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
+	var plans []struct{ Plan planNode }
 	require.NoError(x.f.t, json.Unmarshal(text, &plans))
-	x.pages += plans[0].Plan.Hit + plans[0].Plan.Read
+	x.pages += plans[0].Plan.pages()
+}
+
+// planNode is a part of an explained plan.
+type planNode struct {
+	Hit   int `json:"Shared Hit Blocks"`
+	Read  int `json:"Shared Read Blocks"`
+	Plans []*planNode
+}
+
+// pages is what the node that reads most has read, with those below it. It may not be the root: parts that write and that no
+// other part reads run after it.
+func (n *planNode) pages() int {
+	most := n.Hit + n.Read
+	for _, p := range n.Plans {
+		most = max(most, p.pages())
+	}
+	return most
 }
 
 func (x *explained) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
