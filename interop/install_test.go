@@ -96,19 +96,13 @@ func install(t *testing.T, name string) []string {
 // cached returns the folder of a client, by the content of its manifests.
 func cached(t *testing.T, name string, manifests ...string) string {
 	t.Helper()
-	return cachedFrom(t, filepath.Join("clients", name), manifests...)
-}
-
-// cachedFrom returns the folder of an installation, by the content of the manifests in its source.
-func cachedFrom(t *testing.T, source string, manifests ...string) string {
-	t.Helper()
 	sum := sha256.New()
 	for _, m := range manifests {
-		content, err := os.ReadFile(filepath.Join(source, m))
+		content, err := os.ReadFile(filepath.Join("clients", name, m))
 		require.NoError(t, err)
 		sum.Write(content)
 	}
-	dir, err := filepath.Abs(filepath.Join(cache, filepath.Base(source)+"-"+hex.EncodeToString(sum.Sum(nil))[:12]))
+	dir, err := filepath.Abs(filepath.Join(cache, name+"-"+hex.EncodeToString(sum.Sum(nil))[:12]))
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	return dir
