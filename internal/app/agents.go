@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/executor/command"
 	"github.com/holdfast-a2a/holdfast/internal/executor/demo"
 	httpexec "github.com/holdfast-a2a/holdfast/internal/executor/http"
+	"github.com/holdfast-a2a/holdfast/internal/executor/openai"
 	"github.com/holdfast-a2a/holdfast/internal/executor/wire"
 	"github.com/holdfast-a2a/holdfast/internal/rpc"
 	"github.com/holdfast-a2a/holdfast/internal/rpc/dialect/card"
@@ -102,8 +104,29 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 			Argv: c.Argv, Dir: c.Dir, Env: c.Env, Inherit: c.Inherit, UID: c.UID, GID: c.GID, Grace: c.StopGrace,
 			History: history(a), MaxEvent: int(a.Limits.MaxEvent), Log: log,
 		})
+	case config.ExecutorOpenAI:
+		return buildModel(a, log)
 	}
 	return nil, fmt.Errorf("unknown executor kind %q", a.Executor.Kind)
+}
+
+func buildModel(a *config.Agent, log *slog.Logger) (executor.Executor, error) {
+	m := a.Executor.OpenAI
+	parameters := map[string]json.RawMessage{}
+	for name, value := range m.Parameters {
+		parameters[name] = json.RawMessage(value)
+	}
+	var tools []openai.ToolServer
+	for i := range m.Tools {
+		tools = append(tools, openai.ToolServer(m.Tools[i]))
+	}
+	return openai.New(openai.Options{
+		BaseURL: m.BaseURL, Model: m.Model, APIKey: m.APIKey, APIKeyFile: m.APIKeyFile, Headers: m.Headers,
+		System: m.System, Parameters: parameters, History: history(a), Whole: !m.Stream, Reasoning: m.Reasoning,
+		Tools: tools, MaxToolCalls: m.MaxToolCalls, ToolTimeout: m.ToolTimeout,
+		ConnectTimeout: m.ConnectTimeout, HeaderTimeout: m.HeaderTimeout, IdleTimeout: m.IdleTimeout,
+		MaxEvent: int(a.Limits.MaxEvent), Log: log,
+	})
 }
 
 // modes returns the media types of an agent and of all its skills.

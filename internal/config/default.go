@@ -89,6 +89,10 @@ func (a *Agent) setDefaults() {
 		Executor: Executor{
 			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
 			Command: CommandExecutor{StopGrace: 5 * time.Second},
+			OpenAI: OpenAIExecutor{
+				Stream: true, MaxToolCalls: 50, ToolTimeout: time.Minute,
+				ConnectTimeout: 10 * time.Second, HeaderTimeout: 10 * time.Minute, IdleTimeout: 5 * time.Minute,
+			},
 		},
 		Limits: AgentLimits{
 			RunTimeout:     time.Hour,
@@ -110,10 +114,14 @@ var defaultConcurrency = map[ExecutorKind]int{
 	ExecutorHTTP:    256,
 	ExecutorCommand: 16,
 	ExecutorGo:      256,
+	ExecutorOpenAI:  256,
 }
 
 // complete fills the settings that depend on other keys.
-func (a *Agent) complete(concurrencySet bool) {
+func (a *Agent) complete(concurrencySet, historySet bool) {
+	if !historySet && a.Executor.Kind == ExecutorOpenAI {
+		a.History = HistoryContext // people expect a chat to go on when its last task has ended
+	}
 	if !concurrencySet {
 		a.Limits.Concurrency = defaultConcurrency[a.Executor.Kind]
 	}
