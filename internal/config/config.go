@@ -356,6 +356,7 @@ type Executor struct {
 	Kind    ExecutorKind    `yaml:"kind"`
 	HTTP    HTTPExecutor    `yaml:"http"`
 	Command CommandExecutor `yaml:"command"`
+	A2A     A2AExecutor     `yaml:"a2a"`
 }
 
 // ExecutorKind names a built-in executor.
@@ -367,6 +368,7 @@ const (
 	ExecutorHTTP    ExecutorKind = "http"
 	ExecutorCommand ExecutorKind = "command"
 	ExecutorGo      ExecutorKind = "go" // from the Go program that serves
+	ExecutorA2A     ExecutorKind = "a2a"
 )
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
@@ -388,6 +390,29 @@ type CommandExecutor struct {
 	GID       int               `yaml:"gid"`     // 0: the server's
 	StopGrace time.Duration     `yaml:"stop_grace"`
 	History   int               `yaml:"history"` // previous messages sent with a run
+}
+
+// A2AExecutor is an agent that is an A2A server itself.
+type A2AExecutor struct {
+	CardURL        string            `yaml:"card_url"`
+	URL            string            `yaml:"url"`
+	Version        string            `yaml:"version"`
+	Binding        string            `yaml:"binding"`
+	Stream         bool              `yaml:"stream"`
+	Headers        map[string]string `yaml:"headers"`
+	Auth           A2AAuth           `yaml:"auth"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
+	CallTimeout    time.Duration     `yaml:"call_timeout"`  // of calls that do not wait for the agent
+	PollInterval   time.Duration     `yaml:"poll_interval"` // longest pause between two reads of a task
+}
+
+// A2AAuth is the credential for an A2A server.
+type A2AAuth struct {
+	Bearer       string `yaml:"bearer"`
+	BearerFile   string `yaml:"bearer_file"`
+	Username     string `yaml:"username"`
+	Password     string `yaml:"password"`
+	PasswordFile string `yaml:"password_file"`
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.

@@ -430,11 +430,11 @@ func (l *loader) executor(path string, e *Executor) {
 	case l.hasProblem(path) || l.hasProblem(kind):
 		return
 	case e.Kind == "":
-		l.at(kind, "is missing; use %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
+		l.at(kind, "is missing; use %s, %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorGo)
 		return
 	}
-	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorGo)
-	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand} {
+	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorGo)
+	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand, ExecutorA2A} {
 		if key := join(path, string(section)); section != e.Kind && l.given(key) {
 			l.at(key, "does not belong to an executor of kind %s; remove it", e.Kind)
 		}
@@ -445,6 +445,8 @@ func (l *loader) executor(path string, e *Executor) {
 		l.httpExecutor(path+".http", &e.HTTP)
 	case ExecutorCommand:
 		l.commandExecutor(path+".command", &e.Command)
+	case ExecutorA2A:
+		l.a2aExecutor(path+".a2a", &e.A2A)
 	}
 }
 
@@ -456,8 +458,15 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 	default:
 		l.webURL(path+".url", h.URL)
 	}
-	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
-		key, value := path+".headers."+name, h.Headers[name]
+	l.headers(path+".headers", h.Headers)
+	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
+	inRange(l, path+".history", h.History, 0, 10_000)
+}
+
+func (l *loader) headers(path string, headers map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		key, value := path+"."+name, headers[name]
 		if !headerName.MatchString(name) {
 			l.at(key, "is not the name of an HTTP header")
 		}
@@ -465,9 +474,22 @@ func (l *loader) httpExecutor(path string, h *HTTPExecutor) {
 			l.at(key, "contains a line break or NUL; remove it")
 		}
 	}
-	inRange(l, path+".connect_timeout", h.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
-	inRange(l, path+".header_timeout", h.HeaderTimeout, 0, 24*time.Hour)
-	inRange(l, path+".history", h.History, 0, 10_000)
+}
+
+// a2aExecutor checks the section. The executor itself knows the versions and bindings.
+func (l *loader) a2aExecutor(path string, a *A2AExecutor) {
+	if a.CardURL == "" && a.URL == "" && !l.hasProblem(path) && !l.hasProblem(path+".card_url") && !l.hasProblem(path+".url") {
+		l.at(path+".card_url", "is missing; write the URL of the agent, such as https://agents.example.com/travel")
+	}
+	for _, u := range []struct{ key, value string }{{".card_url", a.CardURL}, {".url", a.URL}} {
+		if u.value != "" {
+			l.webURL(path+u.key, u.value)
+		}
+	}
+	l.headers(path+".headers", a.Headers)
+	inRange(l, path+".connect_timeout", a.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".call_timeout", a.CallTimeout, time.Second, 10*time.Minute)
+	inRange(l, path+".poll_interval", a.PollInterval, 50*time.Millisecond, 10*time.Minute)
 }
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -253,8 +254,12 @@ func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
 			return fails("%v", err).advise("install the program here or correct agents[].executor.command"), nil
 		}
 		return oks("command: %s is installed", c.Argv[0]), nil
-	case config.ExecutorHTTP:
-		target, err := url.Parse(a.Executor.HTTP.URL)
+	case config.ExecutorHTTP, config.ExecutorA2A:
+		address := a.Executor.HTTP.URL
+		if a.Executor.Kind == config.ExecutorA2A {
+			address = cmp.Or(a.Executor.A2A.URL, a.Executor.A2A.CardURL)
+		}
+		target, err := url.Parse(address)
 		if err != nil {
 			return nil, errors.New("its URL is invalid")
 		}
@@ -272,10 +277,10 @@ func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
 			err = failed.Err // without the URL
 		}
 		if err != nil {
-			return fails("http: %s does not answer: %v", shown, err).advise(late), nil
+			return fails("%s: %s does not answer: %v", a.Executor.Kind, shown, err).advise(late), nil
 		}
 		resp.Body.Close()
-		return oks("http: %s answers", shown), nil
+		return oks("%s: %s answers", a.Executor.Kind, shown), nil
 	case config.ExecutorDemo, config.ExecutorGo:
 	}
 	return oks("%s: built in", a.Executor.Kind), nil

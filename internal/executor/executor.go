@@ -69,6 +69,8 @@ type Memory interface {
 	Earlier(ctx context.Context) ([]task.Event, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
+	// Task returns the task as its log has it, with its messages and artifacts. The caller may change it.
+	Task(ctx context.Context) (*task.Task, error)
 	// State returns the value that a run has stored for the task or for its context. It outlives the run.
 	State(ctx context.Context, of Scope) (State, error)
 	// SetState stores a value and returns its version. The value is committed when SetState returns. version is that of

@@ -26,6 +26,7 @@ type Memory struct {
 	Messages []task.Message
 	Events   []task.Event
 	Stored   json.RawMessage
+	Log      []task.Event // of the whole task
 	Reads    int
 
 	mu     sync.Mutex
@@ -76,6 +77,12 @@ func (m *Memory) Earlier(context.Context) ([]task.Event, error) {
 func (m *Memory) Checkpoint(context.Context) (json.RawMessage, error) {
 	m.Reads++
 	return m.Stored, nil
+}
+
+// Task returns the fold of Log.
+func (m *Memory) Task(context.Context) (*task.Task, error) {
+	m.Reads++
+	return task.Fold(task.Task{}, m.Log)
 }
 
 // NewRun returns the first run of a new task for a message with one text part.

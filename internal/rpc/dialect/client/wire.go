@@ -77,7 +77,7 @@ var wires = []*Wire{
 }
 
 // Find returns the preferred wire of a version and binding. Either may be "", for any. 0.2 is 0.3 on the wire, and a
-// patch number changes nothing. It returns nil if there is none.
+// patch number changes nothing. It returns nil for another version or binding.
 func Find(version, binding string) *Wire {
 	if version != "" {
 		major, minor, _ := strings.Cut(version, ".")
