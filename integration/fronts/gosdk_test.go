@@ -148,7 +148,8 @@ func TestCutsBetweenFrontAndTheGoSDK(t *testing.T) {
 	streams := make([]*a2atest.Reply, n)
 	for i := range streams {
 		streams[i] = f.Stream(a2atest.V03, a2atest.Say("count").At("count"))
-		streams[i].UntilState("working")
+		// From its first event on, the front knows the agent's task.
+		streams[i].Until("the agent's first event", func(e *a2atest.Event) bool { return e.Said() == "at work" })
 	}
 	want := ""
 	for i := range pieces {

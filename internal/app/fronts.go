@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"mime"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,20 +91,40 @@ func adopt(c *config.Card, of *client.Card) {
 	if of.Provider != nil && c.Provider.Organization == "" {
 		c.Provider = config.Provider(*of.Provider)
 	}
-	if slices.Equal(c.DefaultInputModes, plain.DefaultInputModes) && len(of.InputModes) > 0 {
-		c.DefaultInputModes = of.InputModes
+	if modes := mediaTypes(of.InputModes); slices.Equal(c.DefaultInputModes, plain.DefaultInputModes) && modes != nil {
+		c.DefaultInputModes = modes
 	}
-	if slices.Equal(c.DefaultOutputModes, plain.DefaultOutputModes) && len(of.OutputModes) > 0 {
-		c.DefaultOutputModes = of.OutputModes
+	if modes := mediaTypes(of.OutputModes); slices.Equal(c.DefaultOutputModes, plain.DefaultOutputModes) && modes != nil {
+		c.DefaultOutputModes = modes
 	}
 	if len(c.Skills) == 0 {
 		for _, s := range of.Skills {
+			if s.ID == "" || slices.ContainsFunc(c.Skills, func(own config.Skill) bool { return own.ID == s.ID }) {
+				continue // no card of ours may have it
+			}
+			s.InputModes, s.OutputModes = mediaTypes(s.InputModes), mediaTypes(s.OutputModes)
 			c.Skills = append(c.Skills, config.Skill(s))
 		}
 	}
 	for _, e := range of.Capabilities.Extensions {
+		if u, err := url.Parse(e.URI); err != nil || !u.IsAbs() || strings.ContainsAny(e.URI, ", ") {
+			continue // headers list them, separated by commas
+		}
 		if !slices.ContainsFunc(c.Extensions, func(own config.Extension) bool { return own.URI == e.URI }) {
 			c.Extensions = append(c.Extensions, config.Extension(e))
 		}
 	}
+}
+
+// mediaTypes returns the modes of a card as media types. Many agents write text for text/plain, as the schema of 0.1 did.
+func mediaTypes(modes []string) (all []string) {
+	for _, m := range modes {
+		if m == "text" {
+			m = "text/plain"
+		}
+		if t, _, err := mime.ParseMediaType(m); err == nil && strings.Contains(t, "/") && !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
 }

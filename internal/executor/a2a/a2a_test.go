@@ -253,7 +253,6 @@ func TestGoesOnAfterACut(t *testing.T) {
 			a.on("GetTask", says(taskIn("WORKING", artifact("one ", "two ", "three "))))
 			a.on("GetTask", says(taskIn("COMPLETED", artifact("one ", "two ", "three ", "four")+
 				`,"history":[{"messageId":"h-1","role":"ROLE_AGENT","parts":[{"text":"said"}]}]`)))
-			a.on("SubscribeToTask", fails(-32004, "the task has ended"))
 			run := executortest.NewRun("hello")
 			out, err := execute(t, e, run)
 			require.NoError(t, err)
@@ -261,6 +260,7 @@ func TestGoesOnAfterACut(t *testing.T) {
 			require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 			require.Equal(t, "h-1", out.Task(t).History[0].ID)
 			require.Len(t, a.called("SendStreamingMessage"), 1)
+			require.Empty(t, a.called("SubscribeToTask"))
 			require.Len(t, out.Events(), 8, "four pieces, one message, and statuses: nothing is emitted twice")
 		})
 	}
@@ -285,31 +285,6 @@ func TestNextTryDoesNotSendAgain(t *testing.T) {
 	require.Empty(t, out.Task(t).History)
 	require.Len(t, a.called("SendStreamingMessage"), 1)
 	require.Empty(t, a.called("CancelTask"))
-}
-
-func TestSubscriptionTellsWhenToRead(t *testing.T) {
-	t.Parallel()
-	a, e := newAgent(t, a2a.Options{})
-	reads := make(chan struct{}, 100)
-	ended := make(chan struct{})
-	a.on("SendStreamingMessage", streams(working(""), "cut"))
-	a.on("GetTask", func(w http.ResponseWriter, c call) {
-		reads <- struct{}{}
-		select {
-		case <-ended:
-			says(taskIn("COMPLETED", ""))(w, c)
-		default:
-			says(taskIn("WORKING", ""))(w, c)
-		}
-	})
-	a.on("SubscribeToTask", func(w http.ResponseWriter, c call) {
-		<-reads
-		close(ended)
-		streams(status("COMPLETED", ""), "hold")(w, c)
-	})
-	out, err := execute(t, e, executortest.NewRun("hello"))
-	require.NoError(t, err)
-	require.Equal(t, task.StateCompleted, out.Task(t).Status.State)
 }
 
 func TestPollsAgentsWithoutStreams(t *testing.T) {

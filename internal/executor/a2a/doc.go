@@ -6,7 +6,6 @@
 // message again.
 //
 // A2A has no cursor for streams. So only the stream that answers a send is passed on event by event. After any cut, the
-// run reads the server's task instead, compares it with the log of its own, and emits the difference (mirror). A
-// subscription then only says when to read again. This is right with every server: it needs neither replay nor a
-// snapshot that fits the stream.
+// run reads the server's task instead, compares it with the log of its own, and emits the difference (mirror). This is
+// right with every server: it needs neither replay, nor a snapshot that fits a stream, nor subscriptions.
 package a2a

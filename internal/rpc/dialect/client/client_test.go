@@ -195,7 +195,7 @@ func TestWritesOtherOperations(t *testing.T) {
 	eachWire(t, func(t *testing.T, w *client.Wire, c dialect.Codec) {
 		t.Helper()
 		for theirs, op := range map[client.Op]engine.Op{
-			client.Get: engine.OpGet, client.Cancel: engine.OpCancel, client.Subscribe: engine.OpSubscribe, client.List: engine.OpList,
+			client.Get: engine.OpGet, client.Cancel: engine.OpCancel, client.List: engine.OpList,
 		} {
 			request, err := w.Request("https://example.com/a2a", theirs, &client.Params{TaskID: "t 1/2", Context: "c&1"})
 			if !w.Has(theirs) {
@@ -242,10 +242,8 @@ func TestPathsOfHTTPJSON(t *testing.T) {
 		{"1.0", "https://h/a/", client.Send, "", "POST https://h/a/message:send"},
 		{"1.0", "https://h", client.Stream, "x", "POST https://h/x/message:stream"},
 		{"1.0", "https://h/a?k=v", client.Get, "", "GET https://h/a/tasks/t?k=v"},
-		{"1.0", "https://h/a", client.Subscribe, "", "POST https://h/a/tasks/t:subscribe"},
 		{"0.3", "https://h/a", client.Send, "", "POST https://h/a/v1/message:send"},
 		{"0.3", "https://h/a/v1/", client.Cancel, "", "POST https://h/a/v1/tasks/t:cancel"},
-		{"0.3", "https://h/a/v1", client.Subscribe, "", "GET https://h/a/v1/tasks/t:subscribe"},
 	} {
 		r, err := client.Find(c.version, "http+json").Request(c.endpoint, c.op, &client.Params{
 			Tenant: c.tenant, TaskID: "t", Message: &task.Message{},

@@ -19,18 +19,17 @@ import (
 // Op is an operation of a client.
 type Op uint8
 
-// The operations.
+// The operations. There is no subscription: see the package a2a of executors.
 const (
 	Send Op = iota
 	Stream
 	Get
-	Subscribe
 	Cancel
 	List
 )
 
 // Streams reports whether the answer of an operation is a stream of events.
-func (o Op) Streams() bool { return o == Stream || o == Subscribe }
+func (o Op) Streams() bool { return o == Stream }
 
 // The bindings that a Wire may have, by their names in cards.
 const (
@@ -56,23 +55,23 @@ type Wire struct {
 var wires = []*Wire{
 	{
 		Version: v10.Version, Binding: JSONRPC, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "SubscribeToTask", "CancelTask", "ListTasks"},
+		methods: [...]string{"SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "ListTasks"},
 	},
 	{
 		Version: v10.Version, Binding: HTTPJSON, message: v10.AppendMessage, modern: true,
-		methods: [...]string{"message:send", "message:stream", "", ":subscribe", ":cancel", "tasks"},
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", "tasks"},
 	},
 	{
 		Version: v03.Version, Binding: JSONRPC, message: v03.AppendMessage,
-		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/resubscribe", "tasks/cancel", ""},
+		methods: [...]string{"message/send", "message/stream", "tasks/get", "tasks/cancel", ""},
 	},
 	{
 		Version: v03.Version, Binding: HTTPJSON, message: v03proto.AppendMessage, prefix: "/v1", data: true,
-		methods: [...]string{"message:send", "message:stream", "", ":subscribe", ":cancel", ""},
+		methods: [...]string{"message:send", "message:stream", "", ":cancel", ""},
 	},
 	{
 		Version: v01.Version, Binding: JSONRPC, message: v01.AppendMessage, clientIDs: true,
-		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/resubscribe", "tasks/cancel", ""},
+		methods: [...]string{"tasks/send", "tasks/sendSubscribe", "tasks/get", "tasks/cancel", ""},
 	},
 }
 
@@ -106,7 +105,7 @@ func (w *Wire) Has(op Op) bool { return op == Get || w.methods[op] != "" }
 // Params are what an operation says. Each operation uses only its own.
 type Params struct {
 	Tenant   string          // that the interface of the card names
-	TaskID   string          // Get, Subscribe, Cancel; of a send where clients choose ids
+	TaskID   string          // Get, Cancel; of a send where clients choose ids
 	Context  string          // List
 	Message  *task.Message   // Send, Stream; with the ids of its task and context
 	Metadata json.RawMessage // Send, Stream, Cancel: of the request
@@ -155,12 +154,6 @@ func (w *Wire) Request(endpoint string, op Op, p *Params) (*Request, error) {
 	case Get:
 		r.Method = http.MethodGet
 		base += "/tasks/" + id
-	case Subscribe:
-		// The A2A documents contradict each other, and official servers accept either or both.
-		base += "/tasks/" + id + w.methods[op]
-		if !w.modern {
-			r.Method = http.MethodGet
-		}
 	case Cancel:
 		r.Body = []byte("{}")
 		base += "/tasks/" + id + w.methods[op]
