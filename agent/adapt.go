@@ -20,7 +20,7 @@ func adapt(e Executor) executor.Executor {
 func fromRun(run *executor.Run) *Run {
 	return &Run{
 		TaskID: run.TaskID, ContextID: run.ContextID, Agent: run.Agent, Tenant: run.Tenant, Owner: run.Owner,
-		Message: fromMessage(run.Message), Metadata: run.Metadata,
+		Message: fromMessage(run.Message), Input: fromInput(run.Input), Metadata: run.Metadata,
 		Turn: run.Turn, Try: run.Try, Attempt: int(run.Attempt),
 		key: run.IdempotencyKey(), memory: run.Memory,
 	}
@@ -102,18 +102,39 @@ func (e emitter) Checkpoint(ctx context.Context, v any) error {
 
 func fromMessage(m *task.Message) Message {
 	out := Message{
-		ID: m.ID, Role: User, Parts: make([]Part, len(m.Parts)), Metadata: m.Metadata,
+		ID: m.ID, Role: User, Parts: fromParts(m.Parts), Metadata: m.Metadata,
 		Extensions: m.Extensions, References: m.References,
 	}
 	if m.Role == task.RoleAgent {
 		out.Role = Agent
 	}
-	for i := range m.Parts {
-		p := &m.Parts[i]
-		out.Parts[i] = Part{
+	return out
+}
+
+func fromParts(parts []task.Part) []Part {
+	out := make([]Part, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		out[i] = Part{
 			Kind: Kind(p.Kind), Text: p.Text, Bytes: p.Raw, URL: p.URL, Data: p.Data,
 			Filename: p.Filename, MediaType: p.MediaType, Metadata: p.Metadata,
 		}
+	}
+	return out
+}
+
+func fromSaid(s *executor.Said) Said {
+	out := Said{TaskID: s.TaskID, Role: User, Parts: fromParts(s.Parts()), Omitted: s.Left}
+	if s.Role() == task.RoleAgent {
+		out.Role = Agent
+	}
+	if a := s.Artifact; a != nil {
+		out.ArtifactID, out.Name, out.Metadata = a.ID, a.Name, a.Metadata
+		return out
+	}
+	out.MessageID, out.Metadata = s.Message.ID, s.Message.Metadata
+	if s.State != task.StateUnspecified {
+		out.State = s.State.String()
 	}
 	return out
 }

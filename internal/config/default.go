@@ -79,11 +79,11 @@ const drainDelay = 3 * time.Second
 // the agent's keys.
 func (a *Agent) setDefaults() {
 	*a = Agent{
-		OnBusy: BusyEnqueue,
-		Card:   DefaultCard(),
+		OnBusy: BusyEnqueue, History: HistoryTask,
+		Card: DefaultCard(),
 		Executor: Executor{
-			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second, History: 100},
-			Command: CommandExecutor{StopGrace: 5 * time.Second, History: 100},
+			HTTP:    HTTPExecutor{ConnectTimeout: 10 * time.Second},
+			Command: CommandExecutor{StopGrace: 5 * time.Second},
 			A2A: A2AExecutor{
 				Version: "auto", Binding: "auto", Stream: true,
 				ConnectTimeout: 10 * time.Second, CallTimeout: 30 * time.Second, PollInterval: 5 * time.Second,
@@ -93,10 +93,11 @@ func (a *Agent) setDefaults() {
 			RunTimeout:     time.Hour,
 			MaxAttempts:    3,
 			UnreachableFor: time.Hour, PendingMessages: 100,
-			Backoff:     time.Second,
-			CancelGrace: 10 * time.Second,
-			MaxEvent:    16 * MiB,
-			MaxState:    256 * KiB,
+			Backoff:        time.Second,
+			CancelGrace:    10 * time.Second,
+			MaxEvent:       16 * MiB,
+			HistoryEntries: 100, HistoryBytes: 1 * MiB,
+			MaxState: 256 * KiB,
 		},
 	}
 }

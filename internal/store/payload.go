@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -57,6 +58,10 @@ type runJSON struct {
 	Error      string         `json:"error"`
 	Worker     string         `json:"worker"`
 	Checkpoint jsontext.Value `json:"checkpoint"`
+
+	Until         time.Time `json:"until"`
+	For           float64   `json:"for"`
+	Interruptible bool      `json:"interruptible"`
 }
 
 // EncodePayload returns the part of an event that is stored as payload, besides the columns; ""
@@ -100,6 +105,17 @@ func EncodePayload(e *task.Event) string {
 		w.str("error", e.Run.Error)
 		w.str("worker", e.Run.Worker)
 		w.raw("checkpoint", e.Run.Checkpoint)
+		if !e.Run.Until.IsZero() {
+			w.str("until", e.Run.Until.UTC().Format(time.RFC3339Nano))
+		}
+		if e.Run.For != 0 {
+			w.name("for")
+			w.b = strconv.AppendFloat(w.b, e.Run.For.Seconds(), 'f', -1, 64)
+		}
+		if e.Run.Interruptible {
+			w.name("interruptible")
+			w.b = append(w.b, "true"...)
+		}
 		return w.end()
 	}
 	return ""
@@ -249,7 +265,10 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 	case task.EventRun:
 		var r runJSON
 		if err = json.Unmarshal(payload, &r, lenient); err == nil {
-			e.Run = &task.RunNote{Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint)}
+			e.Run = &task.RunNote{
+				Outcome: r.Outcome, Error: r.Error, Worker: r.Worker, Checkpoint: raw(r.Checkpoint),
+				Until: r.Until, For: time.Duration(r.For * float64(time.Second)), Interruptible: r.Interruptible,
+			}
 		}
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,6 +54,9 @@ func samples() map[string]*task.Event {
 		"artifact-small": {Kind: task.EventArtifact, Artifact: &task.Artifact{ID: "a", Parts: []task.Part{task.Text("chunk")}}},
 		"run":            {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunLost, Error: "e", Worker: "w"}},
 		"run-checkpoint": {Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: odd}},
+		"run-waits": {Kind: task.EventRun, Run: &task.RunNote{
+			Outcome: task.RunWaits, Until: time.Date(2026, 3, 1, 9, 0, 0, 5e6, time.UTC), For: 1500 * time.Millisecond, Interruptible: true,
+		}},
 	}
 }
 

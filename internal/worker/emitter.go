@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected or a reply")
+	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected, a wait or a reply")
 	errNotJSON = errors.New("not valid JSON")
 	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
 	errReply   = &executor.Failure{Msg: "A bare reply must be the first event of a run, and the agent's configuration needs direct_replies: true."}
@@ -55,7 +55,7 @@ type emitter struct {
 	answered chan struct{}
 	started  bool       // working was reported, by this attempt or an earlier one
 	bare     bool       // the newest status of this attempt is working without a message
-	settled  task.State // unspecified until the run has settled
+	settled  task.State // unspecified until the run has settled; working if it ended in a wait
 	closed   bool
 	err      error          // first error of an append; sticky
 	index    map[string]int // artifact id → index
@@ -167,6 +167,20 @@ func (e *emitter) Checkpoint(ctx context.Context, data json.RawMessage) error {
 	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}})
 }
 
+// Wait implements executor.Emitter.
+func (e *emitter) Wait(ctx context.Context, w executor.Wait) error {
+	e.began()
+	if err := w.Check(time.Now()); err != nil {
+		return err
+	}
+	if e.spent.Load() {
+		return errSpent
+	}
+	return e.emit(ctx, &task.Event{Kind: task.EventRun, Run: &task.RunNote{
+		Outcome: task.RunWaits, Until: w.Until, For: w.For, Interruptible: w.Interruptible,
+	}})
+}
+
 // began records the first emission of the executor: the agent is there.
 func (e *emitter) began() {
 	if !e.emitted.Swap(true) {
@@ -272,6 +286,9 @@ func (e *emitter) emit(ctx context.Context, ev *task.Event) error {
 		if ev.State.Settled() {
 			e.settled = ev.State
 		}
+	}
+	if ev.Waits() {
+		e.settled = task.StateWorking
 	}
 	a := &store.Append{
 		Task: e.r.claim.Task.ID, Agent: e.r.agent.Name, Attempt: e.r.attempt, Ordinal: e.ordinal, Events: evs,

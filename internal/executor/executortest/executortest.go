@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,12 +27,24 @@ type Memory struct {
 	Messages []task.Message
 	Events   []task.Event
 	Stored   json.RawMessage
-	Log      []task.Event // of the whole task
+	Log      []task.Event    // of the whole task
+	Said     []executor.Said // of the task; in the context, Before comes first
+	Before   []executor.Said
 	Reads    int
 
 	mu     sync.Mutex
 	states map[executor.Scope]executor.State
 	writes int64
+}
+
+// Dialogue returns Said, and with OfContext Before, within the bounds.
+func (m *Memory) Dialogue(_ context.Context, of executor.Scope, within executor.Bounds) ([]executor.Said, error) {
+	m.Reads++
+	said := slices.Clone(m.Said)
+	if of == executor.OfContext {
+		said = append(slices.Clone(m.Before), said...)
+	}
+	return within.Newest(said), nil
 }
 
 // State returns what SetState has stored.
@@ -147,6 +160,15 @@ func (r *Recorder) Reply(ctx context.Context, msg *task.Message) error {
 func (r *Recorder) Checkpoint(ctx context.Context, data json.RawMessage) error {
 	note := &task.RunNote{Outcome: task.RunCheckpoint, Checkpoint: data}
 	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, false)
+}
+
+// Wait records a run note with the wait.
+func (r *Recorder) Wait(ctx context.Context, w executor.Wait) error {
+	if err := w.Check(time.Now()); err != nil {
+		return err
+	}
+	note := &task.RunNote{Outcome: task.RunWaits, Until: w.Until, For: w.For, Interruptible: w.Interruptible}
+	return r.record(ctx, task.Event{Kind: task.EventRun, Run: note}, true)
 }
 
 func (r *Recorder) record(ctx context.Context, e task.Event, settles bool) error {
