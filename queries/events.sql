@@ -12,7 +12,9 @@
 -- asked to cancel it is canceled instead.
 --
 -- Rows are looked up by an array of ids. On a quiet system ANALYZE sees an empty queue; a join
--- planned then would read the whole queue, or all open tasks, at every append.
+-- planned then would read the whole queue, or all open tasks, at every append. eff has a join with
+-- one row, of which PostgreSQL expects ten: for a few runs it would look up each one alone, in any
+-- index that has the id. Beside an old snapshot it takes reading a whole index for a look-up.
 --
 -- A run may end in a wait: its last event is the run note with it (wait), which names a time (until) or a number of seconds (for). The task keeps
 -- its state and its queue row, which no worker claims before its timer fires. If the wait is interruptible and a message
@@ -35,6 +37,7 @@ WITH inp AS MATERIALIZED (
            unnest(@artifact_ids::text[]) AS artifact_id,
            unnest(@payloads::text[]) AS payload,
            unnest(@artifact_sizes::bigint[]) AS artifact_size,
+           unnest(@listings::boolean[]) AS listing,
            generate_subscripts(@tasks::uuid[], 1) AS ord
 ), num AS MATERIALIZED (
     SELECT i.*, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
@@ -51,7 +54,7 @@ WITH inp AS MATERIALIZED (
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
     SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
-           s.rn AS status_rn,
+           s.rn AS status_rn, CASE WHEN s.listing THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
@@ -61,7 +64,7 @@ WITH inp AS MATERIALIZED (
            greatest(now(), coalesce((l.wait ->> 'until')::timestamptz, now() + (l.wait ->> 'for')::float8 * interval '1 second')) AS wakes_at,
            coalesce((l.wait ->> 'interruptible')::boolean, false) AS interruptible,
            coalesce((l.wait ->> 'interruptible')::boolean AND l.pending > 0 AND NOT l.cancel_requested, false) AS interrupted
-      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord
+      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord CROSS JOIN unnest(ARRAY(SELECT 1)) AS expected
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = e.last_seq + e.n,
@@ -71,6 +74,7 @@ WITH inp AS MATERIALIZED (
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR e.direct,
            artifact_bytes = t.artifact_bytes + e.artifact_bytes,
+           artifacts_seq = coalesce(e.artifacts_seq, t.artifacts_seq),
            -- From the locked row: an UPDATE with an older snapshot is first computed, and its
            -- CHECKs tested, on the version in that snapshot.
            turns = CASE WHEN e.waits AND NOT e.interrupted THEN e.turns + 1 ELSE e.turns END,
@@ -168,7 +172,19 @@ SELECT e.task, e.seq, e.kind, e.state, e.attempt, e.append, e.last, e.artifact_i
 SELECT l.created_at FROM holdfast.callers_log l WHERE l.task = @task AND l.seq = @seq;
 
 -- name: ArtifactIDs :many
--- The artifacts of a task in the order of their first appearance, for a run that continues it.
-SELECT artifact_id::text AS artifact_id, min(seq)::bigint AS first_seq
-  FROM holdfast.task_events WHERE task = @task AND kind = 3
- GROUP BY artifact_id ORDER BY min(seq);
+-- The artifacts of a task in the order of their first appearance, for a run that continues it: those
+-- that the newest listing names, and those of the chunks after it. An artifact may be in both. By
+-- primary keys.
+WITH listing AS MATERIALIZED (
+    SELECT e.seq, e.payload -> 'artifacts' AS ids
+      FROM holdfast.task_events e
+     WHERE e.task = @task AND e.kind = 2
+       AND e.seq = (SELECT t.artifacts_seq FROM holdfast.tasks t WHERE t.id = @task AND t.state NOT IN (5, 6, 7, 8))
+)
+SELECT x.artifact_id::text AS artifact_id
+  FROM (SELECT i.artifact_id, 0 AS first_seq, i.nth FROM listing l, json_array_elements_text(l.ids) WITH ORDINALITY AS i (artifact_id, nth)
+         UNION ALL
+        SELECT e.artifact_id, min(e.seq), 0 FROM holdfast.task_events e
+         WHERE e.task = @task AND e.kind = 3 AND e.seq > coalesce((SELECT l.seq FROM listing l), 0)
+         GROUP BY e.artifact_id) x
+ ORDER BY x.first_seq, x.nth;

@@ -61,7 +61,7 @@ func (f *fixture) answer(h *task.Task, text string) *pen {
 
 func (f *fixture) next(agent string) *pen {
 	f.t.Helper()
-	return &pen{s: f.Store, c: f.claim(f.worker(60e9), agent, 1)[0]}
+	return &pen{s: f.Store, c: f.claim(f.worker(time.Hour), agent, 1)[0]}
 }
 
 func TestDialogueOfTask(t *testing.T) {

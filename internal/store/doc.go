@@ -30,11 +30,12 @@
 // Parts have the members of A2A 1.0.
 //
 //	message   {"id","role":"user|agent","parts":[…],"metadata","extensions","references"}
-//	status    {"message":{…},"direct":true,"cause","metadata"}, or null when there is nothing to say
+//	status    {"message":{…},"direct":true,"cause","metadata","artifacts":[…]}, or null when there is nothing to say
 //	artifact  {"index","name","description","parts":[…],"metadata","extensions","event_metadata"}
 //	run       {"outcome","error","worker","checkpoint","until","for","interruptible"}
 //	part      one of "text", "raw" (base64), "url", "data"; and "filename","media_type","metadata"
 //
-// The cause of a status is for operators; no client sees it. Absent members are left out. A message's task and context are those of its row and are not
+// The cause of a status is for operators; no client sees it. A status that parks the task may list
+// the ids of all artifacts so far (tasks.artifacts_seq), for the next run. Absent members are left out. A message's task and context are those of its row and are not
 // repeated.
 package store

@@ -37,10 +37,11 @@ type messageJSON struct {
 }
 
 type statusJSON struct {
-	Message  *messageJSON   `json:"message"`
-	Direct   bool           `json:"direct"`
-	Cause    string         `json:"cause"`
-	Metadata jsontext.Value `json:"metadata"`
+	Message   *messageJSON   `json:"message"`
+	Direct    bool           `json:"direct"`
+	Cause     string         `json:"cause"`
+	Metadata  jsontext.Value `json:"metadata"`
+	Artifacts []string       `json:"artifacts"`
 }
 
 type artifactJSON struct {
@@ -71,7 +72,7 @@ func EncodePayload(e *task.Event) string {
 	case task.EventMessage:
 		return string(appendMessage(make([]byte, 0, 256), e.Message))
 	case task.EventStatus:
-		if e.Message == nil && !e.Direct && e.Cause == "" && e.Metadata == nil {
+		if e.Message == nil && !e.Direct && e.Cause == "" && e.Metadata == nil && len(e.Artifacts) == 0 {
 			return ""
 		}
 		w := object(make([]byte, 0, 256))
@@ -85,6 +86,7 @@ func EncodePayload(e *task.Event) string {
 		}
 		w.str("cause", e.Cause)
 		w.raw("metadata", e.Metadata)
+		w.list("artifacts", e.Artifacts)
 		return w.end()
 	case task.EventArtifact:
 		a := e.Artifact
@@ -249,7 +251,7 @@ func decodePayload(e *task.Event, payload []byte, owner *task.Task) error {
 	case task.EventStatus:
 		var s statusJSON
 		if err = json.Unmarshal(payload, &s, lenient); err == nil {
-			e.Direct, e.Cause, e.Metadata = s.Direct, s.Cause, raw(s.Metadata)
+			e.Direct, e.Cause, e.Metadata, e.Artifacts = s.Direct, s.Cause, raw(s.Metadata), s.Artifacts
 			if s.Message != nil {
 				e.Message = s.Message.message(owner)
 			}

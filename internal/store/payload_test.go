@@ -46,6 +46,7 @@ func samples() map[string]*task.Event {
 		"message-small":  {Kind: task.EventMessage, Message: &task.Message{ID: "m", Role: task.RoleAgent, Parts: []task.Part{task.Text("x")}}},
 		"status-empty":   {Kind: task.EventStatus, State: task.StateWorking},
 		"status-message": {Kind: task.EventStatus, State: task.StateInputRequired, Metadata: odd, Message: user("more?")},
+		"status-parked":  {Kind: task.EventStatus, State: task.StateInputRequired, Artifacts: []string{"a", "b\"c"}},
 		"status-direct":  {Kind: task.EventStatus, State: task.StateCompleted, Direct: true, Message: user("bare")},
 		"status-cause":   {Kind: task.EventStatus, State: task.StateFailed, Cause: "exit status 1: \"no model\"", Message: user("failed")},
 		"artifact": {Kind: task.EventArtifact, Metadata: odd, Artifact: &task.Artifact{

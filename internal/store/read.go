@@ -413,17 +413,11 @@ func (s *Store) LastSeqs(ctx context.Context, ids []task.ID) (map[task.ID]task.S
 	return out, nil
 }
 
-// ArtifactIDs lists the artifacts of a task in the order of their first appearance.
+// ArtifactIDs lists the artifacts of an open task in the order of their first appearance. An artifact
+// may be listed twice.
 func (s *Store) ArtifactIDs(ctx context.Context, id task.ID) ([]string, error) {
-	rows, err := s.q.ArtifactIDs(ctx, s.api, uuid.UUID(id))
-	if err != nil {
-		return nil, translate("read artifacts", err)
-	}
-	out := make([]string, len(rows))
-	for i, r := range rows {
-		out[i] = r.ArtifactID
-	}
-	return out, nil
+	ids, err := s.q.ArtifactIDs(ctx, s.api, uuid.UUID(id))
+	return ids, translate("read artifacts", err)
 }
 
 func event(r *dbsqlc.Event, owner *task.Task) (*task.Event, error) {

@@ -53,6 +53,11 @@ type Event struct {
 	Last     bool            // EventArtifact: the artifact is complete
 	Metadata json.RawMessage // of the event itself
 	Run      *RunNote        // EventRun
+
+	// Artifacts are the ids of all artifacts of the task so far, in the order of their first
+	// appearance, on an EventStatus that parks it. Its next run reads them; clients never see them.
+	// nil: not stated.
+	Artifacts []string
 }
 
 // Streamed reports whether clients see the event on a stream.

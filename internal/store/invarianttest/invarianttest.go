@@ -99,6 +99,13 @@ var rules = []struct{ name, sql string }{
 		  LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.attempt = t.attempt AND t.attempt > 0
 		   AND (e.kind <> 4 OR e.payload ->> 'outcome' NOT IN ('lost', 'retry', 'returned'))
 		 GROUP BY t.id, t.attempt, t.run_ordinal HAVING count(e.seq) <> t.run_ordinal`},
+	{"a listing names the artifacts of the chunks before it, in their order", `
+		SELECT t.id::text || format(': event %s lists %s', t.artifacts_seq, e.payload -> 'artifacts')
+		  FROM holdfast.tasks t LEFT JOIN holdfast.task_events e ON e.task = t.id AND e.seq = t.artifacts_seq
+		 WHERE t.artifacts_seq IS NOT NULL
+		   AND ARRAY(SELECT json_array_elements_text(e.payload -> 'artifacts')) IS DISTINCT FROM
+		       ARRAY(SELECT c.artifact_id FROM holdfast.task_events c
+		              WHERE c.task = t.id AND c.kind = 3 AND c.seq < e.seq GROUP BY c.artifact_id ORDER BY min(c.seq))`},
 	{"every webhook has a cursor and a task that knows of it", `
 		SELECT coalesce(c.task, k.task)::text || format(': configuration %s, cursor %s, pushes %s', c.config_id, k.config_id, t.pushes)
 		  FROM holdfast.push_configs c

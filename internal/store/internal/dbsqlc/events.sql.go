@@ -14,30 +14,37 @@ import (
 )
 
 const artifactIDs = `-- name: ArtifactIDs :many
-SELECT artifact_id::text AS artifact_id, min(seq)::bigint AS first_seq
-  FROM holdfast.task_events WHERE task = $1 AND kind = 3
- GROUP BY artifact_id ORDER BY min(seq)
+WITH listing AS MATERIALIZED (
+    SELECT e.seq, e.payload -> 'artifacts' AS ids
+      FROM holdfast.task_events e
+     WHERE e.task = $1 AND e.kind = 2
+       AND e.seq = (SELECT t.artifacts_seq FROM holdfast.tasks t WHERE t.id = $1 AND t.state NOT IN (5, 6, 7, 8))
+)
+SELECT x.artifact_id::text AS artifact_id
+  FROM (SELECT i.artifact_id, 0 AS first_seq, i.nth FROM listing l, json_array_elements_text(l.ids) WITH ORDINALITY AS i (artifact_id, nth)
+         UNION ALL
+        SELECT e.artifact_id, min(e.seq), 0 FROM holdfast.task_events e
+         WHERE e.task = $1 AND e.kind = 3 AND e.seq > coalesce((SELECT l.seq FROM listing l), 0)
+         GROUP BY e.artifact_id) x
+ ORDER BY x.first_seq, x.nth
 `
 
-type ArtifactIDsRow struct {
-	ArtifactID string
-	FirstSeq   int64
-}
-
-// The artifacts of a task in the order of their first appearance, for a run that continues it.
-func (q *Queries) ArtifactIDs(ctx context.Context, db DBTX, task uuid.UUID) ([]ArtifactIDsRow, error) {
+// The artifacts of a task in the order of their first appearance, for a run that continues it: those
+// that the newest listing names, and those of the chunks after it. An artifact may be in both. By
+// primary keys.
+func (q *Queries) ArtifactIDs(ctx context.Context, db DBTX, task uuid.UUID) ([]string, error) {
 	rows, err := db.Query(ctx, artifactIDs, task)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ArtifactIDsRow
+	var items []string
 	for rows.Next() {
-		var i ArtifactIDsRow
-		if err := rows.Scan(&i.ArtifactID, &i.FirstSeq); err != nil {
+		var artifact_id string
+		if err := rows.Scan(&artifact_id); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, artifact_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -137,9 +144,10 @@ WITH inp AS MATERIALIZED (
            unnest($10::text[]) AS artifact_id,
            unnest($11::text[]) AS payload,
            unnest($12::bigint[]) AS artifact_size,
+           unnest($13::boolean[]) AS listing,
            generate_subscripts($1::uuid[], 1) AS ord
 ), num AS MATERIALIZED (
-    SELECT i.task, i.attempt, i.ordinal, i.kind, i.state, i.direct, i.append, i.last, i.wait, i.artifact_id, i.payload, i.artifact_size, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
+    SELECT i.task, i.attempt, i.ordinal, i.kind, i.state, i.direct, i.append, i.last, i.wait, i.artifact_id, i.payload, i.artifact_size, i.listing, i.ord, row_number() OVER (PARTITION BY i.task, i.attempt ORDER BY i.ord) AS rn FROM inp i
 ), run AS MATERIALIZED (
     SELECT task, attempt, ordinal, count(*) AS n, max(ord) FILTER (WHERE state <> 0) AS status_ord, max(payload) FILTER (WHERE wait)::json AS wait,
            max(ord) FILTER (WHERE kind IN (2, 3)) - min(ord) + 1 AS shown_rn, sum(artifact_size)::bigint AS artifact_bytes
@@ -153,7 +161,7 @@ WITH inp AS MATERIALIZED (
        FOR NO KEY UPDATE OF t SKIP LOCKED
 ), eff AS MATERIALIZED (
     SELECT l.id, l.kept, l.attempt, l.last_seq, l.turns, l.pending, l.worker_id, l.claimed_at, l.pushes, l.n, l.status_ord, l.shown_rn, l.artifact_bytes,
-           s.rn AS status_rn,
+           s.rn AS status_rn, CASE WHEN s.listing THEN l.last_seq + s.rn END AS artifacts_seq,
            coalesce(s.direct, false) AS direct,
            coalesce(s.state IN (3, 4) AND l.pending > 0 AND NOT l.cancel_requested, false) AS again,
            CASE WHEN s.state IN (3, 4) AND l.cancel_requested THEN 7::smallint
@@ -163,7 +171,7 @@ WITH inp AS MATERIALIZED (
            greatest(now(), coalesce((l.wait ->> 'until')::timestamptz, now() + (l.wait ->> 'for')::float8 * interval '1 second')) AS wakes_at,
            coalesce((l.wait ->> 'interruptible')::boolean, false) AS interruptible,
            coalesce((l.wait ->> 'interruptible')::boolean AND l.pending > 0 AND NOT l.cancel_requested, false) AS interrupted
-      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord
+      FROM lck l LEFT JOIN num s ON s.ord = l.status_ord CROSS JOIN unnest(ARRAY(SELECT 1)) AS expected
 ), upd AS (
     UPDATE holdfast.tasks t
        SET last_seq = e.last_seq + e.n,
@@ -173,6 +181,7 @@ WITH inp AS MATERIALIZED (
            status_at = CASE WHEN e.status_rn IS NULL THEN t.status_at ELSE now() END,
            direct = t.direct OR e.direct,
            artifact_bytes = t.artifact_bytes + e.artifact_bytes,
+           artifacts_seq = coalesce(e.artifacts_seq, t.artifacts_seq),
            -- From the locked row: an UPDATE with an older snapshot is first computed, and its
            -- CHECKs tested, on the version in that snapshot.
            turns = CASE WHEN e.waits AND NOT e.interrupted THEN e.turns + 1 ELSE e.turns END,
@@ -234,6 +243,7 @@ type EventsAppendParams struct {
 	ArtifactIds   []string
 	Payloads      []string
 	ArtifactSizes []int64
+	Listings      []bool
 }
 
 type EventsAppendRow struct {
@@ -259,7 +269,9 @@ type EventsAppendRow struct {
 // asked to cancel it is canceled instead.
 //
 // Rows are looked up by an array of ids. On a quiet system ANALYZE sees an empty queue; a join
-// planned then would read the whole queue, or all open tasks, at every append.
+// planned then would read the whole queue, or all open tasks, at every append. eff has a join with
+// one row, of which PostgreSQL expects ten: for a few runs it would look up each one alone, in any
+// index that has the id. Beside an old snapshot it takes reading a whole index for a look-up.
 //
 // A run may end in a wait: its last event is the run note with it (wait), which names a time (until) or a number of seconds (for). The task keeps
 // its state and its queue row, which no worker claims before its timer fires. If the wait is interruptible and a message
@@ -283,6 +295,7 @@ func (q *Queries) EventsAppend(ctx context.Context, db DBTX, arg EventsAppendPar
 		arg.ArtifactIds,
 		arg.Payloads,
 		arg.ArtifactSizes,
+		arg.Listings,
 	)
 	if err != nil {
 		return nil, err

@@ -177,6 +177,8 @@ type Task struct {
 	ArtifactBytes int64
 	Metadata      []byte
 	CreatedAt     time.Time
+	// The newest status that lists the ids of all artifacts before it, in their order.
+	ArtifactsSeq pgtype.Int8
 	// When the wait of its agent ends; null: it does not wait. The next claim sets it to null.
 	WakesAt pgtype.Timestamptz
 	// With wakes_at: a message of the client ends the wait.

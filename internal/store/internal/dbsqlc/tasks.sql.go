@@ -279,7 +279,7 @@ func (q *Queries) NameGetOfTenant(ctx context.Context, db DBTX, arg NameGetOfTen
 }
 
 const taskByID = `-- name: TaskByID :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, wakes_at, interruptible FROM holdfast.tasks WHERE id = $1
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks WHERE id = $1
 `
 
 // By primary key, for the server's own use; the caller must check the owner.
@@ -315,6 +315,7 @@ func (q *Queries) TaskByID(ctx context.Context, db DBTX, id uuid.UUID) (Task, er
 		&i.ArtifactBytes,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
 	)
@@ -330,7 +331,7 @@ WITH lck AS MATERIALIZED (
 ), free AS MATERIALIZED (
     -- The scalar subquery makes PostgreSQL lock the task before it reads the queue row.
     SELECT q.id FROM holdfast.task_queue q
-     WHERE q.id = (SELECT lck.id FROM lck) AND q.worker_id IS NULL
+     WHERE q.id = (SELECT lck.id FROM lck) AND coalesce(q.worker_id IS NULL, false) -- not by index task_queue_ready
        FOR UPDATE SKIP LOCKED
 ), unqueued AS (
     DELETE FROM holdfast.task_queue q WHERE q.id = (SELECT free.id FROM free)
@@ -619,7 +620,7 @@ func (q *Queries) TaskCreate(ctx context.Context, db DBTX, arg TaskCreateParams)
 }
 
 const taskFind = `-- name: TaskFind :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, wakes_at, interruptible FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks
  WHERE id = $1 AND client_id IS NULL AND tenant = $2 AND (owner = $3 OR $4::boolean) AND agent = $5
 `
 
@@ -670,6 +671,7 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 		&i.ArtifactBytes,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
 	)
@@ -677,7 +679,7 @@ func (q *Queries) TaskFind(ctx context.Context, db DBTX, arg TaskFindParams) (Ta
 }
 
 const taskNamed = `-- name: TaskNamed :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, wakes_at, interruptible FROM holdfast.tasks
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks
  WHERE id = $1 AND client_id = $2::text AND tenant = $3 AND (owner = $4 OR $5::boolean) AND agent = $6
 `
 
@@ -730,6 +732,7 @@ func (q *Queries) TaskNamed(ctx context.Context, db DBTX, arg TaskNamedParams) (
 		&i.ArtifactBytes,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
 	)
@@ -962,7 +965,7 @@ func (q *Queries) TaskReopen(ctx context.Context, db DBTX, arg TaskReopenParams)
 }
 
 const taskSeen = `-- name: TaskSeen :one
-SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, wakes_at, interruptible FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
+SELECT id, client_id, agent, tenant, owner, context_id, state, kept, held_at, last_seq, status_seq, status_at, attempt, run_ordinal, runs, turns, pending, worker_id, claimed_at, cancel_requested, cancel_requested_at, direct, pushes, dialect, stream_base, artifact_bytes, metadata, created_at, artifacts_seq, wakes_at, interruptible FROM holdfast.tasks WHERE id = $1 AND tenant = $2 AND (owner = $3 OR $4::boolean)
 `
 
 type TaskSeenParams struct {
@@ -1010,6 +1013,7 @@ func (q *Queries) TaskSeen(ctx context.Context, db DBTX, arg TaskSeenParams) (Ta
 		&i.ArtifactBytes,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.ArtifactsSeq,
 		&i.WakesAt,
 		&i.Interruptible,
 	)
