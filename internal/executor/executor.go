@@ -115,11 +115,11 @@ type Memory interface {
 	SetState(ctx context.Context, of Scope, value json.RawMessage, version int64) (int64, error)
 }
 
-// Said is an entry of a dialogue, and Bounds bound one.
-type (
-	Said   = task.Said
-	Bounds = task.Bounds
-)
+// Said is an entry of a dialogue.
+type Said = task.Said
+
+// Bounds bound a dialogue.
+type Bounds = task.Bounds
 
 // Scope is a task or its context: what a State belongs to, or a dialogue covers.
 type Scope int

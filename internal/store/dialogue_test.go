@@ -234,5 +234,5 @@ func TestDialogueWithoutDatabase(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := f.Dialogue(ctx, DialogueOf{Task: p.c.Task, Said: 1, Begins: 1, Bounds: task.Bounds{Count: 1, Bytes: 1}})
-	require.True(t, errors.Is(err, context.Canceled), "%v", err)
+	require.ErrorIs(t, err, context.Canceled)
 }
