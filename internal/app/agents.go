@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,8 +36,13 @@ type agents struct {
 	cancelWait time.Duration
 }
 
-func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
+func buildAgents(ctx context.Context, cfg *config.Config, o Options, log *slog.Logger) (*agents, error) {
 	out := &agents{}
+	fronts, err := buildFronts(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	fronts.describe(ctx, cfg, log)
 	var mistakes []error
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
@@ -66,7 +72,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 		if !cfg.HasRole(config.RoleWorker) {
 			continue
 		}
-		exec, err := buildExecutor(a, o, log)
+		exec, err := buildExecutor(a, o, fronts, log)
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("agent %s: %w", a.Name, err))
 			continue
@@ -82,7 +88,7 @@ func buildAgents(cfg *config.Config, o Options, log *slog.Logger) (*agents, erro
 	return out, errors.Join(mistakes...)
 }
 
-func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Executor, error) {
+func buildExecutor(a *config.Agent, o Options, fronts fronts, log *slog.Logger) (executor.Executor, error) {
 	log = log.With("agent", a.Name)
 	switch a.Executor.Kind {
 	case config.ExecutorGo:
@@ -90,6 +96,8 @@ func buildExecutor(a *config.Agent, o Options, log *slog.Logger) (executor.Execu
 			return e, nil
 		}
 		return nil, errors.New("executor.kind is go, but the program brings no agent of this name")
+	case config.ExecutorA2A:
+		return fronts[a.Name], nil
 	case config.ExecutorDemo:
 		return demo.New(demo.Options{})
 	case config.ExecutorHTTP:

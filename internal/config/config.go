@@ -368,6 +368,7 @@ type Executor struct {
 	HTTP    HTTPExecutor    `yaml:"http"`
 	Command CommandExecutor `yaml:"command"`
 	OpenAI  OpenAIExecutor  `yaml:"openai"`
+	A2A     A2AExecutor     `yaml:"a2a"`
 }
 
 // ExecutorKind names a built-in executor.
@@ -380,6 +381,7 @@ const (
 	ExecutorCommand ExecutorKind = "command"
 	ExecutorGo      ExecutorKind = "go" // from the Go program that serves
 	ExecutorOpenAI  ExecutorKind = "openai"
+	ExecutorA2A     ExecutorKind = "a2a"
 )
 
 // HTTPExecutor is an agent behind an HTTP endpoint.
@@ -431,6 +433,29 @@ type ToolServer struct {
 	Headers map[string]string `yaml:"headers"`
 	Allow   []string          `yaml:"allow"`   // empty: all tools
 	Approve []string          `yaml:"approve"` // by the client, before each call; * means all
+}
+
+// A2AExecutor is an agent that is an A2A server itself.
+type A2AExecutor struct {
+	CardURL        string            `yaml:"card_url"`
+	URL            string            `yaml:"url"`
+	Version        string            `yaml:"version"`
+	Binding        string            `yaml:"binding"`
+	Stream         bool              `yaml:"stream"`
+	Headers        map[string]string `yaml:"headers"`
+	Auth           A2AAuth           `yaml:"auth"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout"`
+	CallTimeout    time.Duration     `yaml:"call_timeout"`  // of calls that do not wait for the agent
+	PollInterval   time.Duration     `yaml:"poll_interval"` // longest pause between two reads of a task
+}
+
+// A2AAuth is the credential for an A2A server.
+type A2AAuth struct {
+	Bearer       string `yaml:"bearer"`
+	BearerFile   string `yaml:"bearer_file"`
+	Username     string `yaml:"username"`
+	Password     string `yaml:"password"`
+	PasswordFile string `yaml:"password_file"`
 }
 
 // AgentLimits bound the runs of one agent on one replica, and its tasks on all replicas.

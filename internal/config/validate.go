@@ -433,11 +433,11 @@ func (l *loader) executor(path string, e *Executor) {
 	case l.hasProblem(path) || l.hasProblem(kind):
 		return
 	case e.Kind == "":
-		l.at(kind, "is missing; use %s, %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorOpenAI, ExecutorGo)
+		l.at(kind, "is missing; use %s, %s, %s, %s, %s or %s", ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
 		return
 	}
-	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorOpenAI, ExecutorGo)
-	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand, ExecutorOpenAI} {
+	oneOf(l, kind, e.Kind, ExecutorDemo, ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI, ExecutorGo)
+	for _, section := range []ExecutorKind{ExecutorHTTP, ExecutorCommand, ExecutorA2A, ExecutorOpenAI} {
 		if key := join(path, string(section)); section != e.Kind && l.given(key) {
 			l.at(key, "does not belong to an executor of kind %s; remove it", e.Kind)
 		}
@@ -448,6 +448,8 @@ func (l *loader) executor(path string, e *Executor) {
 		l.httpExecutor(path+".http", &e.HTTP)
 	case ExecutorCommand:
 		l.commandExecutor(path+".command", &e.Command)
+	case ExecutorA2A:
+		l.a2aExecutor(path+".a2a", &e.A2A)
 	case ExecutorOpenAI:
 		l.openAIExecutor(path+".openai", &e.OpenAI)
 	}
@@ -549,6 +551,22 @@ func (l *loader) environment(path string, set map[string]string, inherit []strin
 			l.at(fmt.Sprintf("%s.inherit[%d]", path, i), "%q is not the name of an environment variable", name)
 		}
 	}
+}
+
+// a2aExecutor checks the section. The executor itself knows the versions and bindings.
+func (l *loader) a2aExecutor(path string, a *A2AExecutor) {
+	if a.CardURL == "" && a.URL == "" && !l.hasProblem(path) && !l.hasProblem(path+".card_url") && !l.hasProblem(path+".url") {
+		l.at(path+".card_url", "is missing; write the URL of the agent, such as https://agents.example.com/travel")
+	}
+	for _, u := range []struct{ key, value string }{{".card_url", a.CardURL}, {".url", a.URL}} {
+		if u.value != "" {
+			l.webURL(path+u.key, u.value)
+		}
+	}
+	l.headers(path+".headers", a.Headers)
+	inRange(l, path+".connect_timeout", a.ConnectTimeout, 100*time.Millisecond, 5*time.Minute)
+	inRange(l, path+".call_timeout", a.CallTimeout, time.Second, 10*time.Minute)
+	inRange(l, path+".poll_interval", a.PollInterval, 50*time.Millisecond, 10*time.Minute)
 }
 
 func (l *loader) commandExecutor(path string, c *CommandExecutor) {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -254,6 +255,8 @@ func agent(ctx context.Context, a *config.Agent) ([]Finding, error) {
 		return oks("command: %s is installed", c.Argv[0]), nil
 	case config.ExecutorHTTP:
 		return answers(ctx, "http", a.Executor.HTTP.URL)
+	case config.ExecutorA2A:
+		return answers(ctx, "a2a", cmp.Or(a.Executor.A2A.URL, a.Executor.A2A.CardURL))
 	case config.ExecutorOpenAI:
 		m := a.Executor.OpenAI
 		found, err := answers(ctx, "openai", m.BaseURL)

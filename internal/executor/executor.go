@@ -111,6 +111,8 @@ type Memory interface {
 	Checkpoint(ctx context.Context) (json.RawMessage, error)
 	// Checkpoints returns all checkpoints of earlier attempts for this message, oldest first.
 	Checkpoints(ctx context.Context) ([]json.RawMessage, error)
+	// Task returns the task as its log has it, with its messages and artifacts. The caller may change it.
+	Task(ctx context.Context) (*task.Task, error)
 	// Dialogue returns what the user and the agent have said before this run's message, oldest first: messages, and
 	// artifacts with their whole content. OfContext has the other tasks of the owner in the context, too, if they have
 	// ended or wait for their client. The bounds keep the newest entries.

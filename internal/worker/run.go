@@ -496,6 +496,9 @@ func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error
 		if err != nil {
 			return err
 		}
+		if len(evs) == 0 { // not fewer than a page: a page of large events is short
+			return nil
+		}
 		for _, e := range evs {
 			after = e.Seq
 			switch {
@@ -504,9 +507,6 @@ func (m *recollection) since(ctx context.Context, visit func(*task.Event)) error
 			case e.Attempt > 0 && e.Attempt < c.Attempt:
 				visit(e)
 			}
-		}
-		if len(evs) < page {
-			return nil
 		}
 	}
 }
