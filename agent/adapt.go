@@ -88,7 +88,7 @@ func (e emitter) chunk(ctx context.Context, c Chunk) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last})
+	_, err = e.out.Artifact(ctx, executor.Chunk{Artifact: a, Append: c.Append, Last: c.Last, Metadata: c.EventMetadata})
 	return err
 }
 
@@ -102,15 +102,27 @@ func (e emitter) Checkpoint(ctx context.Context, v any) error {
 
 func fromMessage(m *task.Message) Message {
 	out := Message{
-		ID: m.ID, Role: User, Parts: make([]Part, len(m.Parts)), Metadata: m.Metadata,
+		ID: m.ID, Role: User, Parts: fromParts(m.Parts), Metadata: m.Metadata,
 		Extensions: m.Extensions, References: m.References,
 	}
 	if m.Role == task.RoleAgent {
 		out.Role = Agent
 	}
-	for i := range m.Parts {
-		p := &m.Parts[i]
-		out.Parts[i] = Part{
+	return out
+}
+
+func fromArtifact(a *task.Artifact) Artifact {
+	return Artifact{
+		ID: a.ID, Name: a.Name, Description: a.Description, Parts: fromParts(a.Parts),
+		Metadata: a.Metadata, Extensions: a.Extensions,
+	}
+}
+
+func fromParts(parts []task.Part) []Part {
+	out := make([]Part, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		out[i] = Part{
 			Kind: Kind(p.Kind), Text: p.Text, Bytes: p.Raw, URL: p.URL, Data: p.Data,
 			Filename: p.Filename, MediaType: p.MediaType, Metadata: p.Metadata,
 		}

@@ -34,7 +34,6 @@ var (
 	errSettled = errors.New("the run has settled: emit nothing after input-required, auth-required, completed, failed, rejected or a reply")
 	errNotJSON = errors.New("not valid JSON")
 	errSpent   = errors.New("the artifacts of the task exceed max_artifacts")
-	errReply   = &executor.Failure{Msg: "A bare reply must be the first event of a run, and the agent's configuration needs direct_replies: true."}
 )
 
 // emitter writes the events of one run and keeps their order. The database assigns seq; the emitter
@@ -144,7 +143,7 @@ func (e *emitter) Reply(ctx context.Context, msg *task.Message) error {
 	first := e.ordinal == 0 && !e.started && e.r.claim.Turn == 1
 	e.mu.Unlock()
 	if !first || !e.r.agent.DirectReplies {
-		return errReply
+		return executor.ErrReply
 	}
 	ev := e.status(task.StateCompleted, msg)
 	ev.Direct = true

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-a2a/holdfast/internal/executor"
+	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
 // A read of the log ends early at a mebibyte, and the checkpoint may come later.
@@ -36,4 +37,83 @@ func TestCheckpointAfterLargeEventsReachesNextTry(t *testing.T) {
 	a.MaxAttempts = 2
 	p := start(t, setup{}, a)
 	p.become(p.create("a", "hi"), task.StateCompleted)
+}
+
+// An executor sees the task as its message found it, whatever earlier tries have emitted, and all artifacts.
+func TestSnapshotIsOfTheTimeBeforeTheMessage(t *testing.T) {
+	t.Parallel()
+	type seen struct {
+		State     task.State
+		Message   string
+		History   []string
+		Artifacts []string
+	}
+	snapshots := make(chan seen, 10)
+	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		snapshot, err := run.Memory.Snapshot(ctx)
+		require.NoError(t, err)
+		s := seen{State: snapshot.Status.State, Message: snapshot.Status.Message.FirstText()}
+		for i := range snapshot.History {
+			s.History = append(s.History, snapshot.History[i].FirstText())
+		}
+		for i := range snapshot.Artifacts {
+			s.Artifacts = append(s.Artifacts, snapshot.Artifacts[i].Parts[0].Text)
+		}
+		snapshots <- s
+		_, err = out.Artifact(ctx, text(run.Message.FirstText()))
+		require.NoError(t, err)
+		require.NoError(t, out.Status(ctx, task.StateWorking, &task.Message{Parts: []task.Part{task.Text("busy")}}))
+		if run.Try == 1 {
+			return executor.Retryable(errors.New("again"), time.Millisecond)
+		}
+		if run.Turn == 2 {
+			return nil
+		}
+		return out.Status(ctx, task.StateInputRequired, &task.Message{Parts: []task.Part{task.Text("where?")}})
+	})
+	a.MaxAttempts = 2
+	p := start(t, setup{}, a)
+	h := p.create("a", "1")
+	p.become(h, task.StateInputRequired)
+	p.say(h, "2")
+	p.become(h, task.StateCompleted)
+	close(snapshots)
+	var got []seen
+	for s := range snapshots {
+		got = append(got, s)
+	}
+	require.Equal(t, []seen{
+		{},
+		{Artifacts: []string{"1"}},
+		{task.StateInputRequired, "where?", []string{"1", "busy", "busy"}, []string{"11"}},
+		{task.StateInputRequired, "where?", []string{"1", "busy", "busy"}, []string{"112"}},
+	}, got)
+}
+
+// A message that arrives while the run of an earlier one is active is answered after that run has asked its question.
+func TestSnapshotBeforeMessageThatWaited(t *testing.T) {
+	t.Parallel()
+	said, done := make(chan struct{}), make(chan struct{})
+	p := start(t, setup{}, does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
+		if run.Turn == 1 {
+			require.NoError(t, out.Status(ctx, task.StateWorking, nil))
+			await(t, said)
+			require.NoError(t, out.Status(ctx, task.StateWorking, &task.Message{Parts: []task.Part{task.Text("busy")}}))
+			return out.Status(ctx, task.StateInputRequired, &task.Message{Parts: []task.Part{task.Text("where?")}})
+		}
+		defer close(done)
+		snapshot, err := run.Memory.Snapshot(ctx)
+		require.NoError(t, err)
+		require.Equal(t, task.StateSubmitted, snapshot.Status.State)
+		require.Equal(t, "where?", snapshot.Status.Message.FirstText())
+		require.Len(t, snapshot.History, 2)
+		require.Equal(t, "busy", snapshot.History[1].FirstText())
+		return nil
+	}))
+	h := p.create("a", "1")
+	p.become(h, task.StateWorking)
+	p.say(h, "2")
+	close(said)
+	await(t, done)
+	p.become(h, task.StateCompleted)
 }

@@ -35,6 +35,12 @@ func (m *Memory) History(context.Context) ([]task.Message, error) {
 	return m.Messages, nil
 }
 
+// Snapshot folds Events.
+func (m *Memory) Snapshot(context.Context) (*task.Task, error) {
+	m.Reads++
+	return task.Fold(task.Task{History: m.Messages}, m.Events)
+}
+
 // Earlier returns Events.
 func (m *Memory) Earlier(context.Context) ([]task.Event, error) {
 	m.Reads++
