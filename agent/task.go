@@ -25,26 +25,27 @@ const (
 // Task is what clients see of a task.
 type Task struct {
 	State     TaskState
-	Status    *Message   // the message of the state, such as the agent's question; nil if it has none
+	Status    *Message   // the message of the state, such as the agent's question; nil without one
 	History   []Message  // oldest first, without Status
-	Artifacts []Artifact // in the order of their first appearance
+	Artifacts []Artifact // those that existed before the message, with what earlier tries at it have added
+	Earlier   []Artifact // those that earlier tries at this message have begun
 }
 
 // Task returns the task as it was before this message: the state in which the message found it, and the conversation. Its
-// Artifacts are those of now, so they include what earlier tries at this message have emitted. It returns nil if this is
-// the first run of the task. Each call reads the whole log, so do not call it if History is enough.
+// artifacts are those of now. Task returns nil if this is the first run of the task. Each call reads the whole log, so do
+// not call it if History is enough.
 func (r *Run) Task(ctx context.Context) (*Task, error) {
 	if r.memory == nil || r.Attempt < 2 {
 		return nil, nil
 	}
-	stored, err := r.memory.Snapshot(ctx)
+	stored, before, err := r.memory.Snapshot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the task: %w", err)
 	}
-	return fromTask(stored), nil
+	return fromTask(stored, before), nil
 }
 
-func fromTask(stored *task.Task) *Task {
+func fromTask(stored *task.Task, before int) *Task {
 	t := &Task{State: Submitted}
 	if stored.Status.State != task.StateUnspecified {
 		t.State = TaskState(stored.Status.State.String())
@@ -57,7 +58,11 @@ func fromTask(stored *task.Task) *Task {
 		t.History = append(t.History, fromMessage(&stored.History[i]))
 	}
 	for i := range stored.Artifacts {
-		t.Artifacts = append(t.Artifacts, fromArtifact(&stored.Artifacts[i]))
+		if a := fromArtifact(&stored.Artifacts[i]); i < before {
+			t.Artifacts = append(t.Artifacts, a)
+		} else {
+			t.Earlier = append(t.Earlier, a)
+		}
 	}
 	return t
 }

@@ -69,7 +69,7 @@ func (u *Turn) Events() []Event {
 	return out
 }
 
-// State is the state that the newest event of the turn has set: submitted if there is none.
+// State is the state that the newest event of the turn has set: submitted without one.
 func (u *Turn) State() agent.TaskState {
 	state := agent.Submitted
 	for _, e := range u.Events() {

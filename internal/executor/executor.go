@@ -66,8 +66,8 @@ type Memory interface {
 	// History returns the conversation of the task before this run's message, oldest first.
 	History(ctx context.Context) ([]task.Message, error)
 	// Snapshot returns the task as it was before this run's message: its state and its history. Its artifacts are those of
-	// now, so they include what earlier attempts for the message have emitted.
-	Snapshot(ctx context.Context) (*task.Task, error)
+	// now. The first ones, as many as before says, existed before the message; earlier attempts for it have begun the others.
+	Snapshot(ctx context.Context) (t *task.Task, before int, err error)
 	// Earlier returns the events that earlier attempts for the same message have emitted.
 	Earlier(ctx context.Context) ([]task.Event, error)
 	// Checkpoint returns the last checkpoint of earlier attempts for this message, or nil.

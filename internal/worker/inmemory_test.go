@@ -128,7 +128,7 @@ func recalls(ctx context.Context, run *executor.Run) string {
 	history, err := run.Memory.History(ctx)
 	earlier, err2 := run.Memory.Earlier(ctx)
 	checkpoint, err3 := run.Memory.Checkpoint(ctx)
-	snapshot, err4 := run.Memory.Snapshot(ctx)
+	snapshot, before, err4 := run.Memory.Snapshot(ctx)
 	if err := errors.Join(err, err2, err3, err4); err != nil {
 		return err.Error()
 	}
@@ -140,7 +140,7 @@ func recalls(ctx context.Context, run *executor.Run) string {
 	for i := range earlier {
 		b.WriteString(" & " + told(&earlier[i]))
 	}
-	fmt.Fprintf(&b, " = %s %s", snapshot.Status.State, snapshot.Status.Message.FirstText())
+	fmt.Fprintf(&b, " = %d %s %s", before, snapshot.Status.State, snapshot.Status.Message.FirstText())
 	for i := range snapshot.History {
 		fmt.Fprintf(&b, " | %d %s", snapshot.History[i].Role, snapshot.History[i].FirstText())
 	}

@@ -43,6 +43,7 @@ func TestCheckpointAfterLargeEventsReachesNextTry(t *testing.T) {
 func TestSnapshotIsOfTheTimeBeforeTheMessage(t *testing.T) {
 	t.Parallel()
 	type seen struct {
+		Before    int // artifacts
 		State     task.State
 		Message   string
 		History   []string
@@ -50,9 +51,9 @@ func TestSnapshotIsOfTheTimeBeforeTheMessage(t *testing.T) {
 	}
 	snapshots := make(chan seen, 10)
 	a := does(func(ctx context.Context, run *executor.Run, out executor.Emitter) error {
-		snapshot, err := run.Memory.Snapshot(ctx)
+		snapshot, before, err := run.Memory.Snapshot(ctx)
 		require.NoError(t, err)
-		s := seen{State: snapshot.Status.State, Message: snapshot.Status.Message.FirstText()}
+		s := seen{Before: before, State: snapshot.Status.State, Message: snapshot.Status.Message.FirstText()}
 		for i := range snapshot.History {
 			s.History = append(s.History, snapshot.History[i].FirstText())
 		}
@@ -85,8 +86,8 @@ func TestSnapshotIsOfTheTimeBeforeTheMessage(t *testing.T) {
 	require.Equal(t, []seen{
 		{},
 		{Artifacts: []string{"1"}},
-		{task.StateInputRequired, "where?", []string{"1", "busy", "busy"}, []string{"11"}},
-		{task.StateInputRequired, "where?", []string{"1", "busy", "busy"}, []string{"112"}},
+		{1, task.StateInputRequired, "where?", []string{"1", "busy", "busy"}, []string{"11"}},
+		{1, task.StateInputRequired, "where?", []string{"1", "busy", "busy"}, []string{"112"}},
 	}, got)
 }
 
@@ -99,11 +100,14 @@ func TestSnapshotBeforeMessageThatWaited(t *testing.T) {
 			require.NoError(t, out.Status(ctx, task.StateWorking, nil))
 			await(t, said)
 			require.NoError(t, out.Status(ctx, task.StateWorking, &task.Message{Parts: []task.Part{task.Text("busy")}}))
+			_, err := out.Artifact(ctx, text("x"))
+			require.NoError(t, err)
 			return out.Status(ctx, task.StateInputRequired, &task.Message{Parts: []task.Part{task.Text("where?")}})
 		}
 		defer close(done)
-		snapshot, err := run.Memory.Snapshot(ctx)
+		snapshot, before, err := run.Memory.Snapshot(ctx)
 		require.NoError(t, err)
+		require.Equal(t, 1, before)
 		require.Equal(t, task.StateSubmitted, snapshot.Status.State)
 		require.Equal(t, "where?", snapshot.Status.Message.FirstText())
 		require.Len(t, snapshot.History, 2)

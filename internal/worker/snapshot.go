@@ -7,15 +7,19 @@ import (
 	"github.com/holdfast-a2a/holdfast/internal/task"
 )
 
-func (m *recollection) Snapshot(ctx context.Context) (*task.Task, error) {
+func (m *recollection) Snapshot(ctx context.Context) (t *task.Task, existed int, err error) {
 	c := m.r.claim
 	before := store.Empty(c.Task) // the log up to the message
 	now := store.Empty(c.Task)    // the artifacts of the whole log
 	var later []*task.Event       // statuses after the message
-	err := m.walk(ctx, 0, func(e *task.Event) error {
+	err = m.walk(ctx, 0, func(e *task.Event) error {
 		switch {
 		case e.Kind == task.EventArtifact:
-			return fold(now, e)
+			err := fold(now, e)
+			if e.Seq < c.MessageSeq {
+				existed = len(now.Artifacts)
+			}
+			return err
 		case e.Seq < c.MessageSeq:
 			return fold(before, e)
 		case e.Kind != task.EventStatus:
@@ -30,11 +34,11 @@ func (m *recollection) Snapshot(ctx context.Context) (*task.Task, error) {
 				return err
 			}
 		}
-		later = nil
+		later, existed = nil, len(now.Artifacts)
 		return nil
 	})
 	before.Artifacts = now.Artifacts
-	return before, err
+	return before, existed, err
 }
 
 // fold applies an event of a log of which others are left out.

@@ -36,9 +36,10 @@ func (m *Memory) History(context.Context) ([]task.Message, error) {
 }
 
 // Snapshot folds Events.
-func (m *Memory) Snapshot(context.Context) (*task.Task, error) {
+func (m *Memory) Snapshot(context.Context) (*task.Task, int, error) {
 	m.Reads++
-	return task.Fold(task.Task{History: m.Messages}, m.Events)
+	t, err := task.Fold(task.Task{History: m.Messages}, m.Events)
+	return t, 0, err
 }
 
 // Earlier returns Events.
